@@ -24,6 +24,9 @@ teleop: 50 s of 15 frames per second with 240 ms of round-trip time and 5 % rand
 
 many: a given number of viewers of one `serve --ladder`. They are the clients of examples/watchers.rs with 1 Mb/s
 each. Bound: the loops of the senders run at most 5 ms late, at the 99th percentile.
+
+live: the same with a live source of 640x360 at 30 frames per second, which is encoded at a few rungs for all viewers.
+The processor time is that of `serve`, including its encoders. The clients use the same cores.
 """
 
 from __future__ import annotations
@@ -57,6 +60,7 @@ TITLES = {
     "share": "The share beside one CUBIC, towards a browser and towards a receiver of ours",
     "teleop": "Freezes at 15 frames per second, 240 ms of round trip and 5 % of loss",
     "many": "Viewers of one ladder, and how late their senders' loops are called",
+    "live": "Viewers of one live source, and how late their senders' loops are called",
 }
 HEADS = ("rate, kb/s", "freezes, browser", "freezes, ours", "frozen, browser, s", "frozen, ours, s")
 CONTROLLERS = ("steady", "gcc", "scream", "tfrc")
@@ -381,31 +385,54 @@ def teleop_table(controllers: Sequence[str]) -> page.Table:
     return page.table(["controller", "gop", "playout, ms", *HEADS, "bound 0.7 s"], rows)
 
 
-def many_table(counts: Sequence[int]) -> page.Table:
-    """Measure the lateness of the senders of a ladder's viewers."""
+def processor_s(pid: int) -> float:
+    """Return the processor time that a process has taken, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def watched_by(count: int, source: str, folder: Path) -> tuple[dict[str, Any], list[dict[str, float]], float]:
+    """Serve a source to so many clients: their rates, how late each sender's loop was in ms, and the cores in use."""
+    words = f"{source} --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081 -o {folder}"
+    with serving(words) as (address, process):
+        watchers = [str(ROOT / "target/debug/examples/watchers"), address, str(count), str(MANY_S)]
+        began, before = time.monotonic(), processor_s(process.pid)
+        told = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
+        cores = (processor_s(process.pid) - before) / (time.monotonic() - began)
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    summaries = [json.loads(each.read_text()) for each in folder.glob("*/summary.json")]
+    late = sorted((each["flows"][0]["pacing_late_ms"] for each in summaries), key=lambda each: each["p99"])
+    print(count, told, late[-1], f"{cores:.2f} cores", file=sys.stderr, flush=True)
+    return told, late, cores
+
+
+def many_table(counts: Sequence[int], *, live: bool) -> page.Table:
+    """Measure how late the senders of a ladder's viewers are, or of a live source's."""
     build = ["cargo", "build", "--locked", "-p", "steadycast-live", "--example", "watchers"]
     subprocess.run(build, cwd=ROOT, check=True)
     rows = []
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
-        film = f"{scratch}/film.mkv"
-        made = "mandelbrot=size=640x360:rate=30"
-        subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", made, "-t", "10", film], check=True)
+        film, source = f"{scratch}/film.mkv", SOURCE
+        if not live:
+            made = "mandelbrot=size=640x360:rate=30"
+            subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", made, "-t", "10", film], check=True)
+            source = f"{film} --loop --ladder"
         for count in counts:
-            words = f"{film} --loop --ladder --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081"
-            with serving(f"{words} -o {scratch}/{count}") as (address, process):
-                watchers = [str(ROOT / "target/debug/examples/watchers"), address, str(count), str(MANY_S)]
-                told = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
-                process.send_signal(signal.SIGINT)
-                process.wait(60)
-            summaries = [
-                json.loads(each.read_text()) for each in Path(scratch, str(count)).glob("*/summary.json")
+            told, late, cores = watched_by(count, source, Path(scratch, str(count)))
+            kbps = told["kbps"]
+            lates = (statistics.median(each["p99"] for each in late), late[-1]["p99"])
+            each = [f"{cores:.2f}", f"{cores / count:.3f}"] if live else []
+            cells = [
+                str(count),
+                str(kbps["median"]),
+                str(kbps["least"]),
+                *each,
+                *(f"{one:.2f}" for one in lates),
             ]
-            late = sorted(each["flows"][0]["pacing_late_ms"]["p99"] for each in summaries)
-            print(count, told, late, file=sys.stderr, flush=True)
-            kbps, lates = told["kbps"], (statistics.median(late), late[-1])
-            cells = [str(count), str(kbps["median"]), str(kbps["least"]), *(f"{each:.2f}" for each in lates)]
             rows.append([*cells, verdict(holds=lates[1] <= MANY_LATE_MS)])
-    heads = [f"99 % late by, {which} viewer, ms" for which in ("median", "worst")]
+    heads = ["cores", "cores per viewer"] if live else []
+    heads += [f"99 % late by, {which} viewer, ms" for which in ("median", "worst")]
     return page.table(["viewers", "rate, kb/s", "least, kb/s", *heads, "bound 5 ms"], rows)
 
 
@@ -420,19 +447,21 @@ def main() -> int:
     parser.add_argument("--networks", default=";".join(NETWORKS), help="with ; between them")
     parser.add_argument("--controllers", default=",".join(CONTROLLERS))
     parser.add_argument("--seconds", type=float, default=65.0)
-    parser.add_argument("--viewers", default="10,25,50", help="of many (default 10,25,50)")
+    parser.add_argument("--viewers", default="10,25,50", help="of many and live (default 10,25,50)")
     given = parser.parse_args()
     if given.watch is not None:
         address = printed(given.watch).replace("#", f"?{given.query}#")
         print(json.dumps(watch(address, given.seconds)))
         return 0
     networks, controllers = given.networks.split(";"), given.controllers.split(",")
+    counts = [int(count) for count in given.viewers.split(",")]
     makes: dict[str, tuple[int, Callable[[], page.Table]]] = {
         "first": (1, lambda: first_table(given.runs)),
         "freezes": (2, lambda: freezes_table(networks, controllers, given.seconds)),
         "share": (2, lambda: share_table(networks, controllers, given.sessions)),
         "teleop": (3, lambda: teleop_table(controllers)),
-        "many": (1, lambda: many_table([int(count) for count in given.viewers.split(",")])),
+        "many": (1, lambda: many_table(counts, live=False)),
+        "live": (1, lambda: many_table(counts, live=True)),
     }
     for name in given.tables.split(","):
         keys, make = makes[name]

@@ -568,6 +568,10 @@ class Flow(Part):
     """video: RTCP's timing."""
     rtp: Numbers | None = None
     """video: the first RTP sequence number and timestamp; default: from the seed."""
+    rungs: int | None = None
+    """video: vbr = rungs: The number of quantizers, evenly spaced by the logarithm of their rates; default
+    4.
+    """
     sack: bool | None = None
     """tcp: Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a
     scoreboard.
@@ -600,7 +604,9 @@ class Flow(Part):
     published program: a leaky bucket kept in bytes, and a nominal quantizer at which the next group's
     size is read. ladder: a quantizer once per group of pictures, the best one whose next group fits the
     rate. frame: a quantizer per frame, the best one with which the rest of the group fits the rate and
-    each frame of it leaves within "wait"; within a group it only becomes coarser; default "bucket".
+    each frame of it leaves within "wait"; within a group it only becomes coarser. rungs: one of a few
+    quantizers once per group of pictures, which changes seldom: as a viewer's of a source that is
+    encoded once for all; default "bucket".
     """
     wait: str | None = None
     """video: vbr = frame: The time from a frame's being ready to the sending of its last byte; default

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from steadycast.errors import UserError
-from steadycast.live import outlets, send
+from steadycast.live import outlets, send, source
+from steadycast.live.encoder import Encoder
+from steadycast.media.ladder import codec_of
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.requests import Request
 from steadycast import web
-from steadycast.serve import capacity, server, viewers
+from steadycast.serve import broadcast, capacity, server, viewers
 
 from tests.conftest import until
 
@@ -415,7 +417,7 @@ def test_the_former_range_of_ports_gives_its_first_and_says_so(capsys: pytest.Ca
         ({"media_address": ["video.example.net"]}, "--media-address"),
         ({"flow": {"codec": "mpeg4"}}, "--codec"),
         ({"source": "greedy"}, "greedy"),
-        ({"source": "-"}, "-"),
+        ({"source": "-"}, "standard input"),
         ({"flow": {"controller": "steddy"}}, "--controller steddy"),
         ({"flow": {"param": ["nosuch=1"]}}, "--param nosuch"),
         ({"flow": {"mode": "fast"}}, "--mode"),
@@ -502,25 +504,117 @@ def test_the_operator_reads_at_the_end_what_belonged_to_no_viewer(monkeypatch: p
     assert server._dropped(PORT) is None
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.2, 0.7, 1.5])
+@pytest.mark.parametrize("encoding", [0.0, 0.05, 0.4, 1.5])
 @pytest.mark.parametrize("count", [1.0, 2.0, 16.0])
-def test_as_many_viewers_are_expected_as_have_their_share_of_the_cores(count: float, share: float) -> None:
-    expected = capacity.Capacity(count, share)
-    one = share + capacity.SENDING_CORES
+def test_as_many_viewers_are_expected_as_the_encoders_leave_room_for(count: float, encoding: float) -> None:
+    expected = capacity.Capacity(count, encoding, rungs=3, sound=0.01)
     assert expected.viewers is not None
-    assert expected.viewers * one <= capacity.USED * count < (expected.viewers + 1) * one
+    room = capacity.USED * count - encoding - 0.01
+    if room > 0:
+        assert expected.viewers * capacity.SENDING_CORES <= room + 1e-9
+        assert room < (expected.viewers + 1) * capacity.SENDING_CORES
+    else:
+        assert expected.viewers == 0
     assert f"carry {expected.viewers} viewer" in expected.told(1)
     for admitted in (max(expected.viewers, 1), expected.viewers + 1):
         assert ("--ladder" in expected.told(admitted)) == (admitted > expected.viewers)
 
 
-def test_one_encoder_for_all_leaves_sending_and_an_unmeasured_one_is_unknown() -> None:
+def test_a_ladder_leaves_sending_and_an_unmeasured_encoder_is_unknown() -> None:
     done = capacity.Capacity(2.0, 0.0)
     assert done.viewers == int(capacity.USED * 2.0 / capacity.SENDING_CORES)
     assert "--ladder" not in done.told(100)
-    unknown = capacity.of_encoder(None, 25.0)
+    unknown = capacity.Capacity(2.0, None, 1)
     assert unknown.viewers is None
     assert "unknown" in unknown.told(4)
+
+
+@pytest.mark.parametrize("cost_s", [1e-5, 1e-3, 4e-3, 2e-2, 1.0])
+@pytest.mark.parametrize("count", [0.5, 2.0, 16.0])
+def test_as_many_rungs_are_encoded_as_their_part_of_the_cores_allows(
+    cost_s: float, count: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "cores", lambda: count)
+    rungs = capacity.rungs_for(cost_s, 30.0)
+    assert 1 <= rungs <= capacity.MOST_RUNGS
+    budget = capacity.ENCODING * count
+    assert rungs == 1 or rungs * cost_s * 30.0 <= budget
+    assert rungs == capacity.MOST_RUNGS or (rungs + 1) * cost_s * 30.0 > budget
+
+
+def test_all_viewers_share_one_broadcast_which_ends_with_the_last_and_begins_again(served: Served) -> None:
+    places = [served.offer().headers["location"] for _ in range(2)]
+    one, other = served.all
+    assert one.planned is other.planned
+    broadcast = one.planned.medium["broadcast"]
+    told = json.loads(served.ask("GET", "/api/viewers").body)
+    assert (len(told["rungs"]), told["rungs_at_start"]) == (served.all.capacity.rungs,) * 2
+    assert served.ask("DELETE", places[0]).code == 200
+    until(lambda: one.thread is not None and not one.thread.is_alive())
+    assert not broadcast.wait(0.0)
+    assert served.ask("DELETE", places[1]).code == 200
+    assert broadcast.wait(10.0)
+    until(lambda: other.thread is not None and not other.thread.is_alive())
+    assert served.offer().code == 201
+    assert next(iter(served.all)).planned.medium["broadcast"] is not broadcast
+
+
+class Jobs:
+    """A core broadcast that has one viewer, as far as the encoders' loop knows it."""
+
+    def __init__(self, rungs: int, jobs: int, gop: int) -> None:
+        self.left, self.gop, self.rungs = jobs, gop, rungs
+        self.pushed: list[tuple[int, list[tuple[int, bytes]]]] = []
+        self.given_up, self.ended = 0, False
+
+    def next_job(self, _: float) -> Any:
+        if self.left == 0:
+            return False
+        self.left -= 1
+        number = len(self.pushed)
+        # One rung is given up at the second key frame.
+        self.given_up = int(number >= self.gop)
+        rungs = [(20 + 10 * rung, rung % 2) for rung in range(self.given_up, self.rungs)]
+        return number, number % self.gop == 0, rungs
+
+    def push(self, picture: int, units: list[tuple[int, bytes]]) -> None:
+        self.pushed.append((picture, units))
+
+    def status(self) -> tuple[list[tuple[float, int, int]], int, int]:
+        return [(1e6, 64, 64)] * (self.rungs - self.given_up), self.given_up, 0
+
+    def passed(self, _: int) -> None:
+        raise AssertionError("no picture was skipped")
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def test_each_picture_is_encoded_at_all_rungs_and_the_operator_reads_which_are_given_up() -> None:
+    pictures, _ = source.pictures_of("testsrc", "128x128", "25", loop=False)
+    kind = codec_of("vp8")
+    encoders = broadcast._Encoders(lambda: Encoder(kind, pictures.shape, 6), pictures, 3)
+    jobs, told = Jobs(3, 12, 6), []
+    encoders(jobs, told.append)
+    assert encoders.failed is None
+    assert jobs.ended
+    assert [picture for picture, _ in jobs.pushed] == list(range(12))
+    for picture, units in jobs.pushed:
+        assert len(units) == (3 if picture < 6 else 2)
+        # Key frames are common to all rungs.
+        assert {kind for kind, _ in units} == {0 if picture % 6 == 0 else 1}
+        sizes = {len(data) for _, data in units}
+        assert len(sizes) == len(units), "the quantizers differ"
+    assert len(told) == 1
+    assert "2 of 3 rungs are left" in told[0]
+
+
+def test_what_all_browsers_share_of_h264_is_the_baseline() -> None:
+    options = viewers.Options(source="testsrc", flow={"size": "64x64", "codec": "h264"})
+    live = viewers.Viewers(options).live
+    assert live is not None
+    sps = live.checked().medium["config"].split(b"\0\0\0\1")[1]
+    assert (sps[0] & 0x1F, sps[1]) == (7, 66)
 
 
 def test_the_encoder_is_measured_at_the_start(served: Served) -> None:

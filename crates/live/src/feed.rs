@@ -1,11 +1,12 @@
 //! Sources of encoded frames: a live encoder in another thread, or a ladder that was encoded in advance.
 
-use crate::{Clock, Payloads, Waker};
+use crate::group_control::{DOWNSIZE_MARGIN, GroupControl, LastGroup, room};
+use crate::{Clock, Payloads, Steering, Waker};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_media::{Coded, Encoder, Feed, Scale, bucket};
+use steadycast_media::{Coded, Encoder, Feed};
 use steadycast_session::{FrameKind, Media, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
@@ -36,7 +37,7 @@ impl PayloadStore {
     }
 
     /// Packetises frame number `index`, and stores its payloads until they have been sent.
-    fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
+    pub(crate) fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
         let (mut cut, mut parts) = (PacketisedFrame::default(), VecDeque::new());
         for payload in payloads(self.format, frame, index, self.max_payload) {
             let (offset, from) = (payload.fragment.offset as u32, cut.bytes.len());
@@ -228,26 +229,6 @@ impl EncoderQueue {
     }
 }
 
-/// Parameters of a live encoder's rate control.
-#[derive(Clone, Debug)]
-pub struct Steering {
-    /// Pictures per second, as a fraction.
-    pub fps: (u32, u32),
-    /// Number of pictures from one I frame to the next.
-    pub gop: u32,
-    /// The finest and the coarsest quantizer.
-    pub quantizers: (u8, u8),
-    /// The relation between quantizer and step size.
-    pub scale: Scale,
-    /// Widths and heights at which pictures may be coded, the source's size first, then in decreasing order. If there
-    /// is more than one, a smaller size is chosen when the rate is too low for the coarsest quantizer.
-    pub sizes: Vec<(u32, u32)>,
-    /// Whether the source has its own clock, as a camera has. Its frames are sent as they come.
-    pub own_pace: bool,
-    /// Overhead per packet in bytes, beside the payload.
-    pub overhead: u64,
-}
-
 /// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s,
 /// so that the rate may be halved before that happens.
 const MAX_BACKLOG: Span = Span::millis(400);
@@ -262,26 +243,11 @@ const ABORT_BACKLOG: Span = Span::millis(250);
 /// Maximum time between two coded pictures, regardless of the backlog.
 const MAX_PICTURE_GAP: Span = Span::secs(1);
 
-/// Size of Evalvid-RA's leaky bucket, in groups of pictures.
-const BUCKET_GROUPS: f64 = 1.5;
-
-/// Exponents of the relation between samples and bytes of a picture at one quantizer: for a smaller and for a larger
-/// size. FFmpeg's test pattern has 0.6 to 1 at coarse quantizers. Each direction uses the cautious end.
-const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
-
-/// Margin of the step size for a change to a smaller size. The change needs a step size this factor above that of the
-/// coarsest quantizer, and the new size must leave the same margin.
-const DOWNSIZE_MARGIN: f64 = 1.1;
-
-/// Margins of the step size for a change to a larger size, each with the time for which it must hold. The second pair
-/// applies to a rate far above the need of the present size, for example after a start.
-const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
-
 /// A feed of frames from a live encoder.
 pub struct LiveFeed {
     encoder_queue: EncoderQueue,
     store: PayloadStore,
-    steering: Steering,
+    control: GroupControl,
     clock: Clock,
     start: Option<Time>,
     /// Number of the next frame in coding order. There are no B frames, so that display order is the same.
@@ -296,23 +262,12 @@ pub struct LiveFeed {
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
-    quantizer: f64,
-    fill: f64,
-    /// Bytes of the present group of pictures, with packet headers.
-    sent: Bytes,
-    /// Bytes of packet headers in `sent`.
-    headers: Bytes,
     /// Bytes of the group's first frame, with packet headers.
     intra: Bytes,
-    /// The present size, as an index of [`Steering::sizes`].
-    size: usize,
     /// The quantizer that the present group should have had, if it is to be aborted because it outgrew the rate.
     aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
     follows_aborted: bool,
-    /// The time since which a larger size has fitted, for each pair of [`UPSIZE_MARGINS`].
-    fits_since: [Option<Span>; 2],
-    limited: bool,
     parts: VecDeque<Part>,
 }
 
@@ -322,7 +277,7 @@ impl LiveFeed {
         Self {
             encoder_queue,
             store,
-            steering,
+            control: GroupControl::new(steering),
             clock,
             start: None,
             index: 0,
@@ -332,23 +287,15 @@ impl LiveFeed {
             cut: false,
             rate_sum: (0.0, 0),
             rate: Rate::ZERO,
-            quantizer: 0.0,
-            fill: 0.5,
-            sent: Bytes::ZERO,
-            headers: Bytes::ZERO,
             intra: Bytes::ZERO,
-            size: 0,
             aborted_quantizer: None,
             follows_aborted: false,
-            fits_since: [None; 2],
-            limited: false,
             parts: VecDeque::new(),
         }
     }
 
     fn time(&self, picture: u32) -> Span {
-        let (per, of) = self.steering.fps;
-        Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
+        self.control.time(picture)
     }
 
     /// Returns how many times longer the present group takes than with an encoder that leaves out no picture.
@@ -356,133 +303,31 @@ impl LiveFeed {
         1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
-    /// Returns the first quantizer, before anything has been coded. It assumes a tenth of a bit per sample at quantizer
-    /// 9, as is usual for pictures, with a margin towards coarser quantizers.
-    fn first_quantizer(&self) -> f64 {
-        let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
-        let share = per_second / self.rate.as_bps_f64().max(1.0);
-        match self.steering.scale {
-            // Quantizer 9 at 0.1 bit per sample is the factor 0.9; the margin is 1.5, or half a doubling below.
-            Scale::Linear => 0.9 * share * 1.5,
-            // QP 28 corresponds to quantizer 9. On scales from 0 to 63 it is at most 36.
-            Scale::Logarithmic(steps) => {
-                let alike = if steps == 6 { 28.0 } else { 36.0 };
-                alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
-            }
-        }
-    }
-
-    fn limits(&self) -> (f64, f64) {
-        (f64::from(self.steering.quantizers.0), f64::from(self.steering.quantizers.1))
-    }
-
-    /// Returns the number of luma samples of a picture of this size.
-    fn samples(&self, size: usize) -> f64 {
-        self.steering.sizes.get(size).map_or(0.0, |(width, height)| f64::from(*width) * f64::from(*height))
-    }
-
-    /// Returns the quantizer whose step size is `factor` times that of `quantizer`.
-    fn scaled(&self, quantizer: f64, factor: f64) -> f64 {
-        match self.steering.scale {
-            Scale::Linear => quantizer * factor,
-            Scale::Logarithmic(steps) => quantizer + f64::from(steps) * libm::log2(factor),
-        }
-    }
-
-    /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` bytes of them
-    /// are packet headers, which do not depend on the quantizer.
-    fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
-        // At least a tenth of the budget remains for payload, so that the factor stays finite.
-        let room = (wanted - headers).max(0.1 * wanted).max(1.0);
-        self.scaled(self.quantizer, (open - headers).max(1.0) / room)
-    }
-
-    /// Advances the leaky bucket by the size of the last group of pictures, and sets the next quantizer and size.
+    /// Sets the next group's quantizer and size by the rates of the last one.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean =
             if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
         self.rate_sum = (0.0, 0);
         // The minimum of two groups is used, because a single stall affects one group only.
         let longer = self.longer();
-        let lasts = self.time(self.steering.gop).scale(longer.min(self.slow));
+        let lasts = self.time(self.control.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
         (self.late, self.slow) = (0, longer);
-        let budget = room(whole, backlog);
-        let (low, high) = self.limits();
         let cut = std::mem::take(&mut self.cut);
         self.follows_aborted = self.aborted_quantizer.is_some();
-        let needed = if self.index == 0 {
-            self.quantizer = self.first_quantizer();
-            Some(self.quantizer)
-        } else if let Some(needed) = self.aborted_quantizer.take() {
-            self.quantizer = needed;
-            Some(needed)
-        } else if cut {
-            None
-        } else {
-            let open = self.sent.as_f64().max(1.0);
-            let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
-            let needed = self.needed(open, wanted, self.headers.as_f64());
-            self.fill = fill;
-            // Within 5 % of the budget the quantizer is kept, so that it does not oscillate.
-            if (open / budget - 1.0).abs() > 0.05 {
-                self.quantizer = self.scaled(self.quantizer, open / wanted);
-            }
-            // The encoder, not the rate, limits the stream: finest quantizer, full size, and budget left.
-            self.limited = self.quantizer <= low && open < 0.95 * budget && self.size == 0;
-            Some(needed)
+        let last = match self.aborted_quantizer.take() {
+            Some(needed) => LastGroup::Outgrown(needed),
+            None if cut => LastGroup::Cut,
+            None => LastGroup::Whole,
         };
-        if let Some(needed) = needed {
-            self.fit(needed, self.time(picture));
-        }
-        self.quantizer = self.quantizer.clamp(low, high);
-        (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
-    }
-
-    /// Changes the picture size if the present one needs too coarse a quantizer, or a larger one has fitted for long
-    /// enough.
-    fn fit(&mut self, needed: f64, at: Span) {
-        let (_, high) = self.limits();
-        let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
-            .map(|size| {
-                let samples = self.samples(size) / self.samples(self.size).max(1.0);
-                self.scaled(
-                    needed,
-                    libm::pow(
-                        samples,
-                        if samples < 1.0 { BYTES_BY_SAMPLES_EXPONENTS.0 } else { BYTES_BY_SAMPLES_EXPONENTS.1 },
-                    ),
-                )
-            })
-            .collect();
-        let last = there.len() - 1;
-        let mut to = self.size;
-        if needed > self.scaled(high, DOWNSIZE_MARGIN) {
-            let fitting = self.scaled(high, 1.0 / DOWNSIZE_MARGIN);
-            to = (self.size + 1..=last).find(|size| there[*size] <= fitting).unwrap_or(last);
-            self.fits_since = [None; 2];
-        } else {
-            for (n, (below, wait)) in UPSIZE_MARGINS.into_iter().enumerate() {
-                let fitting = self.scaled(high, 1.0 / below);
-                let larger = (0..self.size).find(|size| there[*size] <= fitting);
-                let since = larger.map(|_| self.fits_since[n].unwrap_or(at));
-                self.fits_since[n] = since;
-                if since.is_some_and(|since| at.saturating_sub(since) >= wait) {
-                    to = larger.map_or(to, |larger| to.min(larger));
-                }
-            }
-        }
-        if to != self.size {
-            (self.quantizer, self.size, self.fill) = (there[to], to, 0.5);
-            self.fits_since = [None; 2];
-        }
+        self.control.steer(self.time(picture), room(whole, backlog), self.rate, last);
     }
 
     /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
     /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
     /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
-        let gop = self.steering.gop;
+        let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
         // The I frame alone does not predict the size of the following frames.
         if self.since_intra < 2 || ahead == 0 {
@@ -500,12 +345,13 @@ impl LiveFeed {
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
         let budget = room(self.rate.over(lasts(pictures)), waits);
-        let needed = self.needed(open, budget, times(headers, pictures).as_f64());
-        let high = self.limits().1;
-        let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, DOWNSIZE_MARGIN);
+        let needed = self.control.needed(open, budget, times(headers, pictures).as_f64());
+        let high = self.control.limits().1;
+        let smaller = self.control.size + 1 < self.control.steering.sizes.len()
+            && needed > self.control.scaled(high, DOWNSIZE_MARGIN);
         let coarser = ahead == self.max_gap_pictures()
-            && self.quantizer < high
-            && needed > self.scaled(self.quantizer, DOWNSIZE_MARGIN);
+            && self.control.quantizer < high
+            && needed > self.control.scaled(self.control.quantizer, DOWNSIZE_MARGIN);
         (smaller || coarser).then_some(needed)
     }
 
@@ -515,26 +361,21 @@ impl LiveFeed {
     }
 
     fn ask(&mut self, picture: u32, backlog: Bytes) {
-        let first = self.index == 0 || self.since_intra >= self.steering.gop;
+        let first = self.index == 0 || self.since_intra >= self.control.steering.gop;
         if first {
             self.steer(picture, backlog);
             self.since_intra = 0;
         }
-        let (quantizer, size) = (libm::round(self.quantizer) as u8, self.size as u8);
+        let (quantizer, size) = (self.control.rounded(), self.control.size as u8);
         self.encoder_queue.ask(EncoderJob { picture, first, quantizer, size });
     }
-}
-
-/// Byte budget of a group of pictures: what the rate sends in its duration, minus the backlog, but at least half of it.
-fn room(whole: Bytes, backlog: Bytes) -> f64 {
-    whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }
 
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
         match self.encoder_queue.locked().ready.front() {
             // A camera's frame is due as soon as it is encoded.
-            Some(_) if self.steering.own_pace => Span::ZERO,
+            Some(_) if self.control.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
         }
@@ -545,7 +386,7 @@ impl Feed for LiveFeed {
         let unit = {
             let mut encoder_queue = self.encoder_queue.locked();
             let unit = encoder_queue.ready.pop_front()?;
-            let size = self.size as u8;
+            let size = self.control.size as u8;
             encoder_queue.sizes.changes += u64::from(self.index > 0 && encoder_queue.sizes.now != size);
             encoder_queue.sizes.smaller += u64::from(size > 0);
             encoder_queue.sizes.now = size;
@@ -553,9 +394,8 @@ impl Feed for LiveFeed {
         };
         self.parts = self.store.put(self.index, &unit.bytes);
         let size = Bytes::new(unit.bytes.len() as u64);
-        let headers = Bytes::new(self.parts.len() as u64 * self.steering.overhead);
-        self.sent += size + headers;
-        self.headers += headers;
+        let headers = Bytes::new(self.parts.len() as u64 * self.control.steering.overhead);
+        self.control.add(size + headers, headers);
         if self.since_intra == 0 {
             self.intra = size + headers;
         }
@@ -572,7 +412,7 @@ impl Feed for LiveFeed {
         // An encoder that is late by more than a picture catches up by leaving pictures out.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
-        let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
+        let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
         // Pictures are left out before coding rather than skipped after it, because skipping a coded frame breaks the
         // prediction chain and wastes the encoder's time.
@@ -584,13 +424,14 @@ impl Feed for LiveFeed {
             MAX_BACKLOG
         };
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
-        let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
+        let spare =
+            if self.control.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
         // Pictures that a slow encoder leaves out reduce the backlog as well.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
             // With a full count the next job starts a new group.
-            self.since_intra = self.steering.gop;
+            self.since_intra = self.control.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
         Some(coded)
@@ -605,7 +446,7 @@ impl Feed for LiveFeed {
     }
 
     fn resume(&mut self) -> u32 {
-        self.since_intra = self.steering.gop;
+        self.since_intra = self.control.steering.gop;
         self.index
     }
 
@@ -618,10 +459,10 @@ impl Feed for LiveFeed {
         self.cut = true;
         if self.encoder_queue.begin_group() {
             (self.since_intra, self.late) = (0, 0);
-            (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
+            self.control.reset();
             self.cut = false;
         } else {
-            self.since_intra = self.steering.gop;
+            self.since_intra = self.control.steering.gop;
         }
     }
 
@@ -636,7 +477,7 @@ impl Feed for LiveFeed {
     }
 
     fn limited(&self) -> bool {
-        self.limited
+        self.control.limited
     }
 }
 
@@ -727,6 +568,7 @@ impl Feed for LadderFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadycast_media::Scale;
 
     fn steering() -> Steering {
         Steering {

@@ -5,6 +5,7 @@
 //! may be opened in another thread and in another network namespace.
 
 mod audio;
+mod broadcast;
 mod browser;
 mod clock;
 mod driver;
@@ -12,6 +13,7 @@ mod entropy;
 mod error;
 mod feed;
 mod flow;
+mod group_control;
 mod handle;
 mod jitter_buffer;
 mod live_record;
@@ -28,14 +30,16 @@ mod temp_store;
 mod unused;
 
 pub use audio::{AudioQueue, ReceivedAudio, ReceivedAudioQueue};
+pub use broadcast::{Broadcast, BroadcastJob, BroadcastStatus, NextBroadcastJob};
 pub use browser::Destination;
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use error::LiveError;
 pub use feed::{
-    EncodedFrame, EncoderJob, EncoderQueue, LadderFeed, LiveFeed, NextJob, PayloadStore, RungData, SizeStats, Steering,
+    EncodedFrame, EncoderJob, EncoderQueue, LadderFeed, LiveFeed, NextJob, PayloadStore, RungData, SizeStats,
 };
 pub use flow::FlowKeys;
+pub use group_control::Steering;
 pub use handle::Handle;
 pub use jitter_buffer::{FrameCounts, FrameQueue, FrameRow, JitterBuffer, ReceivedFrame};
 pub use live_record::LiveRecord;

@@ -1,5 +1,7 @@
 //! The session of a live sender, which runs in a separate thread.
 
+use crate::Waker;
+use crate::broadcast::{RungFeed, RungStatus};
 use crate::browser::NegotiatedOffer;
 use crate::entropy;
 use crate::flow::{self, FLOW, FlowKeys, SOURCE};
@@ -8,9 +10,9 @@ use crate::live_record::{STEP, reported};
 use crate::net::audio_address;
 use crate::sdp::{AudioStream, Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    AudioQueue, Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop,
-    MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats, SocketSource, Srtp,
-    Steering, TempStore, ZeroPayloads, source_specific,
+    AudioQueue, Broadcast, Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed,
+    LiveRecord, Loop, MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats,
+    SocketSource, Srtp, Steering, TempStore, ZeroPayloads, source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -44,6 +46,15 @@ pub enum Medium {
         /// Parameters of the encoder's rate control.
         steering: Steering,
     },
+    /// A live source that is encoded once for all its viewers.
+    Broadcast {
+        /// Payload format.
+        format: PayloadFormat,
+        /// Decoder configuration, for example parameter sets.
+        config: Vec<u8>,
+        /// The source.
+        broadcast: Broadcast,
+    },
     /// A clip that was encoded in advance at every quantizer.
     Ladder {
         /// Payload format.
@@ -63,7 +74,9 @@ impl Medium {
     pub(crate) const fn format(&self) -> Option<PayloadFormat> {
         match self {
             Self::Greedy => None,
-            Self::Encoder { format, .. } | Self::Ladder { format, .. } => Some(*format),
+            Self::Encoder { format, .. } | Self::Broadcast { format, .. } | Self::Ladder { format, .. } => {
+                Some(*format)
+            }
         }
     }
 
@@ -71,7 +84,7 @@ impl Medium {
     fn supply(&self) -> Supply {
         match self {
             Self::Greedy => Supply::Endless(None),
-            Self::Encoder { .. } => Supply::Encoder,
+            Self::Encoder { .. } | Self::Broadcast { .. } => Supply::Encoder,
             Self::Ladder { ladder, .. } => Supply::Ladder(Arc::clone(ladder)),
         }
     }
@@ -79,7 +92,9 @@ impl Medium {
     pub(crate) fn config(&self) -> Vec<u8> {
         match self {
             Self::Greedy => Vec::new(),
-            Self::Encoder { config, .. } | Self::Ladder { config, .. } => config.clone(),
+            Self::Encoder { config, .. } | Self::Broadcast { config, .. } | Self::Ladder { config, .. } => {
+                config.clone()
+            }
         }
     }
 }
@@ -133,20 +148,38 @@ struct Prepared {
     encoder_queue: Option<EncoderQueue>,
     /// Sizes at which an encoder may code pictures.
     sizes: Vec<(u32, u32)>,
-    /// Becomes true when the ladder has returned its last frame.
+    /// Becomes true when the ladder, or the broadcast, has returned its last frame.
     over: Option<Arc<AtomicBool>>,
+    /// The rung of a broadcast.
+    rung: Option<RungStatus>,
 }
 
 impl Prepared {
-    fn of(medium: Medium, plan: &VideoPlan, clock: Clock) -> Self {
+    /// Prepares a medium. The feed of a broadcast wakes the loop of `waker`, and passes audio on to `audio`.
+    fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
+            Medium::Broadcast { format, broadcast, .. } => {
+                let (store, sizes) = (store(format), broadcast.sizes().to_vec());
+                let mut feed = RungFeed::new(broadcast, store.clone());
+                feed.attach(waker, audio.cloned());
+                let status = feed.status();
+                Self {
+                    feed: Some(Box::new(feed)),
+                    payloads: Box::new(store),
+                    encoder_queue: None,
+                    sizes,
+                    over: Some(status.over()),
+                    rung: Some(status),
+                }
+            }
             Medium::Greedy => Self {
                 feed: None,
                 payloads: Box::new(ZeroPayloads),
                 encoder_queue: None,
                 sizes: Vec::new(),
                 over: None,
+                rung: None,
             },
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
@@ -163,6 +196,7 @@ impl Prepared {
                     encoder_queue: Some(encoder_queue),
                     sizes,
                     over: None,
+                    rung: None,
                 }
             }
             Medium::Ladder { format, ladder, rungs, frames, .. } => {
@@ -175,6 +209,7 @@ impl Prepared {
                     encoder_queue: None,
                     sizes: Vec::new(),
                     over,
+                    rung: None,
                 }
             }
         }
@@ -227,13 +262,15 @@ impl Sending {
                 (pair, described.write(own, session), None)
             }
         };
-        let prepared = Prepared::of(medium, &plan, clock);
+        let mut driver = Loop::new(clock)?;
+        let waker = driver.waker();
+        let audio_queue = video.audio.map(|_| AudioQueue::default());
+        let prepared = Prepared::of(medium, &plan, clock, waker.clone(), audio_queue.as_ref());
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         TempStore::keep(source.stored_rows());
         // The sender does not learn the fate of each packet, so that per-packet records and completed frames are not
         // kept.
         source.frames = SentFrames::lean();
-        let audio_queue = video.audio.map(|_| AudioQueue::default());
         // The encoder's packets take the place of those without content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
@@ -242,10 +279,9 @@ impl Sending {
         wired.srtp = options.key.as_ref().map(Srtp::new);
         wired.orders = Some(shared.orders.clone());
         wired.browser = browser;
-        let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
-        let (waker, first_seq) = (driver.waker(), plan.first_seq());
+        let (rung, first_seq) = (prepared.rung, plan.first_seq());
         if let Some(encoder_queue) = &encoder_queue {
             encoder_queue.wake_by(driver.waker());
         }
@@ -260,6 +296,7 @@ impl Sending {
             audio_queue: audio_queue.clone(),
             sizes,
             over,
+            rung,
             options,
             first_seq,
         };
@@ -351,7 +388,7 @@ impl Drop for Sending {
 
 /// Returns true if key frames are made on request.
 fn makes_key_frames(video: &Video, medium: &Medium) -> bool {
-    matches!(medium, Medium::Encoder { .. }) && video.mode != Mode::Paper
+    matches!(medium, Medium::Encoder { .. } | Medium::Broadcast { .. }) && video.mode != Mode::Paper
 }
 
 /// Returns the session description for receivers.
@@ -439,6 +476,8 @@ struct Session {
     /// Widths and heights of an encoder's pictures, which [`SizeStats::now`] indexes.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
+    /// The rung of a broadcast.
+    rung: Option<RungStatus>,
     options: SendOptions,
     first_seq: u16,
 }
@@ -453,6 +492,7 @@ impl Session {
         // The encoder's thread must not wait for jobs of a session that has ended for any reason.
         self.encoder_queue.iter().for_each(EncoderQueue::close);
         self.audio_queue.iter().for_each(AudioQueue::close);
+        self.rung.iter().for_each(RungStatus::leave);
         record
     }
 
@@ -520,8 +560,32 @@ impl Session {
 
     /// Returns the statistics of frame sizes, and the present width and height.
     fn sizes(&self) -> Option<(SizeStats, (u32, u32))> {
-        let sizes = self.encoder_queue.as_ref()?.sizes();
+        let sizes = match (&self.encoder_queue, &self.rung) {
+            (Some(encoder_queue), _) => encoder_queue.sizes(),
+            (None, Some(rung)) => rung.view().sizes,
+            (None, None) => return None,
+        };
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
+    }
+
+    /// Returns the number of pictures not coded because the encoder was too slow, and because the rate had no room for
+    /// them.
+    fn missing(&self) -> (u64, u64) {
+        match (&self.encoder_queue, &self.rung) {
+            (Some(encoder_queue), _) => (encoder_queue.left_out(), encoder_queue.no_room()),
+            (None, Some(rung)) => (rung.view().left_out, 0),
+            (None, None) => (0, 0),
+        }
+    }
+
+    /// Returns the rung of a broadcast and why it was chosen, for the status.
+    fn rung(&self) -> Option<Value> {
+        let view = self.rung.as_ref()?.view();
+        Some(json!({
+            "rung": view.rung, "rungs": view.rungs, "need_bps": view.need.as_bps_f64(),
+            "finer_bps": view.finer.map(Rate::as_bps_f64), "why": view.why, "switches": view.switches,
+            "abandoned": view.abandoned,
+        }))
     }
 
     /// Returns true if the connection to the browser has ended.
@@ -579,11 +643,12 @@ impl Session {
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
             "skipped_frames": source.skipped(),
-            "left_out": self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out),
+            "left_out": self.missing().0,
             "ecn": source.ecn().map(|(path, counts)| json!({
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),
-            "no_room": self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room),
+            "no_room": self.missing().1,
+            "rung": self.rung(),
             "size": self.sizes().map(|(sizes, (width, height))| json!({
                 "width": width, "height": height, "smaller": sizes.now > 0,
                 "smaller_frames": sizes.smaller, "changes": sizes.changes,
@@ -616,8 +681,7 @@ impl Session {
         let none = Peers::new(clock.epoch(), *b"NONE");
         let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
-        let left_out = self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out);
-        let no_room = self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room);
+        let (left_out, no_room) = self.missing();
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
@@ -652,8 +716,7 @@ impl Session {
     /// Returns warnings about packets, frames and ECN. `refused` and `unsent` count packets.
     fn warnings(&self, source: &VideoSource, (refused, unsent): (u64, u64)) -> Vec<String> {
         let mut warnings = Vec::new();
-        let left_out = self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out);
-        let no_room = self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room);
+        let (left_out, no_room) = self.missing();
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = source.frames.count();
         if refused > 0 {
@@ -678,7 +741,7 @@ impl Session {
                 counted(no_room, "picture")
             ));
         }
-        if sizes.smaller > 0 {
+        if sizes.smaller > 0 && self.rung.is_none() {
             let (width, height) = self.sizes.first().copied().unwrap_or_default();
             warnings.push(format!(
                 "the rate had no room for {width}x{height} in {} of {}, made smaller: take a \

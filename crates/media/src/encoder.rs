@@ -1,7 +1,8 @@
 //! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GoP or frame.
 
 use crate::FrameKind;
-use crate::{Ladder, Scale};
+use crate::{Ladder, RungChooser, RungContext, RungHistory, RungNeed, Scale};
+use std::ops::Range;
 use std::sync::Arc;
 use steadycast_settings::{Kind, Within, kinds, settings};
 use steadycast_units::{Bytes, Rate, Span};
@@ -20,6 +21,9 @@ kinds! {
         /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it
         /// leaves within "wait"; within a group it only becomes coarser.
         "frame" => Frame(PerFrame), "vbr = \"frame\"";
+        /// one of a few quantizers once per group of pictures, which changes seldom: as a viewer's of a source that is
+        /// encoded once for all.
+        "rungs" => Rungs(Rungs), "vbr = \"rungs\"";
     }
 }
 
@@ -49,11 +53,21 @@ settings! {
     }
 }
 
+settings! {
+    /// A few quantizers of the ladder.
+    #[derive(Copy)]
+    Rungs {
+        /// The number of quantizers, evenly spaced by the logarithm of their rates.
+        rungs: u64 where (Within { least: 1, most: 255, remedy: "from 1 to 255" }) = 4,
+    }
+}
+
 const WAIT: Within<Span> = Within { least: Span::millis(10), most: Span::secs(10), remedy: "from \"10ms\" to \"10s\"" };
 
 impl Kind<()> for Bucket {}
 impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
+impl Kind<()> for Rungs {}
 
 /// How the bytes that still wait in the pacer at the start of a GoP are taken into account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +117,8 @@ pub struct Encoder {
     payload: u64,
     overhead: u64,
     next: u64,
+    /// Frames of groups whose rest was left out.
+    left_out: u64,
     rung: usize,
     /// The sum and the number of the rates that the controller set during the current GoP.
     rate_sum: (f64, u32),
@@ -110,6 +126,10 @@ pub struct Encoder {
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,
+    /// The rungs of [`Vbr::Rungs`], what they needed, and their choice.
+    rungs: Vec<usize>,
+    history: RungHistory,
+    chooser: RungChooser,
     sent: Bytes,
     /// The bytes that the rate allowed beyond those that were coded; negative if more were coded.
     credit: f64,
@@ -119,13 +139,19 @@ pub struct Encoder {
 impl Encoder {
     /// Creates an encoder. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each.
     pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: BacklogRule, payload: u64, overhead: u64) -> Self {
+        let rungs =
+            if let Vbr::Rungs(Rungs { rungs }) = vbr { spaced(&ladder, rungs, payload, overhead) } else { vec![] };
         Self {
+            rungs,
+            chooser: RungChooser::default(),
+            history: RungHistory::default(),
             ladder,
             vbr,
             waiting,
             payload,
             overhead,
             next: 0,
+            left_out: 0,
             rung: 0,
             rate_sum: (0.0, 0),
             quantizer: 0.0,
@@ -155,8 +181,20 @@ impl Encoder {
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
-        (self.credit, self.last_gop) = (0.0, None);
-        self.next as u32
+        (self.credit, self.last_gop, self.chooser) = (0.0, None, RungChooser::default());
+        (self.next - self.left_out) as u32
+    }
+
+    /// Leaves the rest of the present group out if the rate has fallen far below the need of one of the few rungs.
+    pub fn abandons_group(&mut self, rate: Rate) -> bool {
+        let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
+        let within = self.next % frames;
+        let rest = within.next_multiple_of(gop).min(frames) - within;
+        if rest == 0 || self.rungs.is_empty() || !self.chooser.abandons(&self.history.needs(), rate) {
+            return false;
+        }
+        (self.next, self.left_out) = (self.next + rest, self.left_out + rest);
+        true
     }
 
     /// Records the controller's new rate, as a rate of IP packets.
@@ -187,7 +225,7 @@ impl Encoder {
         }
         let (at, size) = (clip as usize, self.ladder.sizes[self.rung][clip as usize]);
         let coded = Coded {
-            index: self.next as u32,
+            index: (self.next - self.left_out) as u32,
             clip: clip as u32,
             display: (round * frames) as u32 + self.ladder.display[at],
             kind: self.ladder.kinds[at],
@@ -226,6 +264,8 @@ impl Encoder {
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
+            // After a fall of the rate its mean over the last GoP is too high.
+            (Vbr::Rungs(_), _) => self.chosen_rung(range.clone(), Rate::from_bps_f64(mean).min(rate), backlog),
             (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
@@ -257,6 +297,21 @@ impl Encoder {
         self.sent = Bytes::ZERO;
         // The margin of 5 % is needed because GoPs differ in size.
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
+    }
+
+    /// Returns the rung of the GoP that begins, of the few of [`Vbr::Rungs`]. As for a live source, the GoP's sizes are
+    /// not known: those of the ones before count, and at the start its own.
+    fn chosen_rung(&mut self, range: Range<usize>, rate: Rate, backlog: Bytes) -> usize {
+        let (at, lasts) = (self.due(), self.ladder.span(range.len() as u64));
+        let of = |rung: &usize| self.ladder.bytes(*rung, range.clone(), self.payload, self.overhead).per(lasts);
+        let rates: Vec<Rate> = self.rungs.iter().map(of).collect();
+        let mut needs = self.history.needs();
+        if needs.is_empty() {
+            needs = rates.iter().map(|rate| RungNeed { recent: *rate, worst: *rate }).collect();
+        }
+        let chosen = self.chooser.choose(&RungContext { at, needs: &needs, lasts, rate, backlog });
+        self.history.push(at + lasts, rates);
+        self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
     /// Returns the mean of the rates that were set during the last GoP. Evalvid-RA's program counts the previous mean
@@ -344,6 +399,21 @@ impl Encoder {
         let off = |q: u8| (f64::from(q) - quantizer).abs();
         (0..quantizers.len()).min_by(|a, b| off(quantizers[*a]).total_cmp(&off(quantizers[*b]))).unwrap_or(0)
     }
+}
+
+/// Returns `count` rungs of a ladder, from the finest to the coarsest, evenly spaced by the logarithm of their rates.
+fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize> {
+    let log = |rung: usize| libm::log(ladder.rates(rung, payload, overhead).0.as_bps_f64().max(1.0));
+    let logs: Vec<f64> = (0..ladder.quantizers.len()).map(log).collect();
+    let (Some(finest), Some(coarsest)) = (logs.first(), logs.last()) else { return Vec::new() };
+    let nearest = |n: u64| {
+        let wanted = finest + (coarsest - finest) * n as f64 / count.saturating_sub(1).max(1) as f64;
+        (0..logs.len()).min_by(|a, b| (logs[*a] - wanted).abs().total_cmp(&(logs[*b] - wanted).abs()))
+    };
+    let mut rungs: Vec<usize> = (0..count).filter_map(nearest).collect();
+    rungs.sort_unstable();
+    rungs.dedup();
+    rungs
 }
 
 /// Performs one step of the leaky bucket. `share` is the level as a share of the bucket, `factor` the bucket's size

@@ -49,7 +49,7 @@ impl Feed for Encoder {
         self.due()
     }
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
-        Some(self.next(rate, backlog))
+        (!self.abandons_group(rate)).then(|| self.next(rate, backlog))
     }
     fn shown_at(&self, display: u32) -> Span {
         self.shown_at(display)

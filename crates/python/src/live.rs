@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
-    AudioQueue, Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError,
-    LiveRecord, MasterKey, MediaPort, Medium, NextJob, PairOptions, ReceiveOptions, ReceivedAudioQueue, Receiving,
-    RungData, SendOptions, Sending, Steering,
+    AudioQueue, Broadcast, Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError,
+    LiveRecord, MasterKey, MediaPort, Medium, NextBroadcastJob, NextJob, PairOptions, ReceiveOptions,
+    ReceivedAudioQueue, Receiving, RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
@@ -129,6 +129,94 @@ pub(crate) fn master(text: Option<&str>) -> PyResult<Option<MasterKey>> {
     text.map(|text| MasterKey::read(text).ok_or_else(none)).transpose()
 }
 
+fn steering(from: &Bound<'_, PyDict>) -> PyResult<Steering> {
+    Ok(Steering {
+        fps: want(from, "fps")?,
+        gop: want(from, "gop")?,
+        quantizers: want(from, "quantizers")?,
+        scale: scale(want(from, "doubling")?),
+        sizes: want(from, "sizes")?,
+        own_pace: want(from, "own_pace")?,
+        // The session, or the broadcast, sets the size of the headers when it starts.
+        overhead: 0,
+    })
+}
+
+/// A live source that is encoded once for all its viewers. `options` is a dict; see `steadycast.live.source`.
+#[pyclass(frozen, name = "Broadcast", module = "steadycast._core")]
+pub(crate) struct PyBroadcast(Broadcast);
+
+#[pymethods]
+impl PyBroadcast {
+    #[new]
+    fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let rate = |key: &str| want::<u64>(options, key).map(Rate::bps);
+        let (rungs, top, bottom) = (want(options, "rungs")?, rate("top_bps")?, rate("bottom_bps")?);
+        Ok(Self(Broadcast::new(steering(options)?, rungs, top, bottom)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Broadcast(rungs={})", self.0.status().rungs.len())
+    }
+
+    /// Waits up to `patience` seconds for the next picture that is due. Returns (picture, first, list of quantizers and
+    /// indices of sizes from the finest rung on), `None` if there is none yet, or `False` if the broadcast has ended.
+    fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
+        let patience = seconds(patience);
+        match py.detach(|| self.0.next_job(patience)) {
+            NextBroadcastJob::Job(job) => (job.picture, job.first, job.rungs).into_pyobject(py).map(Bound::into_any),
+            NextBroadcastJob::Nothing => Ok(py.None().into_bound(py)),
+            NextBroadcastJob::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
+        }
+    }
+
+    /// Adds the access units of the picture number `picture`, from the finest rung on. Each has its kind, 0, 1 or 2 for
+    /// I, P and B.
+    fn push(&self, picture: u32, units: Vec<(u8, Bound<'_, PyBytes>)>) {
+        let units = units.into_iter().map(|(kind, data)| (frame_kind(kind), data.as_bytes().to_vec())).collect();
+        self.0.push(picture, units);
+    }
+
+    /// Adds an Opus packet for all viewers; see `Sender.push_audio`. Waits up to `patience` seconds for its time.
+    fn push_audio(&self, py: Python<'_>, at_s: f64, begins: bool, data: Vec<u8>, patience: f64) -> Option<bool> {
+        py.detach(|| self.0.push_audio(Span::from_secs_f64(at_s), begins, &data, seconds(patience)))
+    }
+
+    /// The highest share of audio packets that a viewer reports as lost, from 0 to 1.
+    #[getter]
+    fn audio_loss(&self) -> f64 {
+        self.0.audio_loss()
+    }
+
+    /// Reports the number of pictures that the source skipped and that no later call reports.
+    fn passed(&self, pictures: u32) {
+        self.0.passed(pictures);
+    }
+
+    /// Reports that the source has no more pictures.
+    fn end(&self) {
+        self.0.end();
+    }
+
+    /// Ends the broadcast.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    /// Waits up to `patience` seconds for the end of the broadcast. Returns whether it has ended.
+    fn wait(&self, py: Python<'_>, patience: f64) -> bool {
+        py.detach(|| self.0.wait(seconds(patience)))
+    }
+
+    /// Returns the rungs' target rates in bit/s with their widths and heights, how many rungs were given up because the
+    /// encoders fell behind, and how many pictures were left out.
+    fn status(&self) -> (Vec<(f64, u32, u32)>, u32, u64) {
+        let status = self.0.status();
+        let rungs = status.rungs.into_iter().map(|(rate, (width, height))| (rate.as_bps_f64(), width, height));
+        (rungs.collect(), status.given_up, status.left_out)
+    }
+}
+
 fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     let kind: String = want(from, "kind")?;
     if kind == "greedy" {
@@ -137,17 +225,11 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     let codec: String = want(from, "codec")?;
     let (format, config) = (format(&codec)?, want::<Vec<u8>>(from, "config")?);
     if kind == "encoder" {
-        let steering = Steering {
-            fps: want(from, "fps")?,
-            gop: want(from, "gop")?,
-            quantizers: want(from, "quantizers")?,
-            scale: scale(want(from, "doubling")?),
-            sizes: want(from, "sizes")?,
-            own_pace: want(from, "own_pace")?,
-            // The session sets the size of the headers when it starts.
-            overhead: 0,
-        };
-        return Ok(Medium::Encoder { format, config, steering });
+        return Ok(Medium::Encoder { format, config, steering: steering(from)? });
+    }
+    if kind == "broadcast" {
+        let broadcast = want::<PyRef<'_, PyBroadcast>>(from, "broadcast")?.0.clone();
+        return Ok(Medium::Broadcast { format, config, broadcast });
     }
     let table: Bound<'_, PyDict> = want(from, "table")?;
     let py = from.py();

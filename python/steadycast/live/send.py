@@ -110,7 +110,7 @@ def checked(settings: Json, flow: Flow, planned: Any) -> None:
 
 def _with_flow(settings: Json, flow: Flow, planned: Any) -> Json:
     said = keys(flow, planned.clip)
-    if planned.audio is not None:
+    if planned.audio is not None or planned.sound_is_shared:
         from steadycast.live.audio import RATE
 
         said["audio"] = RATE

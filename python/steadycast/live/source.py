@@ -228,6 +228,8 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     audio: Any = None
     """The loop of its sound, likewise; `None` if it has none, or none is sent."""
+    sound_is_shared: bool = False
+    """Whether its sound comes with a core `Broadcast`, as its pictures do."""
 
 
 def plan(
@@ -240,14 +242,10 @@ def plan(
     loop: bool,
     ladder: bool,
     keep_size: bool = False,
-    profile: str = "",
     audio: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan the transmission of ``source``; ``profile`` is x264's name of an H.264 profile.
-
-    ``audio`` is whether a file's sound is sent.
-    """
+    """Plan the transmission of ``source``; ``audio`` is whether a file's sound is sent."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
@@ -258,11 +256,9 @@ def plan(
             planned, loop_s = _laddered(source, codec, size, fps, gop, loop, progress)
         else:
             kind = codec_of(codec)
-            pictures, clip = _pictures(source, size, fps, loop=loop)
+            pictures, clip = pictures_of(source, size, fps, loop=loop)
             loop_s = pictures.loop_s
-            planned = encoded(
-                pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size, profile=profile), clip
-            )
+            planned = encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
         if audio and planned.clip is not None:
             _add_sound(planned, loop_s)
         return planned
@@ -279,7 +275,8 @@ def _add_sound(planned: Plan, loop_s: Callable[[int], float | None]) -> None:
         planned.audio = AudioWork(sound, loop_s, planned.warnings)
 
 
-def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
+def pictures_of(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
+    """Open a source; return its pictures, and the file for the record, `None` if it is no file."""
     if source == "testsrc":
         return Filed(Pattern(), size, fps, loop=True), None
     if source == "-" or source.startswith("/dev/video"):
@@ -292,23 +289,21 @@ def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures
 
 def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
     """Plan to encode these pictures while they are sent."""
-    shape, kind = pictures.shape, encoder.codec
-    medium = {
-        "kind": "encoder",
-        "codec": kind.name,
-        "config": encoder.config(),
-        "fps": (shape.fps.numerator, shape.fps.denominator),
+    medium = {"kind": "encoder", "codec": encoder.codec.name, "config": encoder.config()}
+    return Plan(medium | steering(pictures, encoder), clip, Work(encoder, pictures), pictures.warnings)
+
+
+def steering(pictures: Pictures, encoder: Encoder) -> dict[str, Any]:
+    """Return the parameters of the core's rate control for this encoder."""
+    fps, kind = pictures.shape.fps, encoder.codec
+    return {
+        "fps": (fps.numerator, fps.denominator),
         "gop": encoder.gop,
         "quantizers": (kind.quantizers[0], kind.quantizers[-1]),
         "doubling": kind.doubling,
         "sizes": encoder.sizes,
         "own_pace": pictures.own_pace,
     }
-    return Plan(medium, clip, Work(encoder, pictures), pictures.warnings)
-
-
-_MEASURED = 24
-"""The most pictures by which an encoder's cost is measured."""
 
 
 class Work:
@@ -317,22 +312,6 @@ class Work:
     def __init__(self, encoder: Any, pictures: Pictures) -> None:
         self._encoder, self._pictures = encoder, pictures
         self.failed: BaseException | None = None
-
-    def cost_s(self) -> float | None:
-        """Encode some pictures, which are consumed, and return the processor time per picture in seconds.
-
-        Returns `None` if the source has too few pictures.
-        """
-        kind = self._encoder.codec
-        middle = kind.quantizers[len(kind.quantizers) // 2]
-        count: int = min(self._encoder.gop, _MEASURED)
-        began = time.process_time()
-        for number in range(count):
-            taken = self._pictures.picture(number)
-            if taken is None:
-                return None
-            self._encoder.unit(taken[1], first=number == 0, quantizer=middle)
-        return (time.process_time() - began) / count
 
     def __call__(self, sender: Any) -> None:
         """Execute jobs until the session ends."""

@@ -25,48 +25,59 @@ def cores() -> float:
     return count
 
 
+ENCODING = 0.5
+"""The part of all cores that the encoders of a live source may take at the start; the rest is for sending."""
+MOST_RUNGS = 8
+"""The most rungs of a live source. With more, neighbours would differ by less than a picture's quality shows."""
+
+
+def rungs_for(cost_s: float | None, fps: float) -> int:
+    """Return the number of rungs that this machine can encode, with ``cost_s`` of processor time per picture."""
+    if cost_s is None:
+        return 1
+    return max(1, min(MOST_RUNGS, math.floor(cores() * ENCODING / max(cost_s * fps, 1e-9))))
+
+
 @dataclass(frozen=True)
 class Capacity:
-    """An estimate by the processor time of one viewer."""
+    """An estimate by the processor time of all encoders and of one viewer."""
 
     cores: float
     encoding: float | None
-    """The part of a core that a viewer's encoder takes; 0 if all viewers share one, `None` if it is unknown."""
+    """The cores that the encoders take together; 0 if all is encoded already, `None` if it is unknown."""
+    rungs: int = 0
+    """The number of rungs that are encoded; 0 if all is encoded already."""
     sound: float = 0.0
-    """The part of a core that the encoder of a viewer's sound takes."""
+    """The part of a core that the encoder of the sound takes: of all viewers, or of each if nothing else is encoded."""
     sending: float = SENDING_CORES
 
     @property
     def viewers(self) -> int | None:
-        """The expected number; `None` if the encoder's cost is unknown."""
+        """The expected number; `None` if the encoders' cost is unknown."""
         if self.encoding is None:
             return None
-        return math.floor(self.cores * USED / (self.encoding + self.sound + self.sending))
+        if self.rungs:
+            return max(0, math.floor((self.cores * USED - self.encoding - self.sound) / self.sending))
+        return math.floor(self.cores * USED / (self.sound + self.sending))
 
     def told(self, admitted: int) -> str:
         """Return the sentence for the operator; ``admitted`` is the number of places."""
         if self.viewers is None or self.encoding is None:
-            return (
-                "how many viewers this machine carries is unknown: its encoder can't be measured in advance"
-            )
-        pictures = (
-            f"{self.encoding:.2g} for encoding" if self.encoding else "none for encoding, which is done"
-        )
-        sound = [f"{self.sound:.2g} for its sound"] if self.sound else []
-        *parts, last = [pictures, *sound, f"{self.sending:.2g} for each Mb/s that is sent"]
+            return "how many viewers this machine carries is unknown: the source has too few pictures for a measurement"
+        each = f"{self.sending:.2g} for each Mb/s that is sent"
+        sound = f"{self.sound:.2g} for its sound"
+        if self.rungs:
+            count = f"{self.rungs} rung{'' if self.rungs == 1 else 's'}"
+            shared = f" and {sound}" if self.sound else ""
+            parts = f"all share {self.encoding:.2g} cores for encoding {count}{shared}, and one takes {each}"
+        else:
+            own = f"{sound} and " if self.sound else "and "
+            parts = f"one takes, of a core, none for encoding, which is done, {own}{each}"
         line = (
             f"this machine is expected to carry {self.viewers} viewer{'' if self.viewers == 1 else 's'} at 1 Mb/s: "
-            f"one takes, of a core, {', '.join(parts)} and {last}; {USED:.0%} of {self.cores:g} cores may be used"
+            f"{parts}; {USED:.0%} of {self.cores:g} cores may be used"
         )
         if self.viewers >= admitted:
             return line
-        remedy = "serve a smaller --size or --fps" + (", or a file with --ladder" if self.encoding else "")
-        return f"{line}. --viewers admits {admitted}, for which pictures will be left out: {remedy}"
-
-
-def of_encoder(cost_s: float | None, fps: float, sound: float = 0.0) -> Capacity:
-    """Return the capacity with an encoder per viewer, which takes ``cost_s`` of processor time per picture.
-
-    ``sound`` is the part of a core that the encoder of its sound takes.
-    """
-    return Capacity(cores(), None if cost_s is None else cost_s * fps, sound)
+        remedy = "serve a smaller --size or --fps" + (", or a file with --ladder" if self.rungs else "")
+        return f"{line}. --viewers admits {admitted}, for which pictures will be late or left out: {remedy}"

@@ -147,6 +147,7 @@ class Serving:
             "controller": viewers.default,
             "controllers": viewers.controllers,
             "viewers": [viewer.shown() for viewer in viewers],
+            **({} if viewers.live is None else viewers.live.shown()),
             # Datagrams that were delivered to no session.
             "media": {"port": self.port.port, "dropped": self.port.dropped()},
         }

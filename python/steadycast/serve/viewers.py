@@ -1,4 +1,4 @@
-"""Viewers: browsers, each with its own live sender."""
+"""Viewers: browsers, each with its own live sender of a source that is encoded once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from steadycast.live import outlets, send, view
 from steadycast.live.flow import Flow, encoding
 from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
-from steadycast.serve.capacity import Capacity, cores, of_encoder
+from steadycast.serve.broadcast import LiveSource, Settings
+from steadycast.serve.capacity import Capacity, cores
 
 CODECS = ("vp8", "h264", "vp9", "av1")
 """The codecs that both browsers and this sender support."""
@@ -135,6 +136,7 @@ class Viewer:
             "again": (status.get("repair") or {}).get("packets"),
             "key_frames": status.get("key_frames"),
             "size": status.get("size"),
+            "rung": status.get("rung"),
         }
 
 
@@ -146,35 +148,31 @@ class Viewers:
         if flow["codec"] not in CODECS:
             remedy = f"take {', '.join(CODECS)}"
             raise UserError(f"--codec {flow['codec']}", "no browser plays what is sent of it", remedy)
-        if options.source in ("greedy", "-"):
-            what = "there are no pictures" if options.source == "greedy" else "it can be read once only"
-            raise UserError(options.source, what, 'take a file, "testsrc" or a camera')
+        if options.source == "greedy":
+            raise UserError(options.source, "there are no pictures", 'take a file, "testsrc" or a camera')
         if options.out is not None:
             free_or_force(options.out, force=options.force)
-        # A camera device can be opened only once.
-        most = 1 if options.source.startswith("/dev/video") else options.viewers
-        self.options = replace(options, flow=flow, viewers=most)
+        self.options = replace(options, flow=flow)
         self._all: dict[str, Viewer] = {}
         self._left: deque[Viewer] = deque(maxlen=_KEPT)
         self._numbers = iter(range(1, sys.maxsize))
         self._lock = threading.Lock()
         self.default = str(flow.get("controller") or send.default_controller("127.0.0.1:1", flow.get("mode")))
         self.controllers = [each.name for each in registry() if each.cast != "multicast"]
-        self._coded = self._planned(progress) if options.ladder else None
+        self._ladder, self.live = self._laddered(progress) if options.ladder else None, None
+        if self._ladder is None:
+            settings = Settings(options.source, flow, options.loop, options.keep_size, not options.no_audio)
+            self.live = LiveSource(settings, say)
         self.capacity = self._check()
 
-    def _planned(
-        self, progress: Progress | None = None, profile: str = "", of: Options | None = None
-    ) -> Plan:
-        options = of or self.options
+    def _laddered(self, progress: Progress | None) -> Plan:
+        options = self.options
         return plan(
             options.source,
             **encoding(options.flow),
             loop=options.loop,
-            ladder=options.ladder,
-            keep_size=options.keep_size,
+            ladder=True,
             audio=not options.no_audio,
-            profile=profile,
             progress=progress,
         )
 
@@ -183,23 +181,18 @@ class Viewers:
 
         Returns how many viewers the machine is expected to carry.
         """
-        # A camera can be opened only once, by its viewer: the test pattern replaces it here.
-        camera = self.options.source.startswith("/dev/video")
-        tried = replace(self.options, source="testsrc") if camera else self.options
-        planned = self._coded or self._planned(of=tried)
+        planned = self._ladder or self._source().checked()
         flow = {**self.options.flow, "controller": self.default}
-        send.checked(
-            send.settings_of(send.Options(source=tried.source, to="127.0.0.1:1", mux=True)), flow, planned
-        )
+        settings = send.settings_of(send.Options(source=self.options.source, to="127.0.0.1:1", mux=True))
+        send.checked(settings, flow, planned)
         self._named(self.default)
-        sound = 0.0 if planned.audio is None else planned.audio.cost()
-        if planned.work is None:
-            return Capacity(cores(), 0.0, sound)
-        if camera:
-            # The test pattern is smaller than a camera's pictures.
-            return Capacity(cores(), None)
-        numerator, denominator = planned.medium["fps"]
-        return of_encoder(planned.work.cost_s(), numerator / denominator, sound)
+        if self._ladder is None:
+            return self._source().capacity
+        return Capacity(cores(), 0.0, sound=0.0 if planned.audio is None else planned.audio.cost())
+
+    def _source(self) -> LiveSource:
+        assert self.live is not None
+        return self.live
 
     def __iter__(self) -> Iterator[Viewer]:
         with self._lock:
@@ -231,7 +224,12 @@ class Viewers:
             settings = send.settings_of(send.Options(source=self.options.source, to="", mux=True))
             del settings["to"]
             settings |= {"offer": sdp, "media": media}
-            planned, core = self._begun(settings, flow)
+            planned = self._ladder or self._source().plan()
+            try:
+                core = send.begun(settings, flow, planned)
+            except UserError:
+                self._settle()
+                raise
             viewer = Viewer(next(self._numbers), core, planned, str(flow["controller"]))
             self._all[viewer.id] = viewer
         viewer.thread = threading.Thread(target=self._follow, args=(viewer,), daemon=True, name=viewer.name)
@@ -251,17 +249,10 @@ class Viewers:
         if viewer.thread is not None:
             viewer.thread.join(_END_S)
 
-    def _begun(self, settings: Json, flow: Flow) -> tuple[Plan, Any]:
-        """Begin a session. H.264 uses the baseline profile for a browser that supports no other one."""
-        profiles = ("", "baseline") if flow["codec"] == "h264" and self._coded is None else ("",)
-        for profile in profiles:
-            planned = self._coded or self._planned(profile=profile)
-            try:
-                return planned, send.begun(settings, flow, planned)
-            except UserError as error:
-                if error.place != "offer.codec" or profile == profiles[-1]:
-                    raise
-        raise AssertionError("there is a profile at least")
+    def _settle(self) -> None:
+        """Stop encoding if nobody watches; the caller holds the lock."""
+        if self.live is not None and not self._all:
+            self.live.settle()
 
     def _named(self, controller: str | None) -> str:
         if controller is None:
@@ -288,6 +279,8 @@ class Viewers:
         for each in present:
             if each.thread is not None:
                 each.thread.join(_END_S)
+        if self.live is not None:
+            self.live.close()
 
     def _follow(self, viewer: Viewer) -> None:
         """Poll a session until its end, and write its record."""
@@ -306,6 +299,8 @@ class Viewers:
                 worker = send.working(viewer.core, viewer.planned)
                 self._look(viewer, told)
                 send.recorded(viewer.core, viewer.planned, worker, draft)
+                if self.live is not None and self.live.failed is not None:
+                    raise self.live.failed
         except BaseException as error:
             viewer.failed = error
             viewer.core.stop()
@@ -313,6 +308,7 @@ class Viewers:
             with self._lock:
                 self._all.pop(viewer.id, None)
                 self._left.append(viewer)
+                self._settle()
             say(
                 f"{viewer.name} has left: {viewer.failed or viewer.why or viewer.browser['why'] or 'it said so'}"
             )

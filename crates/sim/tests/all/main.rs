@@ -17,6 +17,7 @@ mod padding;
 mod pauses;
 mod record;
 mod repair;
+mod rungs;
 mod shares;
 mod simulcast;
 mod steady;

@@ -111,11 +111,13 @@ function told() {
   }
 }
 
-// Returns a message if the encoder was too slow for some recent pictures.
+// Returns a message if the encoders were too slow for a rung, or for some recent pictures.
 function slow() {
+  const { rungs, rungs_at_start: planned } = state.about || {};
+  const given = rungs && rungs.length && rungs.length < planned ? `The encoders fell behind, and ${rungs.length} of ${planned} rungs are left, up to ${rate(rungs[0].bps)}. ` : '';
   const last = state.rows.at(-1), before = state.rows.find((row) => last && row.t > last.t - RECENT);
   const left = before ? (last.left ?? 0) - (before.left ?? 0) : 0;
-  return left >= 2 * RECENT ? `The encoder is too slow: ${left} pictures were left out in the last ${RECENT} s. Serve with a smaller --size or --fps, or with --ladder.` : '';
+  return given + (left >= 2 * RECENT ? `The encoder is too slow: ${left} pictures were left out in the last ${RECENT} s. Serve with a smaller --size or --fps, or with --ladder.` : '');
 }
 
 // Returns a message with the address of the sender's only candidate.
@@ -184,6 +186,8 @@ const CHARTS = [
 function draw(viewer, now) {
   for (const chart of CHARTS) drawChart(chart, now);
   $('why').textContent = (viewer.state !== 'ended' && viewer.why) || '';
+  $('rung').textContent = rungSaid(viewer);
+  $('rung').hidden = !$('rung').textContent;
   const { counted: c, ours, heard } = state;
   const all = [
     ['picture', c.frameWidth ? `${c.frameWidth}×${c.frameHeight}, ${c.framesPerSecond ?? 0} a second` : '–'],
@@ -201,18 +205,36 @@ function draw(viewer, now) {
   drawViewers();
 }
 
+const RUNG_REASONS = {
+  first: () => 'the first that fitted the rate',
+  kept: (finer) => (finer ? `the next finer one needs up to ${finer}, which does not fit` : 'there is no finer one'),
+  waits: (finer) => (finer ? `the next finer one needs up to ${finer}, which has to fit for longer` : 'there is no finer one'),
+  climbed: () => 'the rate has carried it for long enough',
+  backlog: () => 'a finer one left too much waiting',
+  'rate-fell': () => 'the rate no longer carried a finer one',
+};
+
+// Returns a sentence about the rung of a source that is encoded once for all viewers.
+function rungSaid({ rung, size, state: now }) {
+  if (!rung || !rung.rungs || now === 'ended') return '';
+  const reason = (RUNG_REASONS[rung.why] || RUNG_REASONS.kept)(is(rung.finer_bps) ? rate(rung.finer_bps) : null);
+  const picture = size ? `${size.width}×${size.height}, ` : '';
+  return `All viewers share ${many(rung.rungs, 'rung')}. Yours is number ${rung.rung + 1} from the finest (${picture}up to ${rate(rung.need_bps)}): ${reason}. It changed ${many(rung.switches, 'time')}.`;
+}
+
 function drawViewers() {
-  const { viewers, places, source, codec } = state.about;
-  $('source').textContent = `${source.split('/').pop()}, ${codec}`;
+  const { viewers, places, source, codec, rungs, rungs_at_start: planned } = state.about;
+  const encoded = rungs && rungs.length ? `, ${rungs.length === planned ? many(planned, 'rung') : `${rungs.length} of ${planned} rungs`}` : '';
+  $('source').textContent = `${source.split('/').pop()}, ${codec}${encoded}`;
   $('places').textContent = `${viewers.filter((each) => each.state !== 'ended').length} of ${many(places, 'place')}`;
-  const heads = ['viewer', 'state', 'from', 'controller', 'sent', 'target', 'round trip', 'loss', 'why'];
+  const heads = ['viewer', 'state', 'from', 'controller', 'sent', 'target', 'round trip', 'loss', 'rung', 'why'];
   $('viewers').replaceChildren(
     make('thead', {}, make('tr', {}, ...heads.map((text) => make('th', { textContent: text })))),
     make('tbody', {}, ...viewers.map((each) => {
       const here = isOwn(each);
       const cells = [
         here ? `${each.name} (here)` : each.name, each.state, each.address || '–', each.controller, rate(each.rate_bps),
-        rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.ended_by || (each.state === 'ended' ? 'has left' : each.why),
+        rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.rung && each.rung.rungs ? `${each.rung.rung + 1} of ${each.rung.rungs}` : '–', each.ended_by || (each.state === 'ended' ? 'has left' : each.why),
       ];
       return make('tr', { className: here ? 'here' : each.state === 'ended' ? 'gone' : '' }, ...cells.map((text) => make('td', { textContent: text })));
     })),

@@ -1,0 +1,894 @@
+//! A live source that is encoded once for all its viewers: at a few rungs, which have their key frames in common.
+
+use crate::group_control::{GroupControl, LastGroup, room};
+use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use steadycast_media::{Coded, Feed, RungChooser, RungContext, RungHistory, RungNeed, spaced_rates};
+use steadycast_session::{FrameKind, Part};
+use steadycast_units::{Bytes, Rate, Span, Time};
+
+/// Packet headers and payload by which a rung's rate counts. Those of viewers differ by a few bytes.
+const HEADERS: u64 = 64;
+const PAYLOAD: u64 = 1_100;
+
+/// Minimum time between a key frame and one that a viewer requests. A request that the next regular key frame meets
+/// within [`SOON`] needs no other one.
+const KEY_FRAMES_APART: Span = Span::secs(1);
+const SOON: Span = Span::millis(600);
+
+/// The time over which the encoders' lag is judged, and the share of pictures that they may leave out in this time.
+/// Beyond it, the finest rung is given up.
+const LAG_OVER: Span = Span::secs(6);
+const MAX_LEFT_OUT_SHARE: f64 = 0.1;
+
+/// Number of groups whose frames are kept for viewers that are late.
+const KEPT_GROUPS: usize = 3;
+
+/// The time before its sampling time at which an audio packet is passed to the viewers.
+const AUDIO_LEAD: Span = Span::millis(60);
+
+/// The jobs of a picture's encoders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BroadcastJob {
+    /// The number of the source's picture.
+    pub picture: u32,
+    /// Whether it starts a group of pictures.
+    pub first: bool,
+    /// The quantizer of each rung, and its size as an index of [`Steering::sizes`], from the finest rung on.
+    pub rungs: Vec<(u8, u8)>,
+}
+
+/// The answer to encoders that request their jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextBroadcastJob {
+    /// The jobs of a picture.
+    Job(BroadcastJob),
+    /// No picture is due yet, or nobody watches.
+    Nothing,
+    /// The broadcast has ended.
+    Closed,
+}
+
+/// A picture as one rung has it.
+#[derive(Clone, Debug)]
+struct RungUnit {
+    kind: FrameKind,
+    quantizer: u8,
+    size: u8,
+    bytes: Arc<[u8]>,
+}
+
+/// A picture at all rungs.
+#[derive(Debug)]
+struct SharedFrame {
+    number: u64,
+    picture: u32,
+    first: bool,
+    /// How many rungs had been given up when it was coded.
+    given_up: u32,
+    units: Vec<RungUnit>,
+}
+
+/// A viewer as the broadcast knows it.
+#[derive(Debug)]
+struct Member {
+    id: u64,
+    waker: Option<Waker>,
+    /// Its queue of audio packets, the time in the source at which its session began, and whether it has had a packet.
+    audio: Option<(AudioQueue, Span, bool)>,
+}
+
+#[derive(Debug)]
+struct State {
+    controls: Vec<GroupControl>,
+    rates: Vec<Rate>,
+    /// The time of the source's first picture.
+    start: Option<Time>,
+    /// The next picture, and the first picture of the present group.
+    next: u32,
+    group_began: u32,
+    /// Pictures since the last key frame.
+    since_key: u32,
+    job: Option<BroadcastJob>,
+    group: Vec<Bytes>,
+    history: RungHistory,
+    frames: VecDeque<Arc<SharedFrame>>,
+    pushed: u64,
+    key_wanted: bool,
+    /// Whether the next group follows a time without viewers, so that the one before does not count.
+    fresh: bool,
+    given_up: u32,
+    /// Pictures that were coded and left out since the lag was last judged.
+    lag: (u64, u64),
+    lag_since: Time,
+    left_out: u64,
+    members: Vec<Member>,
+    joined: u64,
+    ended: bool,
+    closed: bool,
+}
+
+/// A live source for many viewers, with one encoder per rung.
+#[derive(Clone, Debug)]
+pub struct Broadcast {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    clock: Clock,
+    steering: Arc<Steering>,
+}
+
+/// What an operator reads of a broadcast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BroadcastStatus {
+    /// The target rate and the present picture size of each rung, from the finest on.
+    pub rungs: Vec<(Rate, (u32, u32))>,
+    /// Rungs that were given up because the encoders fell behind.
+    pub given_up: u32,
+    /// Pictures that were left out because the encoders were too slow.
+    pub left_out: u64,
+}
+
+impl Broadcast {
+    /// Creates a broadcast of `count` rungs between these rates.
+    pub fn new(mut steering: Steering, count: usize, top: Rate, bottom: Rate) -> Self {
+        steering.overhead = HEADERS;
+        let rates = spaced_rates(count.max(1), top, bottom);
+        let clock = Clock::start();
+        let state = State {
+            controls: rates.iter().map(|_| GroupControl::new(steering.clone())).collect(),
+            rates,
+            start: None,
+            next: 0,
+            group_began: 0,
+            since_key: 0,
+            job: None,
+            group: Vec::new(),
+            history: RungHistory::default(),
+            frames: VecDeque::new(),
+            pushed: 0,
+            key_wanted: false,
+            fresh: true,
+            given_up: 0,
+            lag: (0, 0),
+            lag_since: Time::ZERO,
+            left_out: 0,
+            members: Vec::new(),
+            joined: 0,
+            ended: false,
+            closed: false,
+        };
+        Self { shared: Arc::new((Mutex::new(state), Condvar::new())), clock, steering: Arc::new(steering) }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the sampling time of a picture, from the first one on.
+    fn time(&self, picture: u32) -> Span {
+        let (per, of) = self.steering.fps;
+        Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
+    }
+
+    /// Returns the jobs of the picture that is due. Waits up to `patience` for it.
+    pub fn next_job(&self, patience: Duration) -> NextBroadcastJob {
+        let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
+        let mut state = self.locked();
+        loop {
+            let now = self.clock.now();
+            if state.closed || state.ended {
+                return NextBroadcastJob::Closed;
+            }
+            let due = if state.members.is_empty() { Time::NEVER } else { self.due(&state) };
+            if due <= now {
+                return NextBroadcastJob::Job(self.begin(&mut state, now));
+            }
+            let wait = due.min(until).since(now);
+            if wait == Span::ZERO {
+                return NextBroadcastJob::Nothing;
+            }
+            let waited = self.shared.1.wait_timeout(state, Duration::from_nanos(wait.as_nanos()));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn due(&self, state: &State) -> Time {
+        match state.start {
+            Some(start) if !self.steering.own_pace => start + self.time(state.next),
+            _ => Time::ZERO,
+        }
+    }
+
+    /// Makes the jobs of the picture that is due.
+    fn begin(&self, state: &mut State, now: Time) -> BroadcastJob {
+        let start = *state.start.get_or_insert(now);
+        if !self.steering.own_pace {
+            // Encoders that are late by more than a picture catch up by leaving pictures out.
+            state.next += self.pictures_since(start + self.time(state.next));
+        }
+        let since = self.time(state.since_key);
+        let left = self.time(self.steering.gop.saturating_sub(state.since_key));
+        let wanted = state.key_wanted && since >= KEY_FRAMES_APART && left > SOON;
+        let first = state.fresh || state.since_key >= self.steering.gop || wanted;
+        if first {
+            self.begin_group(state, now);
+        }
+        let rungs = state.controls.iter().map(|control| (control.rounded(), control.size as u8)).collect();
+        let job = BroadcastJob { picture: state.next, first, rungs };
+        state.job = Some(job.clone());
+        job
+    }
+
+    /// Measures the group that has ended, and sets the quantizers of the one that begins.
+    fn begin_group(&self, state: &mut State, now: Time) {
+        let lasted = self.time(state.next.saturating_sub(state.group_began));
+        let whole = !std::mem::take(&mut state.fresh) && lasted > Span::ZERO;
+        if whole {
+            let rates = state.group.iter().map(|bytes| bytes.per(lasted)).collect();
+            state.history.push(self.time(state.next), rates);
+            self.judge_lag(state, now);
+        }
+        for (control, rate) in state.controls.iter_mut().zip(&state.rates) {
+            let last = if whole { LastGroup::Whole } else { LastGroup::Cut };
+            // A group that ended early has the budget of its time.
+            let lasts = if whole { lasted } else { self.time(self.steering.gop) };
+            control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
+        }
+        state.group = vec![Bytes::ZERO; state.controls.len()];
+        (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
+    }
+
+    /// Gives up the finest rung if the encoders have left too many pictures out.
+    fn judge_lag(&self, state: &mut State, now: Time) {
+        if now.since(state.lag_since) < LAG_OVER {
+            return;
+        }
+        let (coded, left_out) = std::mem::take(&mut state.lag);
+        state.lag_since = now;
+        if left_out as f64 > MAX_LEFT_OUT_SHARE * (coded + left_out) as f64 && state.controls.len() > 1 {
+            state.controls.remove(0);
+            state.rates.remove(0);
+            state.group.remove(0);
+            state.given_up += 1;
+            state.history.remove_finest();
+        }
+    }
+
+    /// Adds a picture's access units, each with its kind, from the finest rung on. `picture` is the number of the
+    /// picture that the source returned.
+    pub fn push(&self, picture: u32, units: Vec<(FrameKind, Vec<u8>)>) {
+        let mut state = self.locked();
+        let Some(job) = state.job.take() else { return };
+        if units.len() != job.rungs.len() || state.closed {
+            return;
+        }
+        for (n, (_, bytes)) in units.iter().enumerate() {
+            let headers = Bytes::new((bytes.len() as u64).div_ceil(PAYLOAD) * HEADERS);
+            let size = Bytes::new(bytes.len() as u64) + headers;
+            state.controls[n].add(size, headers);
+            state.group[n] += size;
+        }
+        let made = |((quantizer, size), (kind, bytes)): (&(u8, u8), (FrameKind, Vec<u8>))| RungUnit {
+            kind,
+            quantizer: *quantizer,
+            size: *size,
+            bytes: bytes.into(),
+        };
+        let units = job.rungs.iter().zip(units).map(made).collect();
+        let (number, given_up) = (state.pushed, state.given_up);
+        state.frames.push_back(Arc::new(SharedFrame { number, picture, first: job.first, given_up, units }));
+        if job.first {
+            state.group_began = picture;
+        }
+        state.pushed += 1;
+        state.since_key += 1;
+        state.lag.0 += 1;
+        state.next = picture + 1;
+        let firsts: Vec<usize> = (0..state.frames.len()).filter(|n| state.frames[*n].first).collect();
+        if firsts.len() > KEPT_GROUPS {
+            state.frames.drain(..firsts[firsts.len() - KEPT_GROUPS]);
+        }
+        state.wake();
+    }
+
+    /// Counts pictures that the source skipped and that were not coded.
+    pub fn passed(&self, pictures: u32) {
+        let mut state = self.locked();
+        if state.members.is_empty() {
+            return;
+        }
+        state.left_out += u64::from(pictures);
+        state.lag.1 += u64::from(pictures);
+    }
+
+    /// Announces that the source has no more pictures.
+    pub fn end(&self) {
+        let mut state = self.locked();
+        state.ended = true;
+        state.wake();
+        self.shared.1.notify_all();
+    }
+
+    /// Ends the broadcast.
+    pub fn close(&self) {
+        let mut state = self.locked();
+        (state.closed, state.ended) = (true, true);
+        state.wake();
+        self.shared.1.notify_all();
+    }
+
+    /// Waits up to `patience` for the end. Returns true if the broadcast has ended.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let waited = self.shared.1.wait_timeout_while(self.locked(), patience, |state| !state.ended);
+        waited.unwrap_or_else(PoisonError::into_inner).0.ended
+    }
+
+    /// Passes an Opus packet to all viewers. It was sampled at `at`, counted from the source's first picture; `begins`
+    /// says that a silence precedes it. Waits up to `patience` for its time. Returns whether that has come, or `None`
+    /// at the end.
+    pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
+        let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
+        let mut state = self.locked();
+        loop {
+            if state.closed || state.ended {
+                return None;
+            }
+            let now = self.clock.now();
+            let due = state.start.map_or(Time::NEVER, |start| (start + at).before(AUDIO_LEAD));
+            if due <= now {
+                break;
+            }
+            let wait = due.min(until).since(now);
+            if wait == Span::ZERO {
+                return Some(false);
+            }
+            let waited = self.shared.1.wait_timeout(state, Duration::from_nanos(wait.as_nanos()));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        for member in &mut state.members {
+            let Some((queue, began, has_begun)) = member.audio.as_mut().filter(|(_, began, _)| *began <= at) else {
+                continue;
+            };
+            // A viewer whose queue is full misses the packet, and the others do not wait for it.
+            match queue.push(at.saturating_sub(*began), begins || !*has_begun, bytes, Duration::ZERO) {
+                Some(taken) => *has_begun |= taken,
+                None => member.audio = None,
+            }
+        }
+        Some(true)
+    }
+
+    /// Returns the highest share of audio packets that a viewer reports as lost.
+    pub fn audio_loss(&self) -> f64 {
+        let state = self.locked();
+        let queues = state.members.iter().filter_map(|member| member.audio.as_ref());
+        queues.map(|(queue, ..)| queue.loss()).fold(0.0, f64::max)
+    }
+
+    /// Returns what an operator reads.
+    pub fn status(&self) -> BroadcastStatus {
+        let state = self.locked();
+        let size = |control: &GroupControl| self.steering.sizes.get(control.size).copied().unwrap_or_default();
+        let rungs = state.rates.iter().zip(&state.controls).map(|(rate, control)| (*rate, size(control))).collect();
+        BroadcastStatus { rungs, given_up: state.given_up, left_out: state.left_out }
+    }
+
+    /// Returns the sizes at which pictures may be coded.
+    pub(crate) fn sizes(&self) -> &[(u32, u32)] {
+        &self.steering.sizes
+    }
+
+    /// Requests a common key frame.
+    fn want_key_frame(&self) {
+        self.locked().key_wanted = true;
+    }
+
+    /// Adds a viewer, and returns its id.
+    fn join(&self) -> u64 {
+        let mut state = self.locked();
+        state.joined += 1;
+        let id = state.joined;
+        if state.members.is_empty() {
+            (state.fresh, state.lag, state.lag_since) = (true, (0, 0), self.clock.now());
+        }
+        state.members.push(Member { id, waker: None, audio: None });
+        // The first picture of a viewer is a key frame.
+        state.key_wanted = true;
+        self.shared.1.notify_all();
+        id
+    }
+
+    /// Begins to pass audio packets to a viewer. Returns the picture that is due now, from which its times count.
+    fn join_audio(&self, id: u64, audio: Option<AudioQueue>) -> u32 {
+        let mut state = self.locked();
+        let base = state.start.map_or(0, |start| self.pictures_since(start));
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
+            member.audio = audio.map(|queue| (queue, self.time(base), false));
+        }
+        base
+    }
+
+    /// Returns the number of whole pictures since `time`.
+    fn pictures_since(&self, time: Time) -> u32 {
+        self.clock.now().since(time).ratio(self.time(1)).floor().clamp(0.0, f64::from(u32::MAX)) as u32
+    }
+
+    fn leave(&self, id: u64) {
+        self.locked().members.retain(|member| member.id != id);
+    }
+
+    /// Returns the frame with this number, or the first key frame that is kept if it is gone already.
+    fn frame(&self, number: u64) -> Option<Arc<SharedFrame>> {
+        let state = self.locked();
+        let oldest = state.frames.front()?.number;
+        state.frames.get(number.saturating_sub(oldest) as usize).cloned()
+    }
+
+    fn has(&self, number: u64) -> bool {
+        number < self.locked().pushed
+    }
+
+    /// Returns what the rungs need: their targets before the first group has ended.
+    fn needs(&self) -> Vec<RungNeed> {
+        let state = self.locked();
+        let needs = state.history.needs();
+        if needs.len() == state.rates.len() {
+            return needs;
+        }
+        state.rates.iter().map(|rate| RungNeed { recent: *rate, worst: *rate }).collect()
+    }
+}
+
+impl State {
+    fn wake(&self) {
+        self.members.iter().filter_map(|member| member.waker.as_ref()).for_each(Waker::wake);
+    }
+}
+
+/// What the operator and the viewer read of a viewer's rung.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RungView {
+    /// The rung, from 0 for the finest, and the number of rungs.
+    pub(crate) rung: usize,
+    pub(crate) rungs: usize,
+    /// The highest recent rates of the rung and of the next finer one.
+    pub(crate) need: Rate,
+    pub(crate) finer: Option<Rate>,
+    pub(crate) why: &'static str,
+    pub(crate) switches: u64,
+    /// Pictures that were not sent because the rate had fallen.
+    pub(crate) abandoned: u64,
+    pub(crate) left_out: u64,
+    pub(crate) sizes: SizeStats,
+}
+
+/// A viewer of a broadcast as its session's status reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct RungStatus {
+    broadcast: Broadcast,
+    id: u64,
+    view: Arc<Mutex<RungView>>,
+    over: Arc<AtomicBool>,
+}
+
+impl RungStatus {
+    pub(crate) fn view(&self) -> RungView {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the viewer's part in the broadcast, which the feed outlives in the session's record.
+    pub(crate) fn leave(&self) {
+        self.broadcast.leave(self.id);
+    }
+
+    pub(crate) fn over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.over)
+    }
+}
+
+/// A viewer's feed of a broadcast: at each key frame the rung that its rate allows.
+pub(crate) struct RungFeed {
+    broadcast: Broadcast,
+    id: u64,
+    store: PayloadStore,
+    chooser: RungChooser,
+    /// The number of the next shared frame.
+    cursor: u64,
+    /// The time at which the session began, and the picture that was due then.
+    began: Option<Time>,
+    base: Option<u32>,
+    /// Whether frames are left out until the next key frame.
+    waits_for_key: bool,
+    given_up: u32,
+    index: u32,
+    rung: usize,
+    rate: Rate,
+    rate_sum: (f64, u32),
+    limited: bool,
+    parts: VecDeque<Part>,
+    audio: Option<AudioQueue>,
+    left_out_before: u64,
+    status: RungStatus,
+}
+
+impl RungFeed {
+    pub(crate) fn new(broadcast: Broadcast, store: PayloadStore) -> Self {
+        let id = broadcast.join();
+        let (cursor, given_up, left_out_before) = {
+            let state = broadcast.locked();
+            (state.pushed, state.given_up, state.left_out)
+        };
+        Self {
+            id,
+            store,
+            chooser: RungChooser::default(),
+            cursor,
+            began: None,
+            base: None,
+            waits_for_key: true,
+            given_up,
+            index: 0,
+            rung: 0,
+            rate: Rate::ZERO,
+            rate_sum: (0.0, 0),
+            limited: false,
+            parts: VecDeque::new(),
+            audio: None,
+            left_out_before,
+            status: RungStatus { broadcast: broadcast.clone(), id, view: Arc::default(), over: Arc::default() },
+            broadcast,
+        }
+    }
+
+    pub(crate) fn status(&self) -> RungStatus {
+        self.status.clone()
+    }
+
+    /// Sets the waker of the loop that is to be woken when a frame is ready, and the queue of its audio packets.
+    pub(crate) fn attach(&mut self, waker: Waker, audio: Option<AudioQueue>) {
+        self.audio = audio;
+        let mut state = self.broadcast.locked();
+        if let Some(member) = state.members.iter_mut().find(|member| member.id == self.id) {
+            member.waker = Some(waker);
+        }
+    }
+
+    /// Chooses the rung of the group that begins.
+    fn choose(&mut self, frame: &SharedFrame, backlog: Bytes) {
+        for _ in self.given_up..frame.given_up {
+            self.chooser.remove_finest();
+        }
+        self.given_up = frame.given_up;
+        let mean = match std::mem::take(&mut self.rate_sum) {
+            (_, 0) => self.rate,
+            (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
+        };
+        let needs = self.broadcast.needs();
+        // A rung may have been given up meanwhile.
+        let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
+        let context = RungContext {
+            at: self.broadcast.time(frame.picture),
+            needs,
+            lasts: self.broadcast.time(self.broadcast.steering.gop),
+            // After a fall of the rate its mean over the last group is too high.
+            rate: mean.min(self.rate),
+            backlog,
+        };
+        let before = self.rung;
+        self.rung = self.chooser.choose(&context).min(frame.units.len().saturating_sub(1));
+        let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
+        self.limited = self.rung == 0 && need(0).recent < self.rate.scale(0.95);
+        let mut view = self.status.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.switches += u64::from(self.index > 0 && before != self.rung);
+        (view.rung, view.rungs, view.need) = (self.rung, frame.units.len(), need(self.rung).worst);
+        view.finer = self.rung.checked_sub(1).map(|finer| need(finer).worst);
+        view.why = self.chooser.reason().name();
+    }
+
+    /// Returns the picture of a frame in the time of this session, if it is to be sent.
+    fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
+        // The session begins with its first decision.
+        let began = self.began?;
+        if self.base.is_none() && frame.first {
+            // A source with its own clock numbers its pictures itself, so that the base follows from the first one.
+            self.base = Some(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
+        }
+        // A picture from before the session has no time in it.
+        let display = frame.picture.checked_sub(self.base?)?;
+        if frame.first {
+            self.choose(frame, backlog);
+            self.waits_for_key = false;
+        } else if !self.waits_for_key && self.chooser.abandons(&self.broadcast.needs(), rate) {
+            self.waits_for_key = true;
+        }
+        if self.waits_for_key {
+            let mut view = self.status.view.lock().unwrap_or_else(PoisonError::into_inner);
+            view.abandoned += u64::from(self.index > 0);
+            return None;
+        }
+        Some(display)
+    }
+
+    /// Counts a frame that is sent.
+    fn count(&self, size: u8) {
+        let left_out = self.broadcast.locked().left_out.saturating_sub(self.left_out_before);
+        let mut view = self.status.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.left_out = left_out;
+        view.sizes.changes += u64::from(self.index > 0 && view.sizes.now != size);
+        view.sizes.smaller += u64::from(size > 0);
+        view.sizes.now = size;
+    }
+}
+
+impl Feed for RungFeed {
+    fn due(&self) -> Span {
+        if self.broadcast.has(self.cursor) {
+            return Span::ZERO;
+        }
+        if self.broadcast.locked().ended {
+            self.status.over.store(true, Ordering::Relaxed);
+        }
+        Span::MAX
+    }
+
+    fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
+        self.rate = rate;
+        while let Some(frame) = self.broadcast.frame(self.cursor) {
+            // A session that was late continues with the first key frame that is kept.
+            self.waits_for_key |= frame.number > self.cursor;
+            self.cursor = frame.number + 1;
+            let Some(display) = self.takes(&frame, rate, backlog) else { continue };
+            let Some(unit) = frame.units.get(self.rung) else { continue };
+            self.count(unit.size);
+            self.parts = self.store.put(self.index, &unit.bytes);
+            let coded = Coded {
+                index: self.index,
+                clip: display,
+                display,
+                kind: unit.kind,
+                quantizer: unit.quantizer,
+                size: Bytes::new(unit.bytes.len() as u64),
+            };
+            self.index += 1;
+            return Some(coded);
+        }
+        None
+    }
+
+    fn parts(&mut self) -> VecDeque<Part> {
+        std::mem::take(&mut self.parts)
+    }
+
+    fn shown_at(&self, display: u32) -> Span {
+        self.broadcast.time(display)
+    }
+
+    fn resume(&mut self) -> u32 {
+        self.waits_for_key = true;
+        self.broadcast.want_key_frame();
+        self.index
+    }
+
+    fn key_frame(&mut self) {
+        self.broadcast.want_key_frame();
+    }
+
+    fn on_rate(&mut self, rate: Rate) {
+        self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
+        self.rate = rate;
+        if self.began.is_none() {
+            self.began = Some(self.broadcast.clock.now());
+            if !self.broadcast.steering.own_pace {
+                self.base = Some(self.broadcast.join_audio(self.id, self.audio.take()));
+            }
+        }
+    }
+
+    fn limited(&self) -> bool {
+        self.limited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadycast_media::Scale;
+    use steadycast_wire::payload::PayloadFormat;
+
+    fn steering(gop: u32) -> Steering {
+        Steering {
+            fps: (25, 1),
+            gop,
+            quantizers: (2, 31),
+            scale: Scale::Linear,
+            sizes: vec![(352, 288), (176, 144)],
+            // No test waits for the time of a picture.
+            own_pace: true,
+            overhead: 0,
+        }
+    }
+
+    fn broadcast(gop: u32, rungs: usize) -> Broadcast {
+        Broadcast::new(steering(gop), rungs, Rate::kbps(1_600), Rate::kbps(100))
+    }
+
+    fn viewer(broadcast: &Broadcast, rate: Rate) -> RungFeed {
+        let mut feed = RungFeed::new(broadcast.clone(), PayloadStore::new(PayloadFormat::Mpeg4, 900));
+        feed.on_rate(rate);
+        feed
+    }
+
+    /// Codes the next picture at all rungs. Its bytes name picture, rung, quantizer and size, so that two streams of
+    /// the same bytes show the same pictures. At the quantizer 1 a picture has 60 kB, an I frame three times that.
+    fn code(broadcast: &Broadcast, picture: u32) -> bool {
+        let NextBroadcastJob::Job(job) = broadcast.next_job(Duration::ZERO) else { panic!("there is work") };
+        let kind = if job.first { FrameKind::I } else { FrameKind::P };
+        let units = job.rungs.iter().enumerate().map(|(rung, (quantizer, size))| {
+            let bytes =
+                if job.first { 180_000 } else { 60_000 } / usize::from(*quantizer) / (1 + 3 * usize::from(*size));
+            let mut unit = vec![0, 0, 1, 0xb6, picture as u8, rung as u8, *quantizer, *size];
+            unit.resize(bytes.max(8), 1);
+            (kind, unit)
+        });
+        broadcast.push(picture, units.collect());
+        job.first
+    }
+
+    /// Takes the frames that are there, at a rate; returns (picture, rung, kind) of each.
+    fn taken(feed: &mut RungFeed, rate: Rate) -> Vec<(u32, usize, FrameKind, u8, u64)> {
+        let mut found = Vec::new();
+        while feed.due() == Span::ZERO {
+            feed.on_rate(rate);
+            let Some(coded) = feed.next(rate, Bytes::ZERO) else { break };
+            found.push((coded.display, feed.rung, coded.kind, coded.quantizer, coded.size.get()));
+        }
+        found
+    }
+
+    #[test]
+    fn a_second_viewer_does_not_change_the_pictures_of_the_first() {
+        let watch = |others: bool| {
+            let broadcast = broadcast(12, 5);
+            let mut first = viewer(&broadcast, Rate::kbps(1_000));
+            let mut second = None;
+            let mut seen = Vec::new();
+            for picture in 0..300 {
+                if others && picture == 65 {
+                    second = Some(viewer(&broadcast, Rate::kbps(150)));
+                }
+                if others && picture % 7 == 0 && second.is_some() {
+                    broadcast.want_key_frame();
+                }
+                code(&broadcast, picture);
+                seen.extend(taken(&mut first, Rate::kbps(1_000)));
+                if let Some(second) = &mut second {
+                    taken(second, Rate::kbps(150));
+                }
+            }
+            seen
+        };
+        let alone = watch(false);
+        assert_eq!(alone.len(), 300);
+        assert_eq!(watch(true), alone);
+    }
+
+    #[test]
+    fn viewers_begin_at_a_key_frame_and_change_their_rung_at_key_frames_alone() {
+        let broadcast = broadcast(12, 5);
+        let mut slow = viewer(&broadcast, Rate::kbps(200));
+        let (mut fast, mut seen) = (None, [Vec::new(), Vec::new()]);
+        for picture in 0..400 {
+            if picture == 30 {
+                fast = Some(viewer(&broadcast, Rate::mbps(3)));
+            }
+            code(&broadcast, picture);
+            seen[0].extend(taken(&mut slow, Rate::kbps(if picture < 200 { 200 } else { 900 })));
+            seen[1].extend(fast.iter_mut().flat_map(|fast| taken(fast, Rate::mbps(3))));
+        }
+        for frames in &seen {
+            assert_eq!(frames[0].2, FrameKind::I, "{frames:?}");
+            assert!(frames.windows(2).all(|pair| pair[0].1 == pair[1].1 || pair[1].2 == FrameKind::I), "{frames:?}");
+        }
+        assert!(seen[0].windows(2).any(|pair| pair[1].1 < pair[0].1), "the rate grew: {:?}", seen[0]);
+        let (last_slow, last_fast) = (seen[0][seen[0].len() - 1], seen[1][seen[1].len() - 1]);
+        assert!(last_fast.1 < last_slow.1, "{last_fast:?} beside {last_slow:?}");
+        assert_eq!(last_fast.1, 0);
+    }
+
+    #[test]
+    fn each_rung_keeps_its_rate() {
+        let broadcast = broadcast(12, 5);
+        let mut feed = viewer(&broadcast, Rate::mbps(3));
+        for picture in 0..600 {
+            code(&broadcast, picture);
+            taken(&mut feed, Rate::mbps(3));
+        }
+        for (need, (rate, _)) in broadcast.needs().iter().zip(broadcast.status().rungs) {
+            let share = need.worst.as_bps_f64() / rate.as_bps_f64();
+            // Whole quantizers differ by up to a half at the fine end.
+            assert!((0.6..1.5).contains(&share), "{rate:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_requested_key_frame_comes_within_the_regular_ones_or_a_second_after_the_last() {
+        for (gop, firsts) in [(12, vec![0, 12, 24, 36, 48]), (100, vec![0, 25, 50])] {
+            let broadcast = broadcast(gop, 3);
+            let mut feed = viewer(&broadcast, Rate::mbps(1));
+            let mut found = Vec::new();
+            for picture in 0..60 {
+                if picture < 51 {
+                    feed.key_frame();
+                }
+                if code(&broadcast, picture) {
+                    found.push(picture);
+                }
+                taken(&mut feed, Rate::mbps(1));
+            }
+            assert_eq!(found, firsts, "{gop}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_falls_far_leaves_the_rest_of_the_group_out() {
+        let broadcast = broadcast(12, 5);
+        let mut feed = viewer(&broadcast, Rate::kbps(1_200));
+        let mut seen = Vec::new();
+        for picture in 0..160 {
+            code(&broadcast, picture);
+            seen.extend(taken(&mut feed, Rate::kbps(if picture < 100 { 1_200 } else { 150 })));
+        }
+        let of = |from: u32, to: u32| seen.iter().filter(|frame| (from..to).contains(&frame.0)).count();
+        assert_eq!((of(0, 100), of(100, 108)), (100, 0), "{seen:?}");
+        assert_eq!(of(108, 160), 52);
+        assert_eq!(feed.status().view().abandoned, 8);
+        assert!(broadcast.status().rungs[seen[seen.len() - 1].1].0 <= Rate::kbps(150));
+    }
+
+    #[test]
+    fn encoders_that_fall_behind_give_the_finest_rung_up() {
+        for (every, given_up) in [(3, 3), (20, 0)] {
+            let mut broadcast = broadcast(12, 4);
+            broadcast.clock = Clock::old();
+            let mut feed = viewer(&broadcast, Rate::mbps(1));
+            let before = broadcast.status().rungs;
+            let mut picture = 0;
+            for n in 1..=120 {
+                code(&broadcast, picture);
+                let frames = taken(&mut feed, Rate::mbps(1));
+                assert_eq!(frames.len(), 1, "{n}");
+                // One of so many pictures is left out, and the lag is judged at each key frame.
+                let late = u32::from(n % every == 0);
+                picture += 1 + late;
+                broadcast.passed(late);
+                broadcast.locked().lag_since = Time::ZERO;
+            }
+            let after = broadcast.status();
+            assert_eq!(after.given_up, given_up);
+            let left = before.len() - given_up as usize;
+            assert_eq!((after.rungs.len(), feed.status().view().rungs), (left, left));
+            assert!(after.rungs.iter().zip(&before[given_up as usize..]).all(|(after, before)| after.0 == before.0));
+        }
+    }
+
+    #[test]
+    fn audio_reaches_each_viewer_from_its_beginning_on() {
+        let broadcast = Broadcast::new(Steering { own_pace: false, ..steering(12) }, 2, Rate::mbps(1), Rate::kbps(100));
+        let queue = AudioQueue::default();
+        let mut feed = RungFeed::new(broadcast.clone(), PayloadStore::new(PayloadFormat::Mpeg4, 900));
+        feed.audio = Some(queue.clone());
+        assert_eq!(broadcast.push_audio(Span::ZERO, true, &[1], Duration::ZERO), Some(false), "it has not begun");
+        code(&broadcast, 0);
+        feed.on_rate(Rate::mbps(1));
+        let mut other = queue.clone();
+        assert_eq!(broadcast.push_audio(Span::ZERO, false, &[1], Duration::from_secs(1)), Some(true));
+        assert_eq!(broadcast.push_audio(Span::millis(20), false, &[2], Duration::from_secs(1)), Some(true));
+        let firsts: Vec<bool> =
+            std::iter::from_fn(|| steadycast_media::AudioFeed::next(&mut other)).map(|audio| audio.begins).collect();
+        assert_eq!(firsts, [true, false], "the first packet of a viewer begins");
+        broadcast.close();
+        assert_eq!(broadcast.push_audio(Span::millis(40), false, &[3], Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,372 @@
+//! The choice between a few rungs of a stream at its key frames, for sources that are encoded once for many viewers.
+//!
+//! A rung differs from its neighbour by a factor in rate, so that the rate that a viewer's network allows lies between
+//! two of them most of the time. Three things would make it switch at each key frame: content whose rate moves, the
+//! controller's search, and a target that rises while the stream does not use it. A finer rung therefore has to fit
+//! with the highest rate that it had in the last [`WORST_OVER`], and the present one is kept through a backlog of
+//! [`TOLERATED_BACKLOG`]. After each climb that is taken back the next one waits longer, as in adaptive streaming.
+
+use std::collections::VecDeque;
+use steadycast_units::{Bytes, Rate, Span};
+
+/// The content time over which the highest rate of a rung counts.
+pub const WORST_OVER: Span = Span::secs(10);
+
+/// Backlog at the end of a group, as its send time, up to which a rung is kept although it exceeds the rate. A quarter
+/// of the pacer's bound leaves room for a group that turns out larger than the one before.
+const TOLERATED_BACKLOG: Span = Span::millis(250);
+
+/// Share of the rate that a rung may need on the way down and at the start, because groups differ in size.
+const FITTING_SHARE: f64 = 0.75;
+
+/// Share of the rate that a finer rung may need for a climb, by its highest recent rate.
+const CLIMB_SHARE: f64 = 0.8;
+
+/// Share of the rate that a rung may need for a climb over others at the start.
+const JUMP_SHARE: f64 = 0.5;
+
+/// Share of the rate at the last key frame below which the rate falls. There is no climb then.
+const STEADY_SHARE: f64 = 0.95;
+
+/// Share of its need below which the rate no longer carries a rung at a key frame.
+const CARRYING_SHARE: f64 = 0.9;
+
+/// Share of the highest rate at the last two key frames below which the rate has collapsed. The target of a stream that
+/// has not used it may then be above what the path has, so that a rung needs at most [`COLLAPSED_FITTING_SHARE`] of it.
+const COLLAPSE_SHARE: f64 = 0.65;
+const COLLAPSED_FITTING_SHARE: f64 = 0.5;
+
+/// Share of its need below which the rest of a group is not sent. What the path has queued then drains before the next
+/// key frame, which would otherwise be lost with it.
+const ABANDON_SHARE: f64 = 0.9;
+
+/// The time for which a finer rung has to fit before the first climb to it.
+const FIRST_WAIT: Span = Span::secs(4);
+
+/// Replaces [`FIRST_WAIT`] until a rung is left downwards: at its start, a stream looks for its rung.
+const START_WAIT: Span = Span::secs(1);
+
+/// The factor by which the wait grows with each failed climb, and its maximum.
+const WAIT_GROWTH: u64 = 8;
+const MAX_WAIT: Span = Span::secs(240);
+
+/// A rung that is left downwards within this time of the climb to it was no success. A climb that fails costs two
+/// switches, so that with this and [`MAX_WAIT`] there is at most one switch a minute in the long run.
+const TRIAL: Span = Span::secs(120);
+
+/// The largest factor between the rates of two neighbours.
+const MAX_RATIO: f64 = 3.0;
+
+/// Returns the rates of `count` rungs, from the finest to the coarsest, evenly spaced by their logarithm from `top`
+/// down to `bottom`. Too few for this range lie around its middle, where most networks are.
+pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
+    let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
+    let steps = count.saturating_sub(1).max(1) as f64;
+    let ratio = libm::pow(highest / lowest, 1.0 / steps).min(MAX_RATIO);
+    let middle = libm::sqrt(highest * lowest);
+    let place = |n: usize| (count.saturating_sub(1) as f64) / 2.0 - n as f64;
+    (0..count).map(|n| Rate::from_bps_f64(middle * libm::pow(ratio, place(n)))).collect()
+}
+
+/// What a rung needs, as rates of IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RungNeed {
+    /// The higher rate of its last two groups.
+    pub recent: Rate,
+    /// The highest rate of its groups in the last [`WORST_OVER`].
+    pub worst: Rate,
+}
+
+/// The rates of the recent groups of each rung. All viewers of a source share it, because its encoders measure it.
+#[derive(Clone, Debug, Default)]
+pub struct RungHistory {
+    groups: VecDeque<(Span, Vec<Rate>)>,
+}
+
+impl RungHistory {
+    /// Adds a group that ended at `at`, with the rate of each rung.
+    pub fn push(&mut self, at: Span, rates: Vec<Rate>) {
+        self.groups.retain(|(ended, each)| *ended + WORST_OVER >= at && each.len() == rates.len());
+        self.groups.push_back((at, rates));
+    }
+
+    /// Follows the removal of the finest rung.
+    pub fn remove_finest(&mut self) {
+        for (_, rates) in self.groups.iter_mut().filter(|(_, rates)| !rates.is_empty()) {
+            rates.remove(0);
+        }
+    }
+
+    /// Returns what each rung needs; empty before the first group.
+    pub fn needs(&self) -> Vec<RungNeed> {
+        let rungs = self.groups.back().map_or(0, |(_, rates)| rates.len());
+        let highest = |rung: usize, groups: usize| {
+            let rates = self.groups.iter().rev().take(groups).filter_map(|(_, rates)| rates.get(rung).copied());
+            rates.max().unwrap_or(Rate::ZERO)
+        };
+        (0..rungs).map(|rung| RungNeed { recent: highest(rung, 2), worst: highest(rung, usize::MAX) }).collect()
+    }
+}
+
+/// The state of a stream at a key frame.
+#[derive(Clone, Copy, Debug)]
+pub struct RungContext<'a> {
+    /// The time of the key frame.
+    pub at: Span,
+    /// What each rung needs, from the finest to the coarsest.
+    pub needs: &'a [RungNeed],
+    /// The duration of a group.
+    pub lasts: Span,
+    /// The target rate.
+    pub rate: Rate,
+    /// The bytes in the pacer.
+    pub backlog: Bytes,
+}
+
+/// Why a stream has its rung.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RungReason {
+    /// It is the first one, which fits the rate.
+    #[default]
+    First,
+    /// The next finer rung does not fit the rate, or there is none.
+    Kept,
+    /// The next finer rung fits, and has to do so for longer.
+    Waits,
+    /// This finer rung has fitted for long enough.
+    Climbed,
+    /// The finer rung would have left too large a backlog.
+    Backlog,
+    /// The rate no longer carried the finer rung.
+    RateFell,
+}
+
+impl RungReason {
+    /// Returns the reason's name in a status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Kept => "kept",
+            Self::Waits => "waits",
+            Self::Climbed => "climbed",
+            Self::Backlog => "backlog",
+            Self::RateFell => "rate-fell",
+        }
+    }
+}
+
+/// Chooses one of a stream's rungs at each key frame.
+#[derive(Clone, Debug, Default)]
+pub struct RungChooser {
+    rung: Option<usize>,
+    reason: RungReason,
+    /// The time since which the next finer rung has fitted.
+    fits_since: Option<Span>,
+    /// The rates at the last two key frames, the later one first.
+    last_rates: [Rate; 2],
+    /// The last climb to each rung, and the wait before the next one.
+    climbs: Vec<Climb>,
+    /// Whether a rung has been left downwards.
+    has_fallen: bool,
+}
+
+/// What is known of the climbs to a rung.
+#[derive(Clone, Copy, Debug)]
+struct Climb {
+    last: Option<Span>,
+    wait: Span,
+}
+
+impl RungChooser {
+    /// Returns why the present rung was chosen.
+    pub const fn reason(&self) -> RungReason {
+        self.reason
+    }
+
+    /// Returns the rung of the group that begins, as an index of the context's needs.
+    pub fn choose(&mut self, context: &RungContext<'_>) -> usize {
+        let RungContext { at, needs, rate, backlog, .. } = *context;
+        let [last_rate, earlier] = self.last_rates;
+        self.last_rates = [rate, last_rate];
+        let last = needs.len().saturating_sub(1);
+        let whole = rate.over(context.lasts);
+        // The backlog drains within the group, if that leaves half of the rate.
+        let room = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).per(context.lasts);
+        let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
+        let fitting = |share: f64| (0..=last).find(|rung| need(*rung).recent <= room.scale(share)).unwrap_or(last);
+        let Some(rung) = self.rung.map(|rung| rung.min(last)) else {
+            return *self.rung.insert(fitting(FITTING_SHARE));
+        };
+        let recent = need(rung).recent;
+        let left = (backlog + recent.over(context.lasts)).saturating_sub(whole);
+        let highest = last_rate.max(earlier);
+        let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
+        let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
+            let share = if collapsed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
+            let to = fitting(share).max(rung + 1);
+            self.step_down(at, rung, to);
+            (to, RungReason::RateFell)
+        } else if rung < last && left > rate.over(TOLERATED_BACKLOG) {
+            // A climb that failed is taken back. The backlog that it caused does not show that less would fit.
+            let failed = self.step_down(at, rung, rung + 1);
+            let to = if failed { rung + 1 } else { fitting(FITTING_SHARE).max(rung + 1) };
+            (to, RungReason::Backlog)
+        } else if rung > 0 && need(rung - 1).worst <= room.scale(CLIMB_SHARE) {
+            let finest = (0..rung).find(|rung| need(*rung).worst <= room.scale(JUMP_SHARE)).unwrap_or(rung - 1);
+            self.climb(at, rung, finest, rate < last_rate.scale(STEADY_SHARE))
+        } else {
+            self.fits_since = None;
+            (rung, RungReason::Kept)
+        };
+        // What was last done is told until something else is.
+        if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
+            self.reason = reason;
+        }
+        *self.rung.insert(chosen)
+    }
+
+    /// Follows the removal of the finest rung.
+    pub fn remove_finest(&mut self) {
+        self.rung = self.rung.map(|rung| rung.saturating_sub(1));
+        self.fits_since = None;
+        if !self.climbs.is_empty() {
+            self.climbs.remove(0);
+        }
+    }
+
+    /// Whether the rest of the present group is not to be sent, because the rate has fallen far below its need.
+    pub fn abandons(&self, needs: &[RungNeed], rate: Rate) -> bool {
+        let coarser = |rung: &usize| rung + 1 < needs.len();
+        let need = self.rung.filter(coarser).and_then(|rung| needs.get(rung));
+        need.is_some_and(|need| rate < need.recent.scale(ABANDON_SHARE))
+    }
+
+    /// Returns what is known of the climbs to a rung.
+    fn climb_to(&mut self, rung: usize) -> &mut Climb {
+        if self.climbs.len() <= rung {
+            self.climbs.resize(rung + 1, Climb { last: None, wait: FIRST_WAIT });
+        }
+        &mut self.climbs[rung]
+    }
+
+    /// Notes that the rungs from `rung` up to `to` are left downwards. Returns true if the first was on trial. The next
+    /// climb to a rung on trial waits longer.
+    fn step_down(&mut self, at: Span, rung: usize, to: usize) -> bool {
+        (self.fits_since, self.has_fallen) = (None, true);
+        let mut on_trial = (rung..to).map(|rung| {
+            let climb = self.climb_to(rung);
+            let failed = climb.last.take().is_some_and(|last| at.saturating_sub(last) < TRIAL);
+            climb.wait = if failed { (climb.wait * WAIT_GROWTH).min(MAX_WAIT) } else { FIRST_WAIT };
+            failed
+        });
+        let first = on_trial.next().unwrap_or(false);
+        on_trial.for_each(drop);
+        first
+    }
+
+    /// Returns the next finer rung once it has fitted for long enough, else the present one; at the start, the finest
+    /// that fits well. The target of a stream that does not use it may be far above what the path has, so that there is
+    /// no climb while it falls.
+    fn climb(&mut self, at: Span, rung: usize, finest: usize, falls: bool) -> (usize, RungReason) {
+        let since = *self.fits_since.get_or_insert(at);
+        let starts = !self.has_fallen;
+        let climb = self.climb_to(rung - 1);
+        if falls || at.saturating_sub(since) < if starts { START_WAIT } else { climb.wait } {
+            return (rung, RungReason::Waits);
+        }
+        let to = if starts { finest } else { rung - 1 };
+        for climbed in to..rung {
+            self.climb_to(climbed).last = Some(at);
+        }
+        self.fits_since = None;
+        (to, RungReason::Climbed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use steadycast_units::{Chance, Seed};
+
+    const GROUP: Span = Span::millis(480);
+
+    /// Drives the rule for `secs` over rungs of these rates in kb/s, whose groups vary by `spread`, towards the rate of
+    /// the path in kb/s at each second. A controller finds at most a third more than it uses, and no more than the path
+    /// has once it has used it. Returns the times in seconds at which the rung changed, and the rungs.
+    fn driven(
+        rungs: &[u64],
+        spread: f64,
+        secs: u64,
+        chance: &mut Chance,
+        path: impl Fn(u64) -> u64,
+    ) -> Vec<(u64, usize)> {
+        let (mut chooser, mut found, mut backlog, mut used) = (RungChooser::default(), Vec::new(), 0.0f64, 0.0);
+        let mut history = RungHistory::default();
+        for n in 0..secs * 1_000 / 480 {
+            let (at, content) = (GROUP * n, 1.0 + spread * (chance.unit() - 0.5));
+            let sizes: Vec<f64> = rungs.iter().map(|kbps| *kbps as f64 * content * 60.0).collect();
+            let path = path(at.as_nanos() / 1_000_000_000) as f64;
+            let target = path.min((used * 4.0 / 3.0f64).max(0.3 * path));
+            history.push(at, sizes.iter().map(|size| Bytes::new(*size as u64).per(GROUP)).collect());
+            let context = RungContext {
+                at,
+                needs: &history.needs(),
+                lasts: GROUP,
+                rate: Rate::from_bps_f64(target * 1e3),
+                backlog: Bytes::new(backlog as u64),
+            };
+            let rung = chooser.choose(&context);
+            if found.last().is_none_or(|(_, before)| *before != rung) {
+                found.push((at.as_nanos() / 1_000_000_000, rung));
+            }
+            used = rungs[rung] as f64 * content;
+            backlog = (backlog + sizes[rung] - target * 60.0).max(0.0);
+        }
+        found
+    }
+
+    #[test]
+    fn rungs_span_the_range_or_lie_around_its_middle() {
+        let kbps = |count| {
+            let rates = spaced_rates(count, Rate::mbps(8), Rate::kbps(100));
+            rates.into_iter().map(|rate| rate.as_bps() / 1_000).collect::<Vec<_>>()
+        };
+        assert_eq!(kbps(1), [894]);
+        assert_eq!(kbps(2), [1_549, 516]);
+        let eight = kbps(8);
+        assert_eq!((eight.len(), eight[0], eight[7]), (8, 8_000, 100));
+        assert!(eight.windows(2).all(|pair| (1.8..1.95).contains(&(pair[0] as f64 / pair[1] as f64))), "{eight:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn at_rest_the_rung_changes_once_a_minute_at_most(
+            top in 400u64..6_000,
+            ratio in 1.5f64..2.5,
+            spread in 0.0f64..0.4,
+            kbps in 150u64..8_000,
+            seed in 0u64..1_000,
+        ) {
+            let rungs: Vec<u64> = (0..4).map(|n| (top as f64 / libm::pow(ratio, f64::from(n))) as u64).collect();
+            let found = driven(&rungs, spread, 660, &mut Seed(seed).part("rungs"), |_| kbps);
+            let at_rest = found.iter().filter(|(at, _)| *at >= 60).count();
+            prop_assert!(at_rest <= 10, "{:?} at {}: {:?}", rungs, kbps, found);
+        }
+
+        #[test]
+        fn a_rate_that_falls_leaves_a_rung_that_it_does_not_carry_within_three_groups(
+            kbps in 400u64..4_000,
+            part in 0.15f64..0.5,
+            seed in 0u64..1_000,
+        ) {
+            let rungs: Vec<u64> = (0..6).map(|n| kbps * 9 / 10 / (1 << n)).collect();
+            let less = (kbps as f64 * part) as u64;
+            let path = |at: u64| if at < 60 { kbps } else { less };
+            let found = driven(&rungs, 0.1, 62, &mut Seed(seed).part("rungs"), path);
+            let (_, rung) = found[found.len() - 1];
+            // A rung is kept up to its need divided by CARRYING_SHARE, of groups that differ by a twentieth.
+            prop_assert!(rungs[rung] * 17 <= less * 20, "{:?} at {}: {:?}", rungs, less, found);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+"""A live source of `serve`: encoded once for all viewers, at a few rungs with common key frames."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadycast import units
+from steadycast.errors import UserError
+from steadycast.live import session
+from steadycast.live.encoder import Encoder
+from steadycast.live.flow import Flow, encoding
+from steadycast.live.source import Pictures, Plan, pictures_of, steering
+from steadycast.media.ladder import as_options, codec_of
+from steadycast.serve.capacity import Capacity, cores, rungs_for
+
+if TYPE_CHECKING:
+    from steadycast.live.audio import Work as AudioWork
+
+_MEASURED = 24
+"""The most pictures by which an encoder's cost is measured."""
+_BOTTOM_BPS = 100_000
+"""The target rate of the coarsest rung, in bits per second."""
+_TOP_BITS = 1.0
+"""The target of the finest rung in bits per luma sample, within the following limits."""
+_TOP_BPS = (500_000, 8_000_000)
+_BELOW_CAP = 0.8
+"""The finest rung's part of `--max-rate`: a viewer climbs to a rung that needs 0.8 of the rate (`rungs.rs`)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a live source."""
+
+    source: str
+    flow: Flow
+    loop: bool
+    keep_size: bool
+    audio: bool
+
+
+class _Encoders:
+    """One encoder per rung, and their loop for a core `Broadcast`."""
+
+    def __init__(self, make: Callable[[], Encoder], pictures: Pictures, rungs: int) -> None:
+        self.encoders = [make() for _ in range(rungs)]
+        self.pictures = pictures
+        self.failed: BaseException | None = None
+
+    def __call__(self, broadcast: Any, told: Callable[[str], None]) -> None:
+        """Encode each picture that is due at all rungs, until the broadcast ends."""
+        given_up = 0
+        try:
+            with ThreadPoolExecutor(max(1, round(cores())), "rungs") as pool:
+                while (job := broadcast.next_job(0.5)) is not False:
+                    if job is None:
+                        self.pictures.passed()  # without viewers no picture is missed
+                        continue
+                    number, first, rungs = job
+                    if first and (now := broadcast.status()[1]) != given_up:
+                        given_up = now
+                        told(behind(broadcast))
+                    taken = self.pictures.picture(number)
+                    if passed := self.pictures.passed():
+                        broadcast.passed(passed)
+                    if taken is None:
+                        self.failed = self.pictures.close()
+                        return
+                    number, samples = taken
+
+                    def unit(
+                        encoder: Encoder, rung: tuple[int, int], samples: Any = samples, first: bool = first
+                    ) -> Any:
+                        return encoder.unit(samples, first=first, quantizer=rung[0], size=rung[1])
+
+                    # The finest rungs are given up first.
+                    broadcast.push(number, list(pool.map(unit, self.encoders[-len(rungs) :], rungs)))
+        except BaseException as error:
+            self.failed = error
+        finally:
+            broadcast.end()
+
+
+def behind(broadcast: Any) -> str:
+    """Return the operator's line about rungs that were given up."""
+    rungs, given_up, _ = broadcast.status()
+    return (
+        f"the encoders fall behind: {len(rungs)} of {len(rungs) + given_up} rungs are left, "
+        f"up to {rungs[0][0] / 1e6:.2g} Mb/s. Serve a smaller --size or --fps"
+    )
+
+
+class _Running:
+    """A broadcast with its threads."""
+
+    def __init__(
+        self,
+        medium: dict[str, Any],
+        encoders: _Encoders,
+        audio: AudioWork | None,
+        told: Callable[[str], None],
+    ):
+        self.core, self.encoders = medium["broadcast"], encoders
+        self.plan = Plan(medium, None, warnings=encoders.pictures.warnings, sound_is_shared=audio is not None)
+        self._threads = [
+            threading.Thread(target=encoders, args=(self.core, told), daemon=True, name="encoders")
+        ]
+        if audio is not None:
+            self._threads.append(threading.Thread(target=audio, args=(self.core,), daemon=True, name="audio"))
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self.core.close()
+        for thread in self._threads:
+            thread.join(5.0)
+
+
+class LiveSource:
+    """A live source. A file and the test pattern begin with their first viewer, and end with the last one."""
+
+    def __init__(self, settings: Settings, told: Callable[[str], None]) -> None:
+        self._settings, self._told = settings, told
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+        self._codec = codec_of(str(settings.flow["codec"]))
+        self._encoding = encoding(settings.flow)
+        pictures, self._clip = self._open()
+        # A camera or a pipe can be opened only once.
+        self._kept = pictures if pictures.own_pace else None
+        self.cost_s = self._measured(pictures)
+        self.fps = float(pictures.shape.fps)
+        shape = pictures.shape
+        wanted = _TOP_BITS * shape.width * shape.height * self.fps
+        self._top_bps = min(max(round(wanted), _TOP_BPS[0]), _TOP_BPS[1])
+        self.rungs = rungs_for(self.cost_s, self.fps)
+        self._sound = self._sound_of(pictures)
+        self.sound_cores = 0.0 if self._sound is None else self._sound.cost()
+
+    def _open(self) -> tuple[Pictures, str | None]:
+        with as_options():
+            given = self._settings
+            return pictures_of(given.source, self._encoding["size"], self._encoding["fps"], loop=given.loop)
+
+    def _encoder(self, pictures: Pictures) -> Encoder:
+        with as_options():
+            # All viewers share the encoders, and each browser plays the baseline.
+            profile = "baseline" if self._codec.name == "h264" else ""
+            gop, keep = self._encoding["gop"], self._settings.keep_size
+            return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
+
+    def _measured(self, pictures: Pictures) -> float | None:
+        """Encode some pictures, which are consumed, and return the processor time per picture in seconds.
+
+        Returns `None` if the source has too few pictures.
+        """
+        encoder = self._encoder(pictures)
+        middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
+        spent, count = 0.0, min(encoder.gop, _MEASURED)
+        for number in range(count):
+            taken = pictures.picture(number)
+            if taken is None:
+                return None
+            began = time.process_time()
+            encoder.unit(taken[1], first=number == 0, quantizer=middle)
+            spent += time.process_time() - began
+        return spent / count
+
+    def _sound_of(self, pictures: Pictures) -> AudioWork | None:
+        from steadycast.live.audio import Work, sound_of
+
+        if self._clip is None or not self._settings.audio:
+            return None
+        sound, warning = sound_of(Path(self._clip))
+        if warning is not None:
+            pictures.warnings.append(warning)
+        return None if sound is None else Work(sound, pictures.loop_s, pictures.warnings)
+
+    @property
+    def capacity(self) -> Capacity:
+        """The expected number of viewers."""
+        encoding = None if self.cost_s is None else self.rungs * self.cost_s * self.fps
+        return Capacity(cores(), encoding, self.rungs, self.sound_cores)
+
+    def _medium(self, pictures: Pictures, cap_bps: float | None) -> dict[str, Any]:
+        encoder = self._encoder(pictures)
+        top = self._top_bps if cap_bps is None else min(self._top_bps, round(_BELOW_CAP * cap_bps))
+        rates = {"rungs": self.rungs, "top_bps": max(top, _BOTTOM_BPS), "bottom_bps": _BOTTOM_BPS}
+        core = session.live_core().Broadcast(steering(pictures, encoder) | rates)
+        return {"kind": "broadcast", "codec": self._codec.name, "config": encoder.config(), "broadcast": core}
+
+    def _cap_bps(self) -> float | None:
+        # The check of the session's options refuses what is no rate.
+        return units.read(self._settings.flow.get("max_rate"), units.RATE)
+
+    def checked(self) -> Plan:
+        """Return the plan of a viewer's session, for a check of the options, without starting an encoder."""
+        pictures = self._kept or self._open()[0]
+        sound = self._sound is not None
+        return Plan(self._medium(pictures, self._cap_bps()), self._clip, sound_is_shared=sound)
+
+    def plan(self) -> Plan:
+        """Return the plan of a viewer's session; begin to encode if nobody watches yet.
+
+        Raises:
+            UserError: a camera or a pipe has ended.
+
+        """
+        with self._lock:
+            if self._running is None or self._running.core.wait(0.0):
+                if self._running is not None and self._kept is not None:
+                    why = self._running.encoders.failed or "it has no more pictures"
+                    raise UserError(self._settings.source, f"it has ended ({why})", "start serve again")
+                self._end()
+                pictures = self._kept or self._open()[0]
+                medium = self._medium(pictures, self._cap_bps())
+                sound = self._sound_of(pictures)
+                encoders = _Encoders(lambda: self._encoder(pictures), pictures, self.rungs)
+                self._running = _Running(medium, encoders, sound, self._told)
+                self._running.plan.clip = self._clip
+            return self._running.plan
+
+    def _end(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
+    def settle(self) -> None:
+        """Stop encoding, because nobody watches any more. A camera's or pipe's pictures are dropped meanwhile."""
+        with self._lock:
+            if self._kept is None:
+                self._end()
+
+    def close(self) -> None:
+        """End the broadcast."""
+        with self._lock:
+            self._end()
+
+    @property
+    def failed(self) -> BaseException | None:
+        """The error that ended the present broadcast."""
+        running = self._running
+        return None if running is None else running.encoders.failed
+
+    def shown(self) -> dict[str, Any]:
+        """Return the rungs for the page: their target rates and sizes, and how many there were at the start."""
+        running = self._running
+        rungs = [] if running is None else running.core.status()[0]
+        told = [{"bps": bps, "width": width, "height": height} for bps, width, height in rungs]
+        return {"rungs": told, "rungs_at_start": self.rungs}
