@@ -29,8 +29,8 @@ _BOTTOM_BPS = 100_000
 _TOP_BITS = 1.0
 """The target of the finest rung in bits per luma sample, within the following limits."""
 _TOP_BPS = (500_000, 8_000_000)
-_BELOW_CAP = 0.8
-"""The finest rung's part of `--max-rate`: a viewer climbs to a rung that needs 0.8 of the rate (`rungs.rs`)."""
+_BELOW_CAP = 0.65
+"""The finest rung's part of `--max-rate`: a viewer climbs to a rung whose highest rate is 0.8 of it (`rungs.rs`)."""
 
 
 @dataclass(frozen=True)
