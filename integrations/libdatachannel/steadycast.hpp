@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -123,11 +122,9 @@ class Sender final : public rtc::MediaHandler {
     }
 
   private:
-    static constexpr size_t OVERHEAD = 20 + 8 + 10 + 8; // IP, UDP, SRTP, and the extension
+    static constexpr size_t EXTENSION = 8; // the most that the number adds to a packet
+    static constexpr size_t OVERHEAD = 20 + 8 + 10 + EXTENSION; // with IP, UDP and SRTP
     static constexpr size_t KEPT = 4096;
-    struct Free {
-        void operator()(SteadycastSender *handle) const { steadycast_sender_free(handle); }
-    };
 
     int64_t now() const {
         return config.clock ? config.clock() : std::chrono::steady_clock::now().time_since_epoch() / NANOSECOND;
@@ -151,21 +148,13 @@ class Sender final : public rtc::MediaHandler {
         return output.at_ns;
     }
 
-    // A copy of a packet with its transport-wide number (RFC 8285, one-byte form).
+    // A copy of a packet with its transport-wide number.
     rtc::message_ptr numbered(const rtc::Message &packet, uint16_t number) const {
         auto copy = std::make_shared<rtc::Message>(packet);
-        size_t at = 12 + 4 * (std::to_integer<size_t>(packet[0]) & 15);
-        auto byte = [](auto value) { return static_cast<std::byte>(value); };
-        std::vector<std::byte> element = {byte(config.extension << 4 | 1), byte(number >> 8), byte(number), byte(0)};
-        if ((packet[0] & byte(0x10)) == byte(0)) {
-            (*copy)[0] |= byte(0x10);
-            element.insert(element.begin(), {byte(0xBE), byte(0xDE), byte(0), byte(1)});
-        } else { // behind the elements that are there
-            auto words = std::to_integer<size_t>(packet[at + 2]) << 8 | std::to_integer<size_t>(packet[at + 3]);
-            (*copy)[at + 2] = byte((words + 1) >> 8), (*copy)[at + 3] = byte(words + 1);
-            at += 4 + 4 * words;
-        }
-        copy->insert(copy->begin() + static_cast<std::ptrdiff_t>(at), element.begin(), element.end());
+        copy->resize(packet.size() + EXTENSION);
+        int size = steadycast_transport_number(reinterpret_cast<uint8_t *>(copy->data()), packet.size(), copy->size(),
+                                               config.extension, number);
+        copy->resize(size > 0 ? static_cast<size_t>(size) : packet.size());
         return copy;
     }
 
@@ -179,7 +168,7 @@ class Sender final : public rtc::MediaHandler {
 
     static constexpr std::chrono::nanoseconds NANOSECOND{1};
     const Config config;
-    std::unique_ptr<SteadycastSender, Free> kit;
+    std::unique_ptr<SteadycastSender, decltype(&steadycast_sender_free)> kit{nullptr, steadycast_sender_free};
     std::map<uint64_t, rtc::message_ptr> packets;
     rtc::message_callback write;
     uint64_t next = 0;

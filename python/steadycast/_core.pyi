@@ -367,6 +367,41 @@ class MediaSender:
         """Packets that were retransmitted so far."""
 
 @final
+class TransportFeedbackRecorder:
+    """The receiver's side of transport-wide feedback, for programs that read RTP packets themselves.
+
+    It records arrivals, and writes the reports that Steadycast's own receiver would send. The times are seconds of one
+    clock of the program.
+    """
+
+    def __init__(self, ssrc: int, bandwidth_bps: float) -> None:
+        """Create a recorder that reports as ``ssrc``.
+
+        Reports take 5 % of ``bandwidth_bps``, the session bandwidth, or 5 % of what arrives if that is more.
+
+        Raises:
+            UserError: the bandwidth is no rate.
+
+        """
+
+    def on_packet(self, now_s: float, ssrc: int, number: int, size_bytes: int, *, last: bool = False) -> None:
+        """Add the arrival of an RTP packet, duplicates included.
+
+        Args:
+            now_s: when it arrived.
+            ssrc: its source.
+            number: its transport-wide sequence number, 0 to 65535.
+            size_bytes: its IP size.
+            last: whether it ended its frame.
+
+        """
+    @property
+    def due_s(self) -> float | None:
+        """When the next report is due; `None` while no packet has arrived since the last one."""
+    def report(self, now_s: float) -> list[bytes]:
+        """Return the report as RTCP of reduced size (RFC 5506), a datagram each; none before it is due."""
+
+@final
 class Simulation:
     """A run of a scenario."""
 

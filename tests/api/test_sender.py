@@ -29,29 +29,6 @@ class Link:
         return None if self.count % 100 == 99 else self.free_s + WAY_S
 
 
-def transport_wide(fates: dict[int, float | None]) -> bytes:
-    """Return transport-wide feedback about packets by their numbers, in a receiver's format with one-bit chunks."""
-    first, last = min(fates), max(fates)
-    arrived = [(n, at) for n, at in sorted(fates.items()) if at is not None]
-    if not arrived:
-        return b""
-    reference = int(arrived[0][1] / 0.064)
-    symbols = [2 if fates.get(n) is not None else 0 for n in range(first, last + 1)]
-    chunks = b"".join(
-        struct.pack("!H", 0xC000 | sum(s << (12 - 2 * i) for i, s in enumerate(symbols[at : at + 7])))
-        for at in range(0, len(symbols), 7)
-    )
-    deltas, before = b"", reference * 256
-    for _, at in arrived:
-        ticks = int(at / 0.00025)
-        deltas += struct.pack("!h", ticks - before)
-        before = ticks
-    head = struct.pack("!IIHHI", 2, 1, first & 0xFFFF, len(symbols), (reference & 0xFFFFFF) << 8)
-    body = head + chunks + deltas
-    body += bytes(-len(body) % 4)
-    return struct.pack("!BBH", 0x8F, 205, len(body) // 4) + body
-
-
 def nack(missing: list[int]) -> bytes:
     entries = b"".join(struct.pack("!HH", seq, 0) for seq in missing)
     return struct.pack("!BBHII", 0x81, 205, 2 + len(missing), 2, 1) + entries
@@ -61,7 +38,9 @@ def test_a_sender_fills_a_link_that_loses_packets_and_repairs_them_within_its_ra
     sender = sc.MediaSender(floor_bps=100e3, cap_bps=10e6)
     audio, video = sender.add_audio(2, 40e3), sender.add_video(1)
     link = Link()
-    sent: deque[tuple[float, sc.Departure, float | None]] = deque()
+    recorder = sc.TransportFeedbackRecorder(3, 2e6)
+    arriving: deque[tuple[float, sc.Departure]] = deque()
+    returning: deque[tuple[float, bytes]] = deque()
     carried, lost, seqs = 0, 0, [0, 0]
     for ms in range(30_000):
         now_s = ms / 1000
@@ -78,22 +57,27 @@ def test_a_sender_fills_a_link_that_loses_packets_and_repairs_them_within_its_ra
                     sender.push(now_s, video, 7, size // count, seq, first=n == 0, last=n + 1 == count)
         for packet in sender.poll(now_s):
             assert packet.kind in ("media", "repair")
-            sent.append((now_s, packet, link.offer(now_s, packet.size_bytes)))
-        if ms % 50 == 49:
-            fates: dict[int, float | None] = {}
-            missing = []
-            while sent and (sent[0][2] or sent[0][0] + 0.15) + WAY_S <= now_s:
-                _, packet, arrives = sent.popleft()
-                # Receivers leave retransmissions out.
-                fates[packet.number] = arrives if packet.kind == "media" else None
-                carried += packet.size_bytes if arrives else 0
-                if arrives is None:
-                    lost += 1
-                    missing += [packet.seq] if packet.stream == video else []
-            if any(at is not None for at in fates.values()):
-                assert sender.on_rtcp(now_s, transport_wide(fates))
-            if missing:
-                assert sender.on_rtcp(now_s, nack(missing))
+            arrives = link.offer(now_s, packet.size_bytes)
+            if arrives is not None:
+                arriving.append((arrives, packet))
+                continue
+            lost += 1
+            if packet.stream == video:
+                # The receiver misses the packet when the next one arrives.
+                returning.append((now_s + QUEUE_S + 2 * WAY_S, nack([packet.seq])))
+        while arriving and arriving[0][0] <= now_s:
+            at_s, packet = arriving.popleft()
+            carried += packet.size_bytes
+            # Receivers leave retransmissions out.
+            if packet.kind == "media":
+                recorder.on_packet(at_s, 1, packet.number & 0xFFFF, packet.size_bytes)
+        is_due = recorder.due_s is not None and recorder.due_s <= now_s
+        reports = recorder.report(now_s)
+        assert bool(reports) == is_due
+        returning += [(now_s + WAY_S, report) for report in reports]
+        for due in [each for each in returning if each[0] <= now_s]:
+            returning.remove(due)
+            assert sender.on_rtcp(now_s, due[1])
     # The bounds are those of the Rust library's example: 1 to 2 Mb/s on a link of 2 Mb/s.
     assert 1e6 < carried * 8 / 30 < 2e6
     assert lost * 0.5 < sender.retransmissions <= lost
@@ -171,3 +155,8 @@ def test_what_can_t_be_made_is_told_with_a_remedy(
     given = {"floor_bps": 1e5, "cap_bps": 1e6, **more}
     with pytest.raises(sc.UserError, match=said):
         sc.MediaSender(controller, **given)  # type: ignore[arg-type]
+
+
+def test_a_recorder_without_a_bandwidth_is_refused() -> None:
+    with pytest.raises(sc.UserError, match="bandwidth_bps: NaN is no rate"):
+        sc.TransportFeedbackRecorder(1, float("nan"))

@@ -352,7 +352,7 @@ def test_what_to_take_stands_first_and_is_what_send_and_the_built_in_calls_take(
     for page, sentence in (
         ("README.md", f"For one receiver take `{ONE.controller}`"),
         ("docs/gstreamer.md", f"| `controller` | string, `{element}` |"),
-        ("docs/embedding.md", f'Steadycast::new("{ONE.controller}"'),
+        ("docs/adapters.md", f'Steadycast::new("{ONE.controller}"'),
         ("integrations/gstreamer/src/bwe.rs", f'controller: "{element}".into()'),
     ):
         assert sentence in (Path(__file__).parents[2] / page).read_text(encoding="utf-8"), page

@@ -524,6 +524,19 @@ uint64_t steadycast_sender_number(SteadycastSender *handle, uint32_t kind, uint3
 // As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 int steadycast_sender_decision(SteadycastSender *handle, SteadycastDecision *decision);
 
+// Writes a transport-wide sequence number into an RTP packet before SRTP: into the element `id` of its header
+// extension that is there, or as a new element behind the others (RFC 8285). Returns the packet's new length, at most
+// 8 bytes more, or `STEADYCAST_VALUE`: the packet is not RTP, its extension can't carry the element, or `room` is too
+// small. The packet is then unchanged.
+//
+// # Safety
+// `packet` is null, or has `len` bytes of RTP and `room` bytes of memory.
+int steadycast_transport_number(uint8_t *packet,
+                                size_t len,
+                                size_t room,
+                                uint8_t id,
+                                uint16_t number);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -14,6 +14,7 @@ use steadycast_sender::{
     Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings, StreamId,
     StreamKind, StreamSettings,
 };
+use steadycast_wire::rtp::set_transport_number;
 
 /// Feedback format: it is handed over by `steadycast_sender_feedback` alone.
 pub const STEADYCAST_JOINED: u32 = 0;
@@ -115,7 +116,6 @@ pub struct SteadycastPacket {
     pub seq: u16,
 }
 
-/// The task of an encoder for its next frame.
 /// What an encoder has to do with its next frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,6 @@ pub struct SteadycastEncoder {
     pub key_frame: u32,
 }
 
-/// The result of `steadycast_sender_poll`.
 /// What `steadycast_sender_poll` returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -532,4 +531,38 @@ pub unsafe extern "C" fn steadycast_sender_decision(
     let tell = |own: &mut SteadycastSender| write_decision(decision, &own.sender.decision(), own.packet);
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
+}
+
+/// Writes a transport-wide sequence number into an RTP packet before SRTP: into the element `id` of its header
+/// extension that is there, or as a new element behind the others (RFC 8285). Returns the packet's new length, at most
+/// 8 bytes more, or `STEADYCAST_VALUE`: the packet is not RTP, its extension can't carry the element, or `room` is too
+/// small. The packet is then unchanged.
+///
+/// # Safety
+/// `packet` is null, or has `len` bytes of RTP and `room` bytes of memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn steadycast_transport_number(
+    packet: *mut u8,
+    len: usize,
+    room: usize,
+    id: u8,
+    number: u16,
+) -> c_int {
+    if packet.is_null() {
+        return STEADYCAST_NULL;
+    }
+    if len > room {
+        return STEADYCAST_VALUE;
+    }
+    // SAFETY: as the caller promises.
+    let mut bytes = unsafe { std::slice::from_raw_parts(packet, len) }.to_vec();
+    let wrote = catch_unwind(AssertUnwindSafe(|| set_transport_number(&mut bytes, id, number).is_ok()));
+    match c_int::try_from(bytes.len()) {
+        Ok(long) if wrote.unwrap_or(false) && bytes.len() <= room => {
+            // SAFETY: it has room for them, and the bytes are a copy.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), packet, bytes.len()) };
+            long
+        }
+        _ => STEADYCAST_VALUE,
+    }
 }

@@ -54,7 +54,9 @@ mod _core {
     #[pymodule_export]
     use crate::scenario::{PyScenario, experiment, experiment_schema, network, schema};
     #[pymodule_export]
-    use crate::sender::{PyDecision, PyDeparture, PyEncoderTarget, PyMediaSender, PyRemote};
+    use crate::sender::{
+        PyDecision, PyDeparture, PyEncoderTarget, PyMediaSender, PyRemote, PyTransportFeedbackRecorder,
+    };
     #[pymodule_export]
     use crate::simulation::PySimulation;
     #[pymodule_export]

@@ -1,4 +1,5 @@
-//! A controller alone, and the sender's kit around one, for programs in Python that send RTP themselves.
+//! A controller alone, the sender's kit around one, and the receiver's feedback, for programs in Python with an RTP
+//! stack of their own.
 
 use crate::error::wrong;
 use crate::locked;
@@ -14,6 +15,7 @@ use steadycast_sender::{
     FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings, StreamId, StreamKind,
     StreamSettings,
 };
+use steadycast_session::TransportFeedbackRecorder;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// A parameter's value.
@@ -467,5 +469,32 @@ impl PyMediaSender {
     #[getter]
     fn retransmissions(&self) -> u64 {
         locked(&self.sender).repairs().packets
+    }
+}
+
+/// The receiver's side of transport-wide feedback.
+#[pyclass(frozen, name = "TransportFeedbackRecorder", module = "steadycast._core")]
+pub(crate) struct PyTransportFeedbackRecorder(Mutex<TransportFeedbackRecorder>);
+
+#[pymethods]
+impl PyTransportFeedbackRecorder {
+    #[new]
+    fn new(ssrc: u32, bandwidth_bps: f64) -> PyResult<Self> {
+        let bandwidth = rate("bandwidth_bps", bandwidth_bps)?;
+        Ok(Self(Mutex::new(TransportFeedbackRecorder::new(ssrc, bandwidth))))
+    }
+
+    #[pyo3(signature = (now_s, ssrc, number, size_bytes, *, last = false))]
+    fn on_packet(&self, now_s: f64, ssrc: u32, number: u16, size_bytes: u64, last: bool) {
+        locked(&self.0).on_packet(time(now_s), ssrc, number, Bytes::new(size_bytes), last);
+    }
+
+    #[getter]
+    fn due_s(&self) -> Option<f64> {
+        locked(&self.0).due().map(Time::as_secs_f64)
+    }
+
+    fn report(&self, now_s: f64) -> Vec<Vec<u8>> {
+        locked(&self.0).report(time(now_s))
     }
 }

@@ -1,10 +1,11 @@
 //! The receiver's side of per-packet feedback: it reports each packet's arrival.
 
 use crate::MediaPacket;
-use crate::participant::Room;
+use crate::participant::{MAX_DATAGRAM, Room};
 use std::collections::VecDeque;
 use steadycast_control::{FeedbackFormat, Wake};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
+use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{
     CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus, StreamArrivals, Ticks, TransportFeedback,
 };
@@ -147,7 +148,11 @@ impl Reporter {
     /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes 5 % of `bandwidth`, the
     /// session bandwidth, or 5 % of what arrives if that is more.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate) -> Option<Self> {
-        (format != FeedbackFormat::Own).then_some(Self {
+        (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth))
+    }
+
+    fn of(format: FeedbackFormat, bandwidth: Rate) -> Self {
+        Self {
             format,
             windows: Vec::new(),
             waiting: None,
@@ -157,7 +162,7 @@ impl Reporter {
             received: Bytes::ZERO,
             size: MIN_REPORT_SIZE,
             untold: 0,
-        })
+        }
     }
 
     /// Resets after an SSRC change or a sequence-number jump; discards the arrivals of the previous stream.
@@ -174,21 +179,29 @@ impl Reporter {
     /// Adds an arrival, duplicates included. `ends`: the packet ended its frame.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &MediaPacket<'_>, ends: bool) {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
-        let (ssrc, seq) = match (self.format, transport) {
-            (FeedbackFormat::TransportWide, Some(number)) => {
-                // Transport-wide numbers run across all streams, so these share one window.
-                (self.windows.first().map_or(header.ssrc, |w| w.ssrc), number)
-            }
+        let seq = match (self.format, transport) {
+            (FeedbackFormat::TransportWide, Some(number)) => number,
             (FeedbackFormat::TransportWide, None) => return,
-            _ => (header.ssrc, header.seq),
+            _ => header.seq,
+        };
+        self.on_arrival(header.ssrc, seq, Arrival { at: now, ecn }, size, ends);
+    }
+
+    /// Adds the arrival of a packet that feedback names by `seq`: its RTP or its transport-wide sequence number.
+    fn on_arrival(&mut self, ssrc: u32, seq: u16, arrival: Arrival, size: Bytes, ends: bool) {
+        let now = arrival.at;
+        let ssrc = match self.format {
+            // Transport-wide numbers run across all streams, so these share one window.
+            FeedbackFormat::TransportWide => self.windows.first().map_or(ssrc, |window| window.ssrc),
+            _ => ssrc,
         };
         self.received += size;
         if let Some(window) = self.windows.iter_mut().find(|window| window.ssrc == ssrc) {
-            self.untold += window.on_packet(seq, Arrival { at: now, ecn });
+            self.untold += window.on_packet(seq, arrival);
         // The bound limits the memory that forged SSRCs can take.
         } else if self.windows.len() < MAX_SOURCES {
             let mut window = Window::new(ssrc, seq);
-            window.on_packet(seq, Arrival { at: now, ecn });
+            window.on_packet(seq, arrival);
             self.windows.push(window);
         }
         let (since, ended) = self.waiting.unwrap_or((now, false));
@@ -288,5 +301,53 @@ impl Reporter {
     /// Stores the total IP size of the compounds of the report that was sent.
     pub(crate) fn sent(&mut self, size: Bytes) {
         self.size = size;
+    }
+}
+
+/// Bytes that SRTCP appends to an RTCP compound: its index and the tag of AES-GCM (RFC 7714, section 9.2).
+const SRTCP_OVERHEAD: usize = 20;
+
+/// The receiver's side of transport-wide feedback for a program with an RTP stack of its own. It records arrivals, and
+/// writes the reports that a session's receiver would send.
+#[derive(Debug)]
+pub struct TransportFeedbackRecorder {
+    reporter: Reporter,
+    ssrc: u32,
+}
+
+impl TransportFeedbackRecorder {
+    /// Creates a recorder that reports as `ssrc`. Reports take 5 % of `bandwidth`, the session bandwidth, or 5 % of
+    /// what arrives if that is more.
+    pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
+        Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth), ssrc }
+    }
+
+    /// Adds the arrival of an RTP packet, duplicates included: its SSRC, its transport-wide sequence number, and its IP
+    /// size. `ends`: the packet ended its frame.
+    pub fn on_packet(&mut self, now: Time, ssrc: u32, number: u16, size: Bytes, ends: bool) {
+        self.reporter.on_arrival(ssrc, number, Arrival { at: now, ecn: Ecn::NotEct }, size, ends);
+    }
+
+    /// Returns when the next report is due; `None` while no packet has arrived since the last one.
+    pub fn due(&self) -> Option<Time> {
+        self.reporter.due().map(|wake| wake.at)
+    }
+
+    /// Returns the report as RTCP of reduced size (RFC 5506), a datagram each; none before it is due.
+    pub fn report(&mut self, now: Time) -> Vec<Vec<u8>> {
+        if self.due().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let packets = MAX_DATAGRAM.get() as usize - IP_UDP_OVERHEAD - SRTCP_OVERHEAD;
+        let report = self.reporter.write(now, 0, self.ssrc, Room { datagram: MAX_DATAGRAM, packets });
+        let encode = |packet: &Packet| {
+            let mut datagram = Vec::with_capacity(packet.encoded_len());
+            packet.encode(&mut datagram);
+            datagram
+        };
+        let datagrams: Vec<Vec<u8>> = report.iter().map(encode).collect();
+        let size: usize = datagrams.iter().map(|each| each.len() + IP_UDP_OVERHEAD + SRTCP_OVERHEAD).sum();
+        self.reporter.sent(Bytes::new(size as u64));
+        datagrams
     }
 }

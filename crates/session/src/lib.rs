@@ -33,7 +33,7 @@ pub use audio::{AUDIO_CLOCK_RATE, AudioPacket, AudioSettings};
 pub use batchable::{BatchKey, Batchable};
 pub use breaker::CircuitBreaker;
 pub use ecn::{EcnCounts, EcnPath};
-pub use feedback::TRANSPORT_NUMBER_ID;
+pub use feedback::{TRANSPORT_NUMBER_ID, TransportFeedbackRecorder};
 pub use feedback_filter::{FeedbackDefence, OperatorControls};
 pub use media::{HeaderIds, Media, SendTime};
 pub use participant::{Identity, RtcpSettings};

@@ -63,7 +63,7 @@ pub(crate) struct Room {
 }
 
 /// Maximum IP size of an RTCP datagram. Each IPv6 path carries it (RFC 8200, section 5), and almost each IPv4 path.
-const MAX_DATAGRAM: Bytes = Bytes::new(1280);
+pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
 /// Maximum size of the member table. Larger groups are sampled (RFC 2762), so that many receivers fit one machine.
 const MAX_SAMPLED_MEMBERS: usize = 256;

@@ -57,6 +57,40 @@ impl TransportNumber {
     }
 }
 
+/// Writes a transport-wide sequence number into an RTP packet of any stack: into the element `id` that is there, or as
+/// a new element behind the others. The packet grows by at most 8 bytes.
+///
+/// # Errors
+/// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into that
+/// form, or the extension is full. The packet is then unchanged.
+pub fn set_transport_number(packet: &mut Vec<u8>, id: u8, seq: u16) -> Result<(), ParseError> {
+    let (_, extensions, payload) = RtpHeader::padded(packet)?;
+    let payload_at = packet.len() - payload.len();
+    let extended = packet[0] & 0x10 != 0;
+    let needed = if (1..=14).contains(&id) { Form::OneByte } else { Form::TwoByte };
+    let form = if extended { extensions.form } else { Some(needed) };
+    let form = form.filter(|form| id != 0 && (*form == Form::TwoByte || needed == Form::OneByte));
+    let unfit = ParseError::Unsupported { what: "a header extension that can't carry the element" };
+    let Some(form) = form else { return Err(unfit) };
+    if let Some(at) = extensions.place(id, payload_at) {
+        packet[at..at + 2].copy_from_slice(&seq.to_be_bytes());
+        return Ok(());
+    }
+    let mut elements = extensions.rest.to_vec();
+    form.write((id, &seq.to_be_bytes()), &mut elements);
+    elements.resize(to_words(elements.len()), 0);
+    // An element that ends the list, such as one of ID 15, hides what follows it.
+    let readable = Extensions { form: Some(form), rest: &elements }.place(id, elements.len()).is_some();
+    let words = u16::try_from(elements.len() / 4).ok().filter(|_| readable);
+    let Some(words) = words else { return Err(unfit) };
+    let profile_at = FIXED + usize::from(packet[0] & 0x0f) * 4;
+    // The low four bits of the two-byte form's profile stay as they are.
+    let profile = if extended { [packet[profile_at], packet[profile_at + 1]] } else { form.profile().to_be_bytes() };
+    packet[0] |= 0x10;
+    packet.splice(profile_at..payload_at, [&profile[..], &words.to_be_bytes(), &elements].concat());
+    Ok(())
+}
+
 /// A set of RTP payload types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PayloadTypes(u128);
@@ -256,6 +290,16 @@ impl<'a> Extensions<'a> {
             _ => None,
         };
         Self { form, rest }
+    }
+
+    /// Returns where the data of an element of at least two bytes begins, if the extension ends at `end`.
+    fn place(mut self, id: u8, end: usize) -> Option<usize> {
+        while let Some((found, data)) = self.any() {
+            if found == id && data.len() >= 2 {
+                return Some(end - self.rest.len() - data.len());
+            }
+        }
+        None
     }
 
     fn send_time(mut self) -> Option<Stamp> {

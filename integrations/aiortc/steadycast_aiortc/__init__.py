@@ -54,6 +54,7 @@ class PeerConnection(RTCPeerConnection):
         cap_bps: float,
         **settings: Any,
     ) -> None:
+        self._cap_bps = cap_bps
         self._make = partial(Kit, floor_bps=floor_bps, cap_bps=cap_bps, **settings)
         self._make(None)  # a wrong name is an error here, and not once the call is connected
         super().__init__(configuration)
@@ -99,5 +100,5 @@ class PeerConnection(RTCPeerConnection):
     async def _receive(self, sender: Any, receiver: Any, receive: Any, parameters: Any) -> None:
         transport = receiver.transport
         if transport not in self._reporters and any(each.uri == URI for each in parameters.headerExtensions):
-            self._reporters[transport] = Reporter(transport, sender._ssrc)
+            self._reporters[transport] = Reporter(transport, sender._ssrc, self._cap_bps)
         await receive(parameters)

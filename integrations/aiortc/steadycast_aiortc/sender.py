@@ -22,6 +22,8 @@ from aiortc.rtp import (
 )
 from steadycast import MediaSender
 
+from steadycast_aiortc.feedback import wait
+
 OVERHEAD_BYTES = 20 + 8 + 16
 """IPv4, UDP, and the tag of SRTP's GCM; the HMAC of the older profile has 10 bytes."""
 AUDIO_BPS = 64_000
@@ -168,7 +170,6 @@ class Kit:
     async def run(self) -> None:
         """Send what is due, until the transport closes."""
         while self.transport.state == "connected":
-            self.poke.clear()
             for departure in self.sender.poll(self.loop.time()):
                 stream, packet = self.packets.get(departure.id, (None, None))
                 if stream is not None and packet is not None:
@@ -178,8 +179,4 @@ class Kit:
                         await self.write(packet.serialize(self.extensions))
             for _, dropped in self.sender.take_dropped():
                 self.packets.pop(dropped, None)
-            wake = self.sender.wake_s
-            timer = None if wake is None else self.loop.call_at(wake, self.poke.set)
-            await self.poke.wait()
-            if timer is not None:
-                timer.cancel()
+            await wait(self.poke, self.sender.wake_s)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from statistics import mean, median
-from struct import unpack
 
 import pytest
 import steadycast
 from aiortc import RTCConfiguration
 from steadycast_aiortc import PeerConnection
-from steadycast_aiortc.feedback import REFERENCE_TICKS, TICK_S, message
 from world import Link, Outcome, plain, run
 
 SECONDS, WARM = 40.0, 10.0
@@ -22,7 +19,7 @@ def ours() -> PeerConnection:
 
 
 def told(name: str, outcome: Outcome) -> str:
-    """Return a line of the table in docs/embedding.md."""
+    """Return a line of the table in docs/adapters.md."""
     return (
         f"{name}: {outcome.rate_bps / 1e6:.2f} Mb/s, a frame in {1e3 * outcome.frame_p95_s:.0f} ms, "
         f"{100 * outcome.lost:.1f} % lost, {outcome.again} retransmissions, {outcome.pictures} pictures"
@@ -92,44 +89,3 @@ def test_a_wrong_name_is_told_with_a_remedy() -> None:
     """An unknown controller is an error when the peer is made."""
     with pytest.raises(steadycast.UserError, match="steady"):
         PeerConnection(floor_bps=100e3, cap_bps=1e6, controller="stedy")
-
-
-def read(data: bytes) -> tuple[int, dict[int, float | None]]:
-    """Return a message's index, and the arrivals by the low numbers, as a sender reads them."""
-    _, kind, words, _, _, base, count, time = unpack("!BBHLLHHL", data[:20])
-    assert (data[0] & 0x1F, kind, len(data)) == (15, 205, 4 * words + 4)
-    at, chunks = 20 + 2 * -(-count // 7), []
-    for place in range(20, at, 2):
-        (chunk,) = unpack("!H", data[place : place + 2])
-        assert chunk >> 14 == 3
-        chunks += [chunk >> 2 * (6 - each) & 3 for each in range(7)]
-    ticks, arrivals = (time >> 8) * REFERENCE_TICKS, {}
-    for place, symbol in enumerate(chunks[:count]):
-        arrivals[(base + place) & 0xFFFF] = None
-        if symbol:
-            (delta,) = unpack("!B" if symbol == 1 else "!h", data[at : at + symbol])
-            at, ticks = at + symbol, ticks + delta
-            arrivals[(base + place) & 0xFFFF] = ticks * TICK_S
-    padding = data[-1] if data[0] & 0x20 else 0
-    assert at + padding == len(data)
-    return time & 0xFF, arrivals
-
-
-def test_feedback_says_what_arrived_and_when() -> None:
-    """Of 300 drawn messages each says of each packet what is true, to half a tick; the reader is the test's own."""
-    chance = random.Random(1)
-    for index in range(300):
-        base, count, at = chance.randrange(1 << 17), chance.randrange(1, 200), chance.uniform(0.1, 1e4)
-        arrivals, loss = {}, chance.choice((0.0, 0.1, 0.9))
-        for number in range(base, base + count):
-            at = max(0.0, at + chance.choice((0.0, 0.001, 0.2, -0.05)) * chance.random())
-            if chance.random() >= loss:
-                arrivals[number] = at
-        arrivals = arrivals or {base: at}
-        seen, fates = read(message(arrivals, base, count, index, (1, 2)))
-        assert seen == index & 0xFF
-        assert list(fates) == [number & 0xFFFF for number in range(base, base + count)]
-        for number in range(base, base + count):
-            fate, arrival = fates[number & 0xFFFF], arrivals.get(number)
-            assert (fate is None) == (arrival is None)
-            assert arrival is None or fate == pytest.approx(arrival, abs=TICK_S / 2 + 1e-9)

@@ -295,3 +295,26 @@ fn a_wrong_call_of_a_sender_answers_a_code() {
         steadycast_sender_free(none);
     }
 }
+
+#[test]
+fn a_transport_wide_number_takes_the_room_that_there_is() {
+    let mut plain = [0u8; 14 + 8];
+    plain[..14].copy_from_slice(&[0x80, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 5, 6, 7, 8, 0xaa, 0xbb]);
+    // SAFETY: each pointer is null, or has the room that is named.
+    unsafe {
+        assert_eq!(steadycast_transport_number(ptr::null_mut(), 0, 0, 5, 1), STEADYCAST_NULL);
+        for room in 0..22 {
+            let mut packet = plain;
+            assert_eq!(steadycast_transport_number(packet.as_mut_ptr(), 14, room, 5, 0x0102), STEADYCAST_VALUE);
+            assert_eq!(packet, plain);
+        }
+        let mut packet = plain;
+        assert_eq!(steadycast_transport_number(packet.as_mut_ptr(), 14, 22, 0, 1), STEADYCAST_VALUE);
+        assert_eq!(steadycast_transport_number(packet.as_mut_ptr(), 14, 22, 5, 0x0102), 22);
+        assert_eq!(packet[0], 0x90);
+        assert_eq!(packet[12..], [0xbe, 0xde, 0, 1, 0x51, 1, 2, 0, 0xaa, 0xbb]);
+        // The number of a retransmission replaces the first one.
+        assert_eq!(steadycast_transport_number(packet.as_mut_ptr(), 22, 22, 5, 0x0304), 22);
+        assert_eq!(packet[16..20], [0x51, 3, 4, 0]);
+    }
+}

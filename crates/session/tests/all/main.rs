@@ -18,6 +18,7 @@ mod only;
 mod pacing;
 mod parity;
 mod probe;
+mod recorder;
 mod simulcast;
 mod standard;
 mod trust;

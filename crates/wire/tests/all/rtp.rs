@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 use steadycast_units::{Bytes, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtp::{ReportRequest, RtpHeader, TransportNumber};
+use steadycast_wire::rtp::{ReportRequest, RtpHeader, TransportNumber, set_transport_number};
 use steadycast_wire::seq::{ExtendedSeq, Verdict};
 use steadycast_wire::{ParseError, is_rtcp};
 
@@ -281,6 +281,68 @@ proptest! {
         if let Ok((header, elements, payload)) = RtpHeader::parse(&bytes) {
             prop_assert_eq!(usize::from(header.payload_len), payload.len());
             prop_assert!(elements.count() <= bytes.len());
+        }
+        let mut numbered = bytes.clone();
+        match set_transport_number(&mut numbered, 5, 0xabcd) {
+            Ok(()) => {
+                prop_assert!((bytes.len()..=bytes.len() + 8).contains(&numbered.len()));
+                let payload = |of: &[u8]| RtpHeader::recognise(of).map(|(_, payload)| payload.to_vec());
+                prop_assert_eq!(payload(&numbered), payload(&bytes));
+            }
+            Err(_) => prop_assert_eq!(numbered, bytes),
+        }
+    }
+
+    #[test]
+    fn a_number_is_written_into_packets_of_any_stack(
+        id in 2u8..=255, seq: u16, again: u16, sources in 0usize..16, application in 0u8..16,
+        others in prop::collection::vec((2u8..=255, prop::collection::vec(any::<u8>(), 0..20)), 0..5),
+        payload in prop::collection::vec(any::<u8>(), 0..50),
+    ) {
+        let others: Vec<(u8, &[u8])> =
+            others.iter().filter(|(other, _)| *other != id).map(|(other, data)| (*other, &data[..])).collect();
+        let header = RtpHeader { payload_len: payload.len() as u16, ..header() };
+        let mut packet = encoded(&header, &others, &payload);
+        let one_byte = packet.get(12..14) == Some(&[0xbe, 0xde]) && !others.is_empty();
+        // Contributing sources stand before the extension, and the two-byte form's profile has four bits of its own.
+        packet[0] |= sources as u8;
+        packet.splice(12..12, vec![9; 4 * sources]);
+        let profile_at = 12 + 4 * sources;
+        if !others.is_empty() && !one_byte {
+            packet[profile_at + 1] |= application;
+        }
+        let before = packet.clone();
+        if one_byte && id > 14 {
+            prop_assert!(set_transport_number(&mut packet, id, seq).is_err());
+            prop_assert_eq!(packet, before);
+            return Ok(());
+        }
+        prop_assert_eq!(set_transport_number(&mut packet, id, seq), Ok(()));
+        let size = packet.len();
+        prop_assert!(size > before.len() && size <= before.len() + 8);
+        prop_assert_eq!(set_transport_number(&mut packet, id, again), Ok(()));
+        prop_assert_eq!(packet.len(), size, "the second number takes the place of the first");
+        let (parsed, elements, content) = RtpHeader::parse(&packet).expect("RTP");
+        prop_assert_eq!((parsed, content), (header, &payload[..]));
+        let newest = again.to_be_bytes();
+        let expected: Vec<_> = others.iter().copied().chain([(id, &newest[..])]).collect();
+        prop_assert_eq!(elements.collect::<Vec<_>>(), expected);
+        if !others.is_empty() {
+            prop_assert_eq!(&packet[profile_at..profile_at + 2], &before[profile_at..profile_at + 2]);
+        }
+    }
+
+    #[test]
+    fn a_number_needs_an_extension_that_can_carry_it(filler in prop::collection::vec(any::<u8>(), 4)) {
+        // An unknown profile, a list that ID 15 ends, and ID 0 leave the packet as it is.
+        for (profile, first, id) in [([0x12, 0x34], 0x11, 5), ([0xbe, 0xde], 0xf0, 5), ([0xbe, 0xde], 0x12, 0)] {
+            let mut packet = encoded(&header(), &[], &[7, 8]);
+            packet[0] |= 0x10;
+            let extension = [&profile[..], &[0, 1, first], &filler[1..]].concat();
+            packet.splice(12..12, extension);
+            let before = packet.clone();
+            prop_assert!(set_transport_number(&mut packet, id, 1).is_err());
+            prop_assert_eq!(packet, before);
         }
     }
 
