@@ -66,6 +66,8 @@ struct RungUnit {
 struct SharedFrame {
     number: u64,
     picture: u32,
+    /// The time at which it was coded.
+    at: Time,
     first: bool,
     /// How many rungs had been given up when it was coded.
     given_up: u32,
@@ -278,7 +280,14 @@ impl Broadcast {
         };
         let units = job.rungs.iter().zip(units).map(made).collect();
         let (number, given_up) = (state.pushed, state.given_up);
-        state.frames.push_back(Arc::new(SharedFrame { number, picture, first: job.first, given_up, units }));
+        state.frames.push_back(Arc::new(SharedFrame {
+            number,
+            picture,
+            at: self.clock.now(),
+            first: job.first,
+            given_up,
+            units,
+        }));
         if job.first {
             state.group_began = picture;
         }
@@ -424,10 +433,6 @@ impl Broadcast {
         let state = self.locked();
         let oldest = state.frames.front()?.number;
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
-    }
-
-    fn has(&self, number: u64) -> bool {
-        number < self.locked().pushed
     }
 
     /// Returns what the rungs need: their targets before the first group has ended.
@@ -624,8 +629,9 @@ impl RungFeed {
 
 impl Feed for RungFeed {
     fn due(&self) -> Span {
-        if self.broadcast.has(self.cursor) {
-            return Span::ZERO;
+        // A frame is due since it was coded, or since the session began.
+        if let Some(frame) = self.broadcast.frame(self.cursor) {
+            return self.began.map_or(Span::ZERO, |began| frame.at.since(began));
         }
         if self.broadcast.locked().ended {
             self.status.over.store(true, Ordering::Relaxed);
@@ -739,7 +745,7 @@ mod tests {
     /// Takes the frames that are there, at a rate; returns (picture, rung, kind) of each.
     fn taken(feed: &mut RungFeed, rate: Rate) -> Vec<(u32, usize, FrameKind, u8, u64)> {
         let mut found = Vec::new();
-        while feed.due() == Span::ZERO {
+        while feed.due() < Span::MAX {
             feed.on_rate(rate);
             let Some(coded) = feed.next(rate, Bytes::ZERO) else { break };
             found.push((coded.display, feed.rung, coded.kind, coded.quantizer, coded.size.get()));
