@@ -107,6 +107,10 @@ const SMALL_SHARE_MAX: f64 = 0.1;
 const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
 /// The cut is the queueing delay above half of the target, divided by this, in seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
+/// Below this target, in seconds, the cut is greater in proportion. A queue of a few milliseconds often exceeds the
+/// targets of all flows, so that equal cuts would leave their shares as they are. Set by
+/// `validation/experiments/kin.toml`.
+const CUT_TARGET_MIN: f64 = 0.004;
 /// The greatest cut, as a share of the rate.
 const CUT_MAX: f64 = 0.25;
 /// Upper bound of the round-trip time in the least interval between two cuts, in seconds. That interval is the bounded
@@ -145,8 +149,17 @@ const YIELDED_SHARE_MIN: f64 = 0.15;
 
 // Growth.
 
-/// Growth per second near the path rate, as a share of the rate.
+/// Growth per second near the path rate, as a share of the rate, if the mean queue is the target.
 const GAIN: f64 = 0.06;
+/// The time constant of the mean queue, in seconds. It spans the queue's oscillation.
+const MEAN_QUEUE_MEMORY: f64 = 2.0;
+/// The growth near the path rate is multiplied by the ratio of the target to the mean queue, within these limits.
+const TARGET_PER_QUEUE: (f64, f64) = (0.25, 8.0);
+/// The least mean queue in that ratio, in seconds.
+const MEAN_QUEUE_MIN: f64 = 1e-5;
+/// Growth above [`GAIN`] near the path rate is at most this per round trip. The queue is known a round trip late, so
+/// that a lone flow's faster growth would make a longer one.
+const GAIN_NEAR_PER_RTT: f64 = 0.01;
 /// Growth per second below the path rate.
 const GAIN_BELOW_PATH_RATE: f64 = 0.4;
 /// From this share of the path rate on, the rate is near it, and growth is slow.
@@ -158,10 +171,6 @@ const NEAR_PATH_RATE_MAX: f64 = 1.1;
 const GAIN_MAX: f64 = 1.0;
 /// The fastest growth per round trip.
 const GAIN_MAX_PER_RTT: f64 = 0.1;
-/// Growth doubles repeatedly from this time after the last cut on, in seconds.
-const DOUBLING_DELAY: f64 = 2.0;
-/// The time in which growth doubles then, in seconds.
-const DOUBLING_TIME: f64 = 1.0;
 /// A loss without a queue, as a policer's, puts the doubling in an empty queue off by this time, in seconds.
 const DOUBLING_LOSS_DELAY: f64 = 2.0;
 /// The queue is empty for this time, in seconds, and a round trip, before growth doubles for that.
@@ -254,6 +263,8 @@ pub(super) struct DelayLaw {
     empty_queue_loss_at: f64,
     /// The time at which the queue was last not empty.
     filled_at: f64,
+    /// The mean standing queue, in seconds. All flows behind it measure nearly the same.
+    mean_queue: f64,
     pub(super) peak_rate: PeakRate,
     own_queue: OwnQueue,
     /// The time at which this law took over.
@@ -375,6 +386,7 @@ impl DelayLaw {
         let LawInput { now, dt, rate, rtt, signals, .. } = *input;
         let target = self.target_now(now, rate, config);
         let low = signals.low(self.low_span);
+        self.mean_queue += (dt / MEAN_QUEUE_MEMORY).min(1.0) * (low - self.mean_queue);
         self.peak_rate.update(rate, dt, low > 0.5 * target);
         if low > EMPTY_QUEUE_TARGETS * target {
             self.filled_at = now;
@@ -583,7 +595,7 @@ impl DelayLaw {
         }
         let waits = resumes && age < PATH_RESUME_TIME;
         if !waits && now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every {
-            let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE).min(CUT_MAX);
+            let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE / (target / CUT_TARGET_MIN).min(1.0)).min(CUT_MAX);
             // The floor bounds what an experiment costs if other flows take what is yielded.
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
             self.path_rate = Some(received);
@@ -603,23 +615,26 @@ impl DelayLaw {
         Transition::Stay(rate, "delay: over target")
     }
 
-    /// Grows below the target. The gain is low near the path rate, where a step would make a queue, and doubles the
-    /// longer nothing speaks against it.
+    /// Grows below the target. The gain is low near the path rate, where a step would make a queue. It is higher for a
+    /// flow with a smaller share of the path: its target is above the mean queue, which is nearly the same for all
+    /// flows. In an empty queue the gain grows with time.
     fn grow(&self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
         let LawInput { now, dt, rate, signals, .. } = *input;
         let room = 1.0 - low / target;
         let of_path_rate = self.path_rate.map_or(f64::MAX, |path_rate| rate / path_rate);
-        let mut gain = if of_path_rate < NEAR_PATH_RATE_MIN { GAIN_BELOW_PATH_RATE } else { GAIN };
         let fast = GAIN_MAX.min(GAIN_MAX_PER_RTT / input.rtt);
-        let mut doubles = |free: f64, double: f64| {
-            if free > 0.0 {
-                gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
-            }
-        };
-        doubles(now - self.cut_at - DOUBLING_DELAY, DOUBLING_TIME);
+        let (least, most) = TARGET_PER_QUEUE;
+        let by_share = GAIN * (target / self.mean_queue.max(MEAN_QUEUE_MIN)).clamp(least, most);
+        let mut gain = by_share.min(fast).min(GAIN.max(GAIN_NEAR_PER_RTT / input.rtt));
+        if of_path_rate < NEAR_PATH_RATE_MIN {
+            gain = gain.max(GAIN_BELOW_PATH_RATE);
+        }
         if !(NEAR_PATH_RATE_MIN..NEAR_PATH_RATE_MAX).contains(&of_path_rate) {
             let since = self.filled_at.max(self.cut_at).max(self.empty_queue_loss_at + DOUBLING_LOSS_DELAY);
-            doubles(now - since - input.rtt - EMPTY_DOUBLING_DELAY, EMPTY_DOUBLING_TIME);
+            let free = now - since - input.rtt - EMPTY_DOUBLING_DELAY;
+            if free > 0.0 {
+                gain = gain.max((GAIN * libm::exp2(free / EMPTY_DOUBLING_TIME)).min(fast));
+            }
         }
         if low < EMPTY_QUEUE_TARGETS * target && rate < RELEASED_SHARE_MAX * self.peak_rate.0 {
             gain = gain.max(fast);

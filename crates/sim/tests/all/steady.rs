@@ -103,12 +103,16 @@ fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
 fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
     let self_queue_count =
         |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
-    // With two of five seeds it never competes, or stops competing by another rule.
-    let own = seeded(2, ("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""));
-    between(self_queue_count(&own) as f64, 1.0, 8.0);
-    // It lost 1.0 % before it could detect the queue.
-    between(loss(&own), 0.0, 0.005);
-    between(num(&own.flow("video")["share_of_fair"]), 0.88, 1.05);
+    // With some seeds it never competes, or stops competing by another rule. One seed was judged, with 1 to 8, until
+    // growth near the path's rate depended on the mean queue: with that seed it never competes any more.
+    let own: Vec<Run> =
+        (1..=5).map(|seed| seeded(seed, ("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""))).collect();
+    between(own.iter().map(self_queue_count).sum::<usize>() as f64, 1.0, 40.0);
+    for run in &own {
+        // It lost 1.0 % before it could detect the queue.
+        between(loss(run), 0.0, 0.005);
+        between(num(&run.flow("video")["share_of_fair"]), 0.88, 1.05);
+    }
     for queue in ["{ kind = \"droptail\", limit = \"27p\" }", "{ kind = \"codel\" }"] {
         let shared = on(queue, &tcp(""));
         between(self_queue_count(&shared) as f64, 0.0, 0.0);
