@@ -16,9 +16,9 @@
 //!
 //! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
 //! RTT, RFC 5348), within twice the half's rate or its own initial rate. Second, the first losses are played back as a
-//! single sign of congestion, as a receiver's own half would have seen them. Third, 1 % of loss over a second or more
-//! sets a ceiling a tenth below the rate that arrived ([`Ceiling`]). Fourth, the half reports once for each second that
-//! a report covers. A controller that ignores feedback by design (`fixed`) has no ceiling.
+//! single sign of congestion, as a receiver's own half would have seen them. Third, once the path has been full, the
+//! rate is at most 2 % above the rate that arrived ([`RiseLimit`]). Fourth, the half reports once for each second that
+//! a report covers. A controller that ignores feedback by design (`fixed`) has no such limit.
 //!
 //! There is only one RTT sample in several seconds, and the player that answers also does other work. Samples within 30
 //! ms of the minimum do not count as queueing.
@@ -27,7 +27,7 @@
 //! way. With the first such receiver, [`FALLBACK`] replaces it for the whole session, and the decisions state this.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, FALLBACK, Factory, FeedbackTiming, Layer};
 use steadycast_control::{
@@ -83,7 +83,7 @@ struct Receiver {
     lossless: bool,
     /// The notice that replaces those of the next part's packets.
     notice: Option<Notice>,
-    ceiling: Ceiling,
+    limit: RiseLimit,
     /// The factor by which the start rate may exceed the half's rate.
     lead: f64,
 }
@@ -122,20 +122,16 @@ impl<K: Ord + Copy> Ranked<K> {
     }
 }
 
-/// Loss fraction of one judged interval above which the rate counts as too high.
+/// Loss fraction of an interval above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// The ceiling as a share of the rate that arrived.
-const CEILING_SHARE: f64 = 0.9;
-/// Minimum growth of the ceiling after each judged interval without much loss, as a share of the ceiling.
-const MIN_CEILING_GROWTH: f64 = 0.01;
-/// Growth of the ceiling after each judged interval without much loss, as a share of what it lacks. With a half, one of
-/// twelve sessions of `asmp` overshot again after its start, and used 56 % of its link in the first minute.
-const CEILING_APPROACH: f64 = 0.25;
-/// Number of intervals for which the ceiling grows slowly. They lead from [`CEILING_SHARE`] of a rate back to it.
-const SLOW_INTERVALS: i32 = 10;
-/// Minimum duration of a judged interval. The first report often comes milliseconds after the first packet, and one
-/// lost packet of two is no rate.
-const MIN_JUDGED_TIME: Span = Span::secs(1);
+/// Maximum rate as a multiple of the rate that arrived. On a link of 2 Mb/s with a report every 5 s, 1.02 loses 0.03 %,
+/// 1.05 loses 0.3 %, and 1.15 loses 2.6 %, since each overshoot lasts for a report's interval.
+const RISE: f64 = 1.02;
+/// Number of intervals of which the highest rate counts, so that an outage of some intervals does not limit the rate.
+const REMEMBERED_INTERVALS: usize = 8;
+/// Minimum duration of an interval. The first report often comes milliseconds after the first packet, and one lost
+/// packet of two is no rate.
+const MIN_INTERVAL: Span = Span::secs(1);
 
 /// Packets per RTT at TFRC's start (RFC 5348, section 4.2).
 const START_PACKETS_PER_RTT: f64 = 4.0;
@@ -177,7 +173,7 @@ struct Standard {
     receivers: BTreeMap<ReceiverId, Receiver>,
     /// The time at which each receiver's half is to be called, or its reply to be repeated.
     calls: Ranked<Time>,
-    ceilings: Ranked<Rate>,
+    limits: Ranked<Rate>,
     left: Departures,
 }
 
@@ -195,7 +191,7 @@ impl Standard {
             bare: BTreeMap::new(),
             receivers: BTreeMap::new(),
             calls: Ranked::new(),
-            ceilings: Ranked::new(),
+            limits: Ranked::new(),
             left: Departures::new(MAX_DEPARTURES),
         }
     }
@@ -209,7 +205,7 @@ impl Standard {
         self.fallen = true;
         // The shadows run receiver halves of the previous controller.
         self.receivers.clear();
-        (self.calls, self.ceilings) = (Ranked::new(), Ranked::new());
+        (self.calls, self.limits) = (Ranked::new(), Ranked::new());
         self.left.forget_notices();
     }
 
@@ -220,12 +216,12 @@ impl Standard {
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
     }
 
-    /// Updates the order of calls and ceilings after a receiver has changed or left.
+    /// Updates the order of calls and limits after a receiver has changed or left.
     fn rank_receiver(&mut self, id: ReceiverId) {
         let receiver = self.receivers.get(&id);
         let call = |r: &Receiver| r.shadow.half.wake().map(|w| w.at).into_iter().chain(r.repeat(&self.factory)).min();
         self.calls.set(id, receiver.and_then(call));
-        self.ceilings.set(id, receiver.and_then(|r| r.ceiling.rate));
+        self.limits.set(id, receiver.and_then(|r| r.limit.rate));
     }
 
     fn forget_receiver(&mut self, id: ReceiverId) {
@@ -327,7 +323,8 @@ impl Standard {
         }
         receiver.lossless &= all.lost == 0;
         if self.factory.terms().feedback != FeedbackTiming::None {
-            receiver.ceiling.judge(&all, &self.setup);
+            let queue = all.rtt.1 > receiver.least.unwrap_or_default();
+            receiver.limit.add(&all, queue, self.setup.packet);
         }
         (receiver.highest, receiver.heard) = (receiver.highest.max(reception.highest), report.at);
         receiver.rtt = report.rtt.or(receiver.rtt);
@@ -347,7 +344,7 @@ impl Receiver {
             reply: None,
             lossless: true,
             notice: None,
-            ceiling: Ceiling::default(),
+            limit: RiseLimit::default(),
             lead: 1.0,
         }
     }
@@ -378,60 +375,43 @@ impl Receiver {
     }
 }
 
-/// The rate that one receiver's losses allow.
+/// The rate that one receiver's reports allow once they have shown a full path, that is, losses and a queue:
+/// [`RISE`] times the highest rate that arrived in the last [`REMEMBERED_INTERVALS`].
 ///
-/// Much loss sets it to [`CEILING_SHARE`] of the rate that arrived. Each judged interval with less loss raises it by
-/// the largest of three amounts, at most to the double:
-/// - 1 %, since reports are seconds apart, and a rate that is too high stays so for as long;
-/// - [`CEILING_APPROACH`] of what it lacks to the same share of the rate that was sent when so much was lost: at the
-///   capacity of a link, where most of it arrived, that is next to nothing; after an outage, where next to nothing
-///   arrived, a few reports lead back to the rate before it;
-/// - 1 % that doubles with every fourth interval after [`SLOW_INTERVALS`] of them: the ceiling is then above the rate
-///   that arrived, so that rate was not the capacity.
+/// Reports are seconds apart, and a rate that is too high stays so for as long. The limit bounds by how much it is too
+/// high. It does not fall with losses: they may be due to chance or to other flows, and the controller itself answers
+/// them.
 #[derive(Default)]
-struct Ceiling {
-    /// The ceiling; `None` before the first interval with much loss.
+struct RiseLimit {
+    /// The limit; `None` until the path was full for the first time.
     rate: Option<Rate>,
-    /// The rate that was sent in the last interval with much loss.
-    lost_at: Rate,
-    /// Whether the last judged interval lowered the ceiling.
-    cut: bool,
-    /// The number of judged intervals with less loss since then.
-    clean: i32,
-    /// The time, the packets and the losses that have not been judged.
+    /// Whether an interval has shown much loss and a queue.
+    was_full: bool,
+    /// The rates that arrived in the last intervals.
+    arrived: VecDeque<Rate>,
+    /// The time, the packets and the losses that do not make an interval yet.
     lasted: Span,
     expected: u64,
     lost: u64,
 }
 
-impl Ceiling {
-    /// Adds an interval, and judges what has not been judged if it suffices.
-    fn judge(&mut self, interval: &Interval, setup: &Setup) {
+impl RiseLimit {
+    /// Adds a report's interval. `queue`: the RTT at its end shows a queue.
+    fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
         self.lost += interval.lost;
         // A report without new packets may come from an outage. Its time counts with that of the next packets.
-        if self.lasted < MIN_JUDGED_TIME || interval.expected == 0 {
+        if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }
-        let rate = |packets: u64| Bytes::new(packets * setup.packet.get()).per(self.lasted);
-        let (sent, arrived) = (rate(self.expected), rate(self.expected - self.lost));
-        let too_much = self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
-        (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
-        // The interval after a cut began before the cut, so its losses say nothing about the new rate.
-        if too_much && !self.cut {
-            // The sender does not send below the floor, so a lower ceiling would only take longer to rise.
-            self.clean = 0;
-            (self.rate, self.lost_at) = (Some(arrived.scale(CEILING_SHARE).max(setup.floor)), sent);
-        } else if !too_much {
-            self.rate = self.rate.map(|rate| {
-                let gap = self.lost_at.scale(CEILING_SHARE).saturating_sub(rate).scale(CEILING_APPROACH);
-                let doublings = f64::from((self.clean - SLOW_INTERVALS).max(0)) / 4.0;
-                rate + gap.max(rate.scale(MIN_CEILING_GROWTH * libm::exp2(doublings))).min(rate)
-            });
-            self.clean += 1;
+        self.was_full |= queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
+        if self.arrived.len() == REMEMBERED_INTERVALS {
+            self.arrived.pop_front();
         }
-        self.cut = too_much && !self.cut;
+        self.arrived.push_back(Bytes::new((self.expected - self.lost) * packet.get()).per(self.lasted));
+        (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
+        self.rate = self.arrived.iter().max().filter(|_| self.was_full).map(|most| most.scale(RISE));
     }
 }
 
@@ -563,13 +543,13 @@ impl SenderHalf for Standard {
             decision.target = decision.target.scale(lead).min(self.setup.cap);
             decision.pacing = decision.pacing.scale(lead).min(self.setup.cap);
         }
-        if let Some((ceiling, by)) = self.ceilings.least().filter(|(ceiling, _)| *ceiling < decision.pacing) {
-            let most = ceiling.max(self.setup.floor).min(decision.pacing);
+        if let Some((limit, by)) = self.limits.least().filter(|(limit, _)| *limit < decision.pacing) {
+            let most = limit.max(self.setup.floor).min(decision.pacing);
             decision.target = decision.target.min(most);
             decision.pacing = most;
-            decision.limit = if ceiling <= self.setup.floor { Limit::Floor } else { Limit::Network };
+            decision.limit = if limit <= self.setup.floor { Limit::Floor } else { Limit::Network };
             // The decision names the receiver that lowered the rate.
-            decision.why = Why { by: Some(by), ..Why::rule("below what was too much a report ago") };
+            decision.why = Why { by: Some(by), ..Why::rule("at most 2 % above what arrived") };
         }
         if self.fallen {
             let rule = format!("standard reports alone, so {}: {}", FALLBACK.name, decision.why.rule);
@@ -637,10 +617,10 @@ mod tests {
     }
 
     #[test]
-    fn who_has_shown_that_a_rate_was_too_much_is_named_as_who_limits_it() {
+    fn the_receiver_whose_path_is_full_is_named_as_the_limit() {
         let asmp = Chosen::shared("asmp", Mode::Repaired, &[]).unwrap_or_else(|e| panic!("{e}"));
         let setup = Setup { group: true, ..Setup::unicast(Rate::kbps(50), Rate::mbps(2), Seed(1).part("half")) };
-        let mut half = StandardReports::new(asmp, true).sender(&setup);
+        let mut half = Standard::new(asmp, true, setup.clone());
         let at = |ms: u64| Time::ZERO + Span::millis(ms);
         for n in 0..100 {
             half.on_sent(&Sent {
@@ -652,16 +632,48 @@ mod tests {
                 data_limited: false,
             });
         }
-        // One of two receivers loses most packets, and the decision has to name it.
-        for (from, lost) in [(7, 95), (8, 0)] {
-            let fraction = lost as f64 / 100.0;
-            let reception = Some(Reception { expected: 100, lost, fraction, highest: 99, jitter: Span::ZERO });
+        for from in [7, 8] {
+            let reception = Some(Reception { expected: 100, lost: 0, fraction: 0.0, highest: 99, jitter: Span::ZERO });
             let (from, rtt) = (ReceiverId(from), Some(Span::millis(40)));
             half.on_report(&Report { at: at(1_000), from, rtt, reception, body: None, members: 2, packets: &[] });
         }
-        let decision = half.decision();
-        assert_eq!(decision.why.by, Some(ReceiverId(7)), "{decision:?}");
-        assert_eq!((decision.pacing, decision.limit), (Rate::kbps(50), Limit::Floor), "{decision:?}");
+        for (limit, pacing, limited) in
+            [(Rate::kbps(60), Rate::kbps(60), Limit::Network), (Rate::kbps(20), Rate::kbps(50), Limit::Floor)]
+        {
+            half.receivers.entry(ReceiverId(7)).and_modify(|receiver| receiver.limit.rate = Some(limit));
+            half.rank_receiver(ReceiverId(7));
+            let decision = half.decision();
+            assert_eq!(decision.why.by, Some(ReceiverId(7)), "{decision:?}");
+            assert_eq!((decision.pacing, decision.limit), (pacing, limited), "{decision:?}");
+        }
+    }
+
+    #[test]
+    fn the_rate_is_limited_once_losses_and_a_queue_have_shown_a_full_path() {
+        let second = |sent: u64, lost: u64| Interval {
+            from: Time::ZERO,
+            lasted: Span::secs(1),
+            parts: 1,
+            expected: sent,
+            lost,
+            rtt: (Span::millis(40), Span::millis(40)),
+        };
+        let packet = Bytes::new(1_250); // 100 packets in a second are 1 Mb/s
+        let mut limit = RiseLimit::default();
+        let mut after = |interval: &Interval, queue: bool| {
+            limit.add(interval, queue, packet);
+            limit.rate.map(|rate| rate.as_bps() / 1_000)
+        };
+        assert_eq!(after(&Interval { lasted: Span::millis(50), ..second(2, 1) }, true), None, "no rate yet");
+        assert_eq!(after(&second(100, 20), false), None, "losses by chance");
+        assert_eq!(after(&second(150, 0), true), None, "a queue without losses");
+        // 200 packets less the losses; in the first interval the two packets of the short one count, too.
+        assert_eq!(after(&second(200, 10), true), Some(1_938));
+        for _ in 0..REMEMBERED_INTERVALS - 1 {
+            assert_eq!(after(&second(50, 49), false), Some(1_938), "an outage takes nothing away");
+            assert_eq!(after(&second(0, 0), false), Some(1_938), "a report without packets is no interval");
+        }
+        assert!(after(&second(50, 0), false) < Some(515), "what is long ago does not count");
     }
 
     #[test]

@@ -44,7 +44,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        standard_reports: true,
+        // It halves its rate after four of its own reporting periods without a report. Standard reports are rarer.
+        standard_reports: false,
         app: *b"MTFR",
         colour: "#8c564b",
         dashes,
