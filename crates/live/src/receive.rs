@@ -295,8 +295,9 @@ impl Session {
             let shared = Arc::clone(&self.shared);
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
+            // After a stall several steps are due, and the series must have no gaps.
             while next <= now {
-                self.driver.call(self.ix, |end, _, _| end.sink.sample(now));
+                self.driver.call(self.ix, |end, _, _| end.sink.sample(next));
                 next += STEP;
             }
             self.shared.show(|| self.status(now));

@@ -199,8 +199,8 @@ impl RepairStreams {
     /// Caches a sent packet of a frame that was ready at `ready`. `head` is the size of its headers without a notice.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
-        let size = head + self.overhead() + Bytes::new(u64::from(header.payload_len));
         let Some(again) = &mut self.retransmission else { return };
+        let size = head + Bytes::new(rtx::OSN as u64 + u64::from(header.payload_len));
         let content = (header, fragment);
         let packet = CachedPacket { content, role, ready, sent: now, size, queued: false, resent_as: None };
         again.cache.on_sent(media.seq, packet);

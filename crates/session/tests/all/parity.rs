@@ -74,6 +74,32 @@ fn last_block(sender: &Sender) -> u64 {
 }
 
 #[test]
+fn a_retransmission_has_the_size_of_its_datagram_with_and_without_parity() {
+    for parity in [None, Some(PARITY)] {
+        let repair = Some(RepairSettings { ssrc: 8, payload_type: 97, playout: None });
+        let profile = rtcp(AVPF, Rate::mbps(2), false);
+        let both = SenderSettings { greedy: true, repair, parity, ..settings(profile, Emit::Paced) };
+        let (mut sender, _) = sender(both, Rate::mbps(1), &[]);
+        sent(&mut sender, at(0), at(1_000));
+        let block = ReportBlock { ssrc: SENDER, highest_seq: 65_600, ..ReportBlock::default() };
+        hear(&mut sender, at(1_000), 1, vec![Packet::ReceiverReport { ssrc: RECEIVER, blocks: vec![block] }]);
+        let missing = (40..=41).map(|back| (sender.next_seq() - back) as u16).collect();
+        let report = Packet::ReceiverReport { ssrc: RECEIVER, blocks: Vec::new() };
+        let nack = Nack { sender: RECEIVER, media: SENDER, missing }.to_packet();
+        hear(&mut sender, at(1_000), 1, vec![report, nack]);
+        let again = sent(&mut sender, at(1_000), at(1_200)).into_iter().map(|(media, _)| media);
+        let again: Vec<Media> = again.filter(|media| media.stream == Stream::Repair).collect();
+        assert_eq!(again.len(), 2, "{parity:?}");
+        for media in &again {
+            let mut datagram = Vec::new();
+            media.encode(&vec![0; media.payload_len()], &mut datagram);
+            assert_eq!(datagram.len() + 28, media.size.get() as usize, "{parity:?}");
+        }
+        assert_eq!(sender.repairs().bytes, again.iter().map(|media| media.size).sum(), "{parity:?}");
+    }
+}
+
+#[test]
 fn as_many_parities_as_are_asked_for_leave_once_whoever_asks_and_cover_the_block() {
     let (mut sender, now) = sending();
     let base = last_block(&sender);
