@@ -1,9 +1,9 @@
-"""Draws the grids: a row for each situation, a column for each controller or pair.
+"""Draws heat maps of the results: a row for each situation, a column for each controller or pair of controllers.
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
-A cell has the share in per cent of its fair rate that the worse-off side receives, or the share of its bounds that
-hold. For a judged pair it has the share of pictures shown in time, and beside a TCP also the TCP's share.
+A cell shows a value in per cent: how much of its fair rate the worse-off side receives, or how many of the bounds hold.
+The cell of a judged pair shows how many pictures are shown in time, and beside a TCP also the TCP's share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares simulation and emulation on the dumbbell of paper 000: reno and cubic, drop-tail and RED, one row each.
+"""Compares simulation and emulation on Multi-Evalvid-RA's dumbbell: reno and cubic, drop-tail and RED, one row each.
 
     python -m validation.agree                 # one seed: four minutes
     python -m validation.agree --seeds 3       # with the spread, as half a 95 % confidence interval

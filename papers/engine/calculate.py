@@ -108,7 +108,7 @@ def _interval_for(rate: float, rtt: float) -> float:
 
 @dataclass(frozen=True)
 class Law:
-    """The rule that sets the number of connections n from the round-trip time (paper 003, eq. 1 and 2).
+    """The rule that sets the number of connections n from the round-trip time (MULTFRC paper, eq. 1 and 2).
 
     The fields after the first are the values that the paper leaves open.
     """

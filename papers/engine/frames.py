@@ -1,8 +1,8 @@
 """References for grading the pictures of a run, in addition to the original of each display slot.
 
-Paper 000 compares "the encoded video at the sender side … with the one 'as seen' by the receivers", frame by frame. A
-tool that counts the frames that a decoder outputs compares frame i of the original with picture i of a stream from
-which the lost frames are missing.
+The Multi-Evalvid-RA paper compares "the encoded video at the sender side … with the one 'as seen' by the receivers",
+frame by frame. A tool that counts the frames that a decoder outputs compares frame i of the original with picture i of
+a stream from which the lost frames are missing.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ def frames_later_than(flow: Flow, ms: float) -> float:
 
 
 def peak_cumulative_jitter(flow: Flow) -> float:
-    """Largest cumulative jitter of a frame's last packet in ms (paper 000, eq. 4)."""
+    """Largest cumulative jitter of a frame's last packet in ms (Multi-Evalvid-RA, eq. 4)."""
     return max(flow.cumulative_ms())
 
 
@@ -345,7 +345,7 @@ def peak_first_cumulative_jitter(flow: Flow) -> float:
 
 
 def delay_variation_deviation(flow: Flow) -> float:
-    """Standard deviation of the delay variation between consecutive frames in ms (paper 000, eq. 3)."""
+    """Standard deviation of the delay variation between consecutive frames in ms (Multi-Evalvid-RA, eq. 3)."""
     return statistics.pstdev(flow.variations_ms())
 
 
@@ -501,12 +501,12 @@ def overflows(flow: Flow) -> float:
 
 
 def least_level(flow: Flow, played: float, size: float) -> float:
-    """Data that is played in a mean round-trip time, as a share of a buffer of `size` bytes (paper 002, eq. 5)."""
+    """Data that is played in a mean round-trip time, as a share of `size` bytes (receiver-buffer paper, eq. 5)."""
     return float(decided_rtt(flow) or 0.0) / 1e3 * played / 8 / size
 
 
 def most_level(flow: Flow, played: float, size: float) -> float:
-    """Largest excess in a second of data received over data played, as a share of `size` bytes (paper 002, eq. 9)."""
+    """Largest excess in a second of data received over data played, by `size` bytes (receiver-buffer paper, eq. 9)."""
     n = round(1 / flow.step_s)
     seconds = [sum(flow.rates[k : k + n]) * flow.step_s for k in range(0, len(flow.rates) - n + 1, n)]
     return (max(seconds) - played) / 8 / size

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _opinion() -> list[list[Cell]]:
-    """Return paper 000's table 1, which maps a frame's PSNR to an opinion score, with the classes that we use."""
+    """Return Multi-Evalvid-RA's table 1, which maps a frame's PSNR to an opinion score, with the classes used here."""
     from steadycast.media.metrics import OPINION_BOUNDS_DB
 
     low, fair, good, best = OPINION_BOUNDS_DB
@@ -28,7 +28,7 @@ def _opinion() -> list[list[Cell]]:
 
 
 def _ladder() -> list[list[Cell]]:
-    """Return paper 000's table 2: the mean rate in kb/s at each quantizer, beside that of the synthetic film."""
+    """Return Multi-Evalvid-RA's table 2: the mean rate in kb/s at each quantizer, beside that of the synthetic film."""
     from steadycast.media.ladder import encode_ladder
     from steadycast.media.synthetic import Synthetic
     from steadycast.media.table2 import MEAN_RATES_BPS

@@ -115,11 +115,11 @@ def _bend(x: Numbers, y: Numbers) -> float | None:
 
 
 TABLE_1 = {5: (21.4, 313.47), 10: (22.05, 215.12), 15: (23.75, 163.07), 20: (29.15, 115.06)}
-"""Paper 002's table 1: error rate in per cent, mapped to the round-trip time in ms and packets per second."""
+"""The receiver-buffer paper's table 1: error rate in per cent → round-trip time in ms, packets per second."""
 
 
 def eq_2(rtt_ms: float, p: float) -> float:
-    """Return the rate by paper 002's eq. 2 in packets per second, with k = 1.5 (the paper prints 1,502)."""
+    """Return the rate in packets per second by the receiver-buffer paper's eq. 2, with k = 1.5 (it prints 1,502)."""
     return 1.5 / (rtt_ms / 1e3 * math.sqrt(p))
 
 

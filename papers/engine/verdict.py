@@ -103,7 +103,7 @@ class Row:
         j, whose = self.judged, ""
         if j.verdict is Verdict.WOULD:
             kept = [name for name, m in self.changed.items() if m.keeps and name not in self.poor]
-            whose = f" {'; '.join(kept)}"
+            whose = f" {'; '.join(f'“{name}”' for name in kept)}"
         elif j.verdict is Verdict.UNTESTED:
             whose = f" (without its event {self.said(j.placebo)})"
         elif j.verdict is Verdict.UNJUDGED:

@@ -98,12 +98,12 @@ def columns(name: str, *, measured: bool = False) -> list[str]:
 
 
 def find(of: str, path: str) -> Figure | None:
-    """Return the figure at a path below the described object; `None` if there is none."""
+    """Return the figure at ``path`` in the summary of an object of the kind ``of``; `None` if there is none."""
     return next((f for f in FIGURES if f.of == of and f.is_at(path)), None)
 
 
 def figure(of: str, path: str) -> Figure:
-    """Return the figure at a path below the described object.
+    """Return the figure at ``path`` in the summary of an object of the kind ``of``.
 
     Raises:
         KeyError: there is no such figure in `crates/record/src/figures.rs`.

@@ -59,12 +59,12 @@ LOOPS = (
     "loop): they can't rank any. So each runs anew on each path, where its own packets make the queue (closed "
     f"loop). So does the recorded one, taken for {RECORDED}: where that does not come near the record, nothing is said."
 )
-_RATE_OFF, _DELAY_OFF, _DELAY_LEAST_MS = 0.15, 0.30, 5.0
-"""The largest deviation of the simulated recorded controller from the record, at which the paths are accepted.
-
-The values are fractions for rate and delay, and the minimum tolerance of delay in milliseconds, which is the spread
-of one frame.
-"""
+_RATE_OFF = 0.15
+"""The paths are accepted if the simulated rate of the recorded controller deviates by at most this fraction."""
+_DELAY_OFF = 0.30
+"""The paths are accepted if its simulated delay deviates from the record by at most this fraction."""
+_DELAY_LEAST_MS = 5.0
+"""The minimum tolerance of the delay in milliseconds: the spread of one frame."""
 _MORE, _HELD_S = 1.3, 4.0
 """The ratio of target to sending rate, and the time in seconds, from which the encoder is taken to limit the rate."""
 _MEDIA_BAND = (0.95, 1.2)

@@ -391,7 +391,7 @@ class Numbers(Part):
 
 @dataclass(kw_only=True)
 class Table2(Part):
-    """How the rates of paper 000's Table 2 are turned into frames."""
+    """How the rates of table 2 of the Multi-Evalvid-RA paper are turned into frames."""
 
     vary: float | None = None
     """Sizes vary randomly by up to this share; default 0.1."""
@@ -400,7 +400,7 @@ class Table2(Part):
 
 @dataclass(kw_only=True)
 class Map001(Part):
-    """How paper 001's rates are turned into frames."""
+    """How the MPEG-TFRCP paper's rates are turned into frames."""
 
     exponent: float | None = None
     """Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B; default 0.9."""
@@ -509,7 +509,7 @@ class Flow(Part):
     initial_window: str | None = None
     """tcp: Congestion window after the handshake."""
     map001: Map001 | None = None
-    """video: how paper 001's rates are turned into frames."""
+    """video: how the MPEG-TFRCP paper's rates are turned into frames."""
     max_rto: str | None = None
     """tcp: Largest retransmission time-out, back-off included."""
     media: str | None = None
@@ -587,7 +587,7 @@ class Flow(Part):
     stop: str | None = None
     """When it stops; default: at the end."""
     table2: Table2 | None = None
-    """video: how the rates of paper 000's Table 2 are turned into frames."""
+    """video: how the rates of table 2 of the Multi-Evalvid-RA paper are turned into frames."""
     tick: str | None = None
     """tcp: Granularity of the sender's clock, by which round trips are measured; "0s": exact."""
     timestamps: bool | None = None

@@ -85,7 +85,7 @@ def test_a_statement_is_shown_to_be_wrong_only_where_no_condition_keeps_its_boun
     # A calculation does not override a result of our runs, nor one with a change.
     assert _judged(1.5, {"a": 0.9}) == "comes out"
     assert _judged(0.5, {"a": 0.9, "b": 0.2}, changed=0.6) == wrong
-    would = "does not come out, but would with another queue"
+    would = "does not come out, but would with “another queue”"
     assert _judged(0.5, {"a": 0.9, "b": 0.2}, changed=1.2) == would
 
 

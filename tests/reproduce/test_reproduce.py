@@ -338,7 +338,7 @@ def test_a_strict_bound_excludes_its_ends() -> None:
 
 def test_what_comes_out_with_what_is_not_the_papers_does_not_come_out() -> None:
     row = judged([20, 20], Bound(most=10), {"CoDel": [9, 9], "RED": [30, 30]})
-    assert row.words == "does not come out, but would with CoDel"
+    assert row.words == "does not come out, but would with “CoDel”"
     assert "With what is not the paper's: CoDel (9 ± 0 ms); RED (30 ± 0 ms)." in row.why
     assert judged([20, 20], Bound(most=10), {"RED": [30, 30]}).words == "does not come out"
     # A change whose interval crosses the bound shows nothing.

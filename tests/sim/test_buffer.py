@@ -1,4 +1,4 @@
-"""Play-out buffers, skipped frames, and the rates of paper 001, in the whole program."""
+"""Play-out buffers, skipped frames, and the rates of the MPEG-TFRCP paper, in the whole program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames have the same fate in the simulator and on the media side; and the ladder of paper 000."""
+"""Frames have the same fate in the simulator and on the media side; and the ladder of Multi-Evalvid-RA."""
 
 from __future__ import annotations
 

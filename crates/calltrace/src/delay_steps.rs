@@ -273,8 +273,9 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// The size of a step: by the least delays on either side without the other steps, where these agree with the change.
-/// The change itself contains what the queue grew or drained between the two packets.
+/// Returns the size of a step: the minimum delay after it minus the minimum delay before it, each without the other
+/// steps. If the candidate's range excludes this difference, returns the change of the delay between the two packets,
+/// which includes what the queue grew or drained between them.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);

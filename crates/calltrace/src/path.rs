@@ -150,10 +150,10 @@ enum Exit {
     Untimed,
     /// Its fate is unknown: it is not counted, and ends a train.
     Unknown,
-    /// As [`Exit::Unknown`], but every packet that arrived is in the record or near a record that could not be read.
-    /// Among such packets losses are more frequent than in the whole call.
+    /// The packet was lost, or it is missing in the record because a part of that can't be read or was not recorded.
+    /// Among such packets losses are more frequent than in the whole call. It is not counted, and ends a train.
     LostOrUnread,
-    /// As [`Exit::LostOrUnread`], where any packet may be one of these.
+    /// As [`Exit::LostOrUnread`], but the record may lack any packet: it is unknown which ones it dropped.
     LostOrDropped,
 }
 

@@ -25,9 +25,9 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Returns a substitute for paper 001's source. It has groups of 30 frames at 29.97 per second and the quantizers
-    /// 2, 4 … 62. The paper prints one anchor, 5.25 Mb/s at quantizer 12; the exponent is chosen to fit its other
-    /// figures.
+    /// Returns a substitute for the MPEG-TFRCP paper's source. It has groups of 30 frames at 29.97 per second and the
+    /// quantizers 2, 4 … 62. The paper prints one anchor, 5.25 Mb/s at quantizer 12; the exponent is chosen to fit its
+    /// other figures.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9

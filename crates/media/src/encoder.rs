@@ -259,7 +259,7 @@ impl Encoder {
         let (payload, overhead) = (self.payload, self.overhead);
         let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);
         let rungs = self.ladder.quantizers.len();
-        // Ladders are not always monotone (Table 2 of paper 000), so every rung is tried.
+        // Ladders are not always monotone (table 2 of Multi-Evalvid-RA), so every rung is tried.
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {

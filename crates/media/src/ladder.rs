@@ -133,8 +133,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// Returns the rates that the ladder can serve, with packet overhead: the lowest mean of a rung, and the largest
-    /// GoP of any rung.
+    /// Returns the range of rates that the ladder can serve, with packet overhead: from the lowest mean rate of a rung
+    /// to the highest rate of a GoP in any rung.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

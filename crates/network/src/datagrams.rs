@@ -126,7 +126,8 @@ impl Datagrams {
         self.network.groups()
     }
 
-    /// Delivers the group's packets that reach this host to it. Joins decide whether packets reach the host.
+    /// Registers the host as a receiver of the group: packets of the group that reach the host are delivered to it.
+    /// [`Self::set_membership`] decides whether they reach it.
     pub fn add_member(&mut self, group: u32, host: NodeIx) {
         if let Some(place) = self.places.get(&host) {
             self.network.add_member(group, host, *place);

@@ -222,7 +222,8 @@ impl Network {
         self.net.groups.len() as u32
     }
 
-    /// Delivers the group's packets that reach this node to `agent`. Joins decide whether packets reach the node.
+    /// Registers `agent` as a receiver of the group: packets of the group that reach the node are delivered to it.
+    /// [`Self::set_membership`] and [`Self::graft`] decide whether they reach the node.
     pub fn add_member(&mut self, group: u32, node: NodeIx, agent: AgentIx) {
         let members = &mut self.net.nodes[node.0 as usize].members;
         if !members.contains(&(group, agent)) {

@@ -197,7 +197,7 @@ impl Claims {
             let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
             let now = (demands, rates);
-            // Most edges change few inputs, and computing the shares is expensive in large networks.
+            // Computing the shares is expensive in large networks, so it is done only if a demand or capacity changed.
             if now != last || shares.is_empty() {
                 shares = self.fair(&now.0, &now.1);
                 compete = self.compete(&now.0, &now.1, &shares);

@@ -84,7 +84,8 @@ impl ReceiverHalf for PlainReceiver {
 const MOST_SENT: usize = 1 << 14;
 /// The maximum number of remembered packets of unknown fate.
 const MOST_UNKNOWN: usize = MOST_SENT / 2;
-/// The mean size of a compound packet with a report block and a body, including IP and UDP headers.
+/// The mean size of an RTCP compound packet with a report block and the controller's feedback, including the IP and UDP
+/// headers.
 const COMPOUND: Bytes = Bytes::new(120);
 
 /// Returns the report interval of the sender and its receivers (RFC 3550, section 6.3.1), without a minimum.

@@ -212,9 +212,9 @@ tables! {
         clip: OneOrMany<String>,
         /// video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file.
         trace: String,
-        /// video: how the rates of paper 000's Table 2 are turned into frames.
+        /// video: how the rates of table 2 of the Multi-Evalvid-RA paper are turned into frames.
         table2: Table2Table,
-        /// video: how paper 001's rates are turned into frames.
+        /// video: how the MPEG-TFRCP paper's rates are turned into frames.
         map001: Map001,
         /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
         rfc8593: CodecSettings,
@@ -272,7 +272,7 @@ tables! {
         ..cbr("cbr"): Cbr,
         ..tcp("tcp"): steadycast_tcp::Config,
     }
-    /// Paper 000's Table 2 as frames.
+    /// Table 2 of the Multi-Evalvid-RA paper as frames.
     Table2Table {
         /// Relative sizes of I, P and B frames; default [6, 2, 1].
         weights: Vec<Spanned<f64>>,

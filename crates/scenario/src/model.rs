@@ -450,14 +450,15 @@ pub enum Media {
         /// The amount of data; `None`: unlimited.
         bytes: Option<Bytes>,
     },
-    /// Paper 000's Table 2: a ladder of mean rates, without pixels.
+    /// Table 2 of the Multi-Evalvid-RA paper: a ladder of mean rates, without pixels.
     Table2 {
         /// Relative sizes of I, P and B frames.
         weights: [f64; 3],
         /// Sizes vary randomly by up to this share.
         vary: f64,
     },
-    /// Paper 001's source: quantizers 2, 4 … 62 around its one published rate, 5.25 Mb/s at 12, without pixels.
+    /// The MPEG-TFRCP paper's source, without pixels: quantizers 2, 4 … 62 around its one published rate, 5.25 Mb/s at
+    /// 12.
     Map001(Map001),
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
@@ -474,7 +475,7 @@ pub enum Media {
 }
 
 settings! {
-    /// Paper 001's rates as frames of quantizers 2, 4 … 62; `encode` gives the frame rate and the GOP.
+    /// The MPEG-TFRCP paper's rates as frames of quantizers 2, 4 … 62; `encode` gives the frame rate and the GOP.
     #[derive(Copy)]
     Map001 {
         /// Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B.

@@ -21,7 +21,7 @@ pub struct Backlog {
     pub skipped: u64,
 }
 
-/// A frame that waits, or whose rest waits.
+/// A frame in the queue of which nothing, or only a part, has been sent.
 #[derive(Clone, Debug)]
 pub struct QueuedFrame<T> {
     /// The frame's description or packets.

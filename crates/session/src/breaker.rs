@@ -29,9 +29,10 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// RTCP timeout: three reporting intervals of 5 s (RFC 8083, section 4.1).
+/// The RTCP timeout: the circuit breaker triggers if no report arrives for three reporting intervals of 5 s (RFC 8083,
+/// section 4.1).
 const RTCP_TIMEOUT: Span = Span::secs(15);
-/// CB_INTERVAL of the other two conditions, in reports.
+/// CB_INTERVAL of the media timeout and of the congestion condition, in reports (RFC 8083, sections 4.2 and 4.3).
 const CB_INTERVAL_REPORTS: u32 = 5;
 /// Minimum duration of CB_INTERVAL.
 const MIN_CB_INTERVAL: Span = Span::secs(5);

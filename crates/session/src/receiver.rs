@@ -1282,7 +1282,7 @@ impl Receiver {
 
     fn receiver_report(&mut self, now: Time) -> Packet {
         let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.reception.report_block(now));
-        // The audio's block is the second one, which only a sender of audio reads.
+        // The second report block is for the audio stream. Only a sender with audio reads it.
         let audio = self.audio.as_mut().filter(|_| block.is_some()).and_then(|audio| audio.report_block(now));
         let blocks = block.into_iter().chain(audio).collect();
         Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks }

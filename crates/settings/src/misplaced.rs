@@ -98,7 +98,7 @@ impl<'a> Misplaced<'a> {
         let known = self.keys.contains(&outer) && belongs(&self.schema, &self.texts, outer);
         let free = there.is_none_or(|there| there.table().is_some() && (self.replaces || there.get(key).is_none()));
         let own = there.map_or(Json::Null, texts);
-        // A table whose `kind` has no default is not suggested with another key only: it would not be valid.
+        // A new table that contains only `key` would be invalid if its `kind` has no default, so it is not suggested.
         let kind = &inner["properties"]["kind"];
         let begun = there.is_some() || kind["enum"].is_null() || !kind["default"].is_null();
         let remedy = match there {

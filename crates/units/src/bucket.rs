@@ -1,7 +1,7 @@
 use crate::{Bytes, Rate, Span, Time};
 
-/// A token bucket (RFC 2697, with one bucket): it fills at a rate, holds at most a burst, and is full at the start.
-/// Callers that wait until it holds what they take remove at most `rate · T + burst` in any time T.
+/// A token bucket (RFC 2697, but with a single bucket). It fills at `rate`, holds at most `burst` bytes, and is full at
+/// the start. Callers that wait for enough tokens take at most `rate · T + burst` in any time T.
 ///
 /// The state is the time at which the bucket will be full, so that filling needs no work.
 ///

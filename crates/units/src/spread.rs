@@ -1,9 +1,10 @@
 use crate::Span;
 
-/// A histogram of spans. Its logarithmic classes are at most 1/64 (1.6 %) wide, so that a percentile is accurate to 0.8
-/// %. Its size grows with the range of the spans; the delays of 100,000 receivers fit into memory.
+/// A histogram of spans with logarithmic classes. Each class is at most 1/64 (1.6 %) of its spans wide, so that a
+/// percentile is accurate to 0.8 %.
 ///
-/// The usual crate for this keeps three significant digits at 100 kB per histogram, which is too much for that.
+/// Its size grows with the range of the spans. It is small enough for a histogram per receiver with 100,000 receivers.
+/// The usual crate keeps three significant digits in 100 kB per histogram, which would be 10 GB.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     /// The number of zero spans: most packets do not wait.

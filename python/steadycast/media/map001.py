@@ -1,4 +1,4 @@
-"""The source of paper 001: rates around the one that the paper prints, without pixels.
+"""The source of the MPEG-TFRCP paper: rates around the one that the paper prints, without pixels.
 
 The paper's figure of rate against quantizer is lost. Its text gives one point: 5.25 Mb/s at quantizer 12.
 """

@@ -16,7 +16,7 @@ Identical pictures, whose PSNR is infinite, get this value. libvmaf has the same
 """
 
 OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
-"""Paper 000, Table 1, without its gaps: below 20 dB → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
+"""Table 1 of Multi-Evalvid-RA, gaps closed: below 20 dB → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
 
 
 @dataclass(frozen=True)

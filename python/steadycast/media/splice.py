@@ -104,8 +104,9 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A punctual frame is shown at its slot. A late one is shown at the first later slot by which all slots are due up
-    # to that one. The maximum is needed because reference frames of B frames are due before them, but shown later.
+    # A punctual frame is shown at its slot. A late frame is shown at the first later slot by whose time it has arrived.
+    # That time is the latest play time of the slots up to this one, because reference frames of B frames are due before
+    # them, but shown later.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -115,7 +116,10 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
 
 
 def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
-    """Return the slot number of the frame shown at each display slot; ``decoded`` marks slots with a picture."""
+    """Return the frame on screen at each display slot, as the number of the frame's own slot; −1 before the first.
+
+    ``decoded`` marks the slots whose frame was decoded.
+    """
     slots = table.slot_of(np.arange(told.frames))
     arrivals = np.full(told.frames, NEVER, dtype=np.int64)
     there = slots < told.frames

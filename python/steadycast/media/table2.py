@@ -1,4 +1,4 @@
-"""The ladder of Table 2 in paper 000. It has mean rates but no pixels, because the paper's clip is lost."""
+"""The ladder of Multi-Evalvid-RA's table 2. It has mean rates but no pixels, because the paper's clip is lost."""
 
 from fractions import Fraction
 

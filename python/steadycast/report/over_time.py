@@ -69,14 +69,14 @@ def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
 
 
 def _jitter(folder: Folder) -> Iterator[Line]:
-    """Yield the jitter J of consecutive frames that both arrived complete (paper 000, equation 3)."""
+    """Yield the jitter J of consecutive frames that both arrived complete (Multi-Evalvid-RA, equation 3)."""
     for flow, (number, made, came) in _frames(folder, "frame", "ready_s", "arrived_s"):
         pairs = np.diff(number) == 1
         yield Line(flow, came[1:][pairs], np.diff(came - made)[pairs] * 1000)
 
 
 def _cumulative(folder: Folder) -> Iterator[Line]:
-    """Yield the sum of J up to each frame (paper 000, equation 4), its delay in excess of the first frame's."""
+    """Yield the sum of J up to each frame (Multi-Evalvid-RA, equation 4), its delay in excess of the first frame's."""
     for flow, (made, came) in _frames(folder, "ready_s", "arrived_s"):
         delays = (came - made) * 1000
         yield Line(flow, came, delays - delays[0])

@@ -77,9 +77,10 @@ const DRAIN_TIME_MAX: f64 = 0.3;
 const RESTORED_SHARE: f64 = 0.7;
 /// The window of the queue in a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
-/// Below this share of the queue that it began with, a drain has emptied it.
+/// A drain has emptied the queue if the queueing delay is below the target, and below this share of the delay at its
+/// start.
 const DRAINED_SHARE_MAX: f64 = 0.1;
-/// Below this queueing delay, in seconds, a drain has emptied the queue in any case.
+/// A drain has also emptied the queue if the queueing delay is below this value, in seconds.
 const DRAINED_DELAY_MAX: f64 = 0.003;
 /// COMPETE rules at least this long, in seconds.
 const COMPETE_TIME_MIN: f64 = 1.0;

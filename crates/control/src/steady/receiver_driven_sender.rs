@@ -13,7 +13,8 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Rate, Span, Time};
 
-/// The growth per round trip of the rate up to a new limiting receiver's: that of START.
+/// Growth factor of the rate per round trip while it rises to the rate of a new limiting receiver. START uses the same
+/// factor.
 const RISE_GROWTH: f64 = 1.35;
 /// The rate grows for at most this time at one report, in seconds.
 const RISE_TIME_MAX: f64 = 0.2;

@@ -238,8 +238,10 @@ impl Signals {
         Self { base_rtt: INITIAL_RTT, ..Self::default() }
     }
 
-    /// Records a sent packet. `burst` describes a source that may send faster than its rate. A leaky bucket that drains
-    /// in real time and fills at the pacing rate gives how early the packet is.
+    /// Records a sent packet. `burst` describes a source that may send faster than its rate.
+    ///
+    /// A leaky bucket measures how early the packet is: each packet adds its duration at the pacing rate, and the level
+    /// falls by one second per second.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, burst: Option<Burst>) {
         let at = at.as_secs_f64();
         if self.last_number.is_some_and(|last| number <= last) {

@@ -644,8 +644,8 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's (paper 000,
-/// equations 3 and 4).
+/// The cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's
+/// (Multi-Evalvid-RA, equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
     /// The SSRC and the one-way delay of the first frame. Another source has another clock.

@@ -58,7 +58,7 @@ fn a_clip_of_half_the_rate_settles_below_it_and_one_of_twice_the_rate_just_above
     between(twice[199], 1.0, 1.003);
 }
 
-/// The ladder of paper 000's Table 2: rates in kb/s, quantizers 2 to 31, 12 frames of one size per GoP.
+/// The ladder of Multi-Evalvid-RA's table 2: rates in kb/s, quantizers 2 to 31, 12 frames of one size per GoP.
 const TABLE_2: [f64; 30] = [
     2614.4, 1420.5, 929.1, 651.1, 452.9, 362.0, 294.0, 234.8, 219.0, 197.4, 179.0, 166.0, 139.7, 135.4, 129.9, 113.6,
     107.6, 102.6, 96.9, 92.8, 103.2, 85.1, 81.6, 92.7, 76.6, 73.8, 86.1, 69.5, 67.4, 65.5,
