@@ -594,7 +594,8 @@ def test_each_picture_is_encoded_at_all_rungs_and_the_operator_reads_which_are_g
     pictures, _ = source.pictures_of("testsrc", "128x128", "25", loop=False)
     kind = codec_of("vp8")
     encoders = broadcast._Encoders(lambda: Encoder(kind, pictures.shape, 6), pictures, 3)
-    jobs, told = Jobs(3, 12, 6), []
+    jobs = Jobs(3, 12, 6)
+    told: list[str] = []
     encoders(jobs, told.append)
     assert encoders.failed is None
     assert jobs.ended

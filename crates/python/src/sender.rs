@@ -497,4 +497,11 @@ impl PyTransportFeedbackRecorder {
     fn report(&self, now_s: f64) -> Vec<Vec<u8>> {
         locked(&self.0).report(time(now_s))
     }
+
+    fn __repr__(&self) -> String {
+        let due = locked(&self.0).due();
+        due.map_or("TransportFeedbackRecorder(nothing to report)".into(), |due| {
+            format!("TransportFeedbackRecorder(due_s={:.3})", due.as_secs_f64())
+        })
+    }
 }
