@@ -1,5 +1,6 @@
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,18 +97,23 @@ def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
 
 def test_freezes_of_measured_pictures_are_the_simulators_where_the_play_out_delay_grows_between_two_b_frames():
     # The delay increases once, by less than 170 ms. One picture is shown for two slots, and no other longer than
-    # before. Of the seeds 1 to 12 this happens with 9 and 10, and with 10 within the first 40 s. Seed 2 had it before
-    # the repair changed.
-    chosen = ["flow.video.controller=asmp", "seed=10", "duration=40s", "flow.video.playout=adaptive"]
+    # before. The first seed with one such freeze is taken, since it changes with everything that moves a packet.
+    chosen = ["flow.video.controller=asmp", "duration=40s", "flow.video.playout=adaptive"]
     chosen += ["flow.video.encode.codec=mpeg4", "flow.video.encode.bframes=2"]
-    told = [
-        run("home", set=chosen, quality=measured, progress=Silent()).summary["flows"][0]["receivers"][0]
-        for measured in (True, False)
-    ]
+
+    def seen(seed: int, measured: bool) -> dict[str, Any]:
+        done = run("home", seed=seed, set=chosen, quality=measured, progress=Silent())
+        receiver: dict[str, Any] = done.summary["flows"][0]["receivers"][0]
+        return receiver
+
+    def is_wanted(receiver: dict[str, Any]) -> bool:
+        return receiver["freeze_count"] == 1 and 190 < receiver["longest_freeze_ms"] < 210
+
+    seed = next(seed for seed in range(1, 41) if is_wanted(seen(seed, measured=False)))
+    told = [seen(seed, measured) for measured in (True, False)]
     assert told[0]["freeze_count"] == told[1]["freeze_count"] == 1
     for name in ("freeze_s", "frozen_frac", "longest_freeze_ms", "freezes_per_min"):
         assert told[0][name] == pytest.approx(told[1][name], rel=1e-6), name
-    assert 190 < told[0]["longest_freeze_ms"] < 210
 
 
 PAUSES = """

@@ -153,6 +153,8 @@ pub struct Loop<E> {
     places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
+    /// The end of the last wait, by which a clock gap is recognised; `None` before the first one.
+    last_wait: Option<Time>,
     /// Lateness of timer calls.
     pub late: Spread,
 }
@@ -188,6 +190,7 @@ impl<E: End> Loop<E> {
             places: Vec::new(),
             buffers: Buffers::new(),
             out: Outbox::default(),
+            last_wait: None,
             late: Spread::default(),
         })
     }
@@ -248,11 +251,11 @@ impl<E: End> Loop<E> {
         // The default timer slack of Linux delays a wait by up to 50 µs, which would be visible in packet pacing.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
-        let mut last_wait = self.clock.now();
         loop {
             let now = self.clock.now();
-            // The process may also be suspended between two waits, while it handles datagrams or timers.
-            let was_suspended = now > last_wait + MIN_CLOCK_GAP;
+            // The process may also be suspended between two waits, while it handles datagrams or timers, or between two
+            // calls of this function.
+            let was_suspended = self.last_wait.is_some_and(|last| now > last + MIN_CLOCK_GAP);
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
@@ -267,8 +270,9 @@ impl<E: End> Loop<E> {
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            last_wait = self.clock.now();
-            if was_suspended || last_wait > now + Span::nanos(wait) + MIN_CLOCK_GAP {
+            let waited = self.clock.now();
+            self.last_wait = Some(waited);
+            if was_suspended || waited > now + Span::nanos(wait) + MIN_CLOCK_GAP {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
@@ -410,6 +414,19 @@ mod tests {
             let (mut driver, ix) = filled(count);
             driver.run(Time::ZERO, |_| true).unwrap();
             assert_eq!(driver.end(ix).seen, [vec!["datagram"; count], vec!["timer"]].concat());
+        }
+    }
+
+    #[test]
+    fn a_suspension_between_two_runs_is_a_clock_gap() {
+        for suspended in [false, true] {
+            let (mut driver, ix) = filled(1);
+            driver.run(Time::ZERO, |_| true).unwrap();
+            if suspended {
+                driver.clock = Clock::old();
+            }
+            driver.run(Time::ZERO, |_| true).unwrap();
+            assert_eq!(driver.end(ix).seen.contains(&"gap"), suspended);
         }
     }
 

@@ -129,6 +129,8 @@ const CONGESTION_LOSS: f64 = 0.01;
 const RISE: f64 = 1.02;
 /// Number of intervals of which the highest rate counts, so that an outage of some intervals does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
+/// Share of the limit below which it was not the limit that bounded what was sent.
+const USED_SHARE: f64 = 0.7;
 /// Minimum duration of an interval. The first report often comes milliseconds after the first packet, and one lost
 /// packet of two is no rate.
 const MIN_INTERVAL: Span = Span::secs(1);
@@ -376,7 +378,8 @@ impl Receiver {
 }
 
 /// The rate that one receiver's reports allow once they have shown a full path, that is, losses and a queue:
-/// [`RISE`] times the highest rate that arrived in the last [`REMEMBERED_INTERVALS`].
+/// [`RISE`] times the highest rate that arrived in the last [`REMEMBERED_INTERVALS`] in which the path was full or at
+/// least [`USED_SHARE`] of the limit was sent.
 ///
 /// Reports are seconds apart, and a rate that is too high stays so for as long. The limit bounds by how much it is too
 /// high. It does not fall with losses: they may be due to chance or to other flows, and the controller itself answers
@@ -405,12 +408,19 @@ impl RiseLimit {
         if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }
-        self.was_full |= queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
+        let rate = |packets: u64| Bytes::new(packets * packet.get()).per(self.lasted);
+        let (sent, arrived) = (rate(self.expected), rate(self.expected - self.lost));
+        let is_full = queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
+        self.was_full |= is_full;
+        (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
+        // If the source had little to send, what arrived does not show what the path carries.
+        if !is_full && self.rate.is_some_and(|limit| sent < limit.scale(USED_SHARE)) {
+            return;
+        }
         if self.arrived.len() == REMEMBERED_INTERVALS {
             self.arrived.pop_front();
         }
-        self.arrived.push_back(Bytes::new((self.expected - self.lost) * packet.get()).per(self.lasted));
-        (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
+        self.arrived.push_back(arrived);
         self.rate = self.arrived.iter().max().filter(|_| self.was_full).map(|most| most.scale(RISE));
     }
 }
@@ -669,11 +679,15 @@ mod tests {
         assert_eq!(after(&second(150, 0), true), None, "a queue without losses");
         // 200 packets less the losses; in the first interval the two packets of the short one count, too.
         assert_eq!(after(&second(200, 10), true), Some(1_938));
-        for _ in 0..REMEMBERED_INTERVALS - 1 {
-            assert_eq!(after(&second(50, 49), false), Some(1_938), "an outage takes nothing away");
+        for _ in 0..2 * REMEMBERED_INTERVALS {
+            assert_eq!(after(&second(20, 0), false), Some(1_938), "a source with little to send");
             assert_eq!(after(&second(0, 0), false), Some(1_938), "a report without packets is no interval");
         }
-        assert!(after(&second(50, 0), false) < Some(515), "what is long ago does not count");
+        for _ in 0..REMEMBERED_INTERVALS - 1 {
+            assert_eq!(after(&second(150, 100), true), Some(1_938), "an outage of some intervals");
+        }
+        assert_eq!(after(&second(150, 100), true), Some(510), "a path that has become slower");
+        assert_eq!(after(&second(51, 0), false), Some(520), "2 % more");
     }
 
     #[test]
