@@ -93,8 +93,8 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// Handles a datagram. The loop drops the RTCP that the end itself sent to its group.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a gap in the clock: the process or its machine was suspended until now. Datagrams that arrived in the
-    /// meantime are delivered before this call, timers are served after it.
+    /// Handles a gap in the clock: the process or its machine was suspended until now. The call comes before all
+    /// datagrams that arrived in the meantime, because an end may serve a timer with each of them.
     fn on_clock_gap(&mut self, _now: Time) {}
     /// Returns true if the end has nothing more to do. A loop whose ends are all done returns.
     fn done(&self) -> bool {
@@ -303,20 +303,20 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Empties the sockets, then reports the clock gap to the ends.
+    /// Reports the clock gap to the ends, then empties the sockets.
     fn on_clock_gap(&mut self) {
         let now = self.clock.now();
+        for place in &mut self.places {
+            place.last_call = now.max(place.last_call);
+            place.end.on_clock_gap(place.last_call);
+            place.settle(&mut self.out);
+        }
         let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
             for which in ports {
                 while self.readable(ix, which) && self.clock.now() < until {}
             }
-        }
-        for place in &mut self.places {
-            place.last_call = now.max(place.last_call);
-            place.end.on_clock_gap(place.last_call);
-            place.settle(&mut self.out);
         }
     }
 
@@ -431,12 +431,12 @@ mod tests {
     }
 
     #[test]
-    fn after_a_clock_gap_sockets_are_emptied_before_the_end_is_notified() {
+    fn after_a_clock_gap_the_end_is_notified_before_the_sockets_are_emptied() {
         // The largest count needs several reads of the socket, but fits the smallest default receive buffer.
         for count in [0, 1, 100, 250] {
             let (mut driver, ix) = filled(count);
             driver.on_clock_gap();
-            assert_eq!(driver.end(ix).seen, [vec!["datagram"; count], vec!["gap"]].concat());
+            assert_eq!(driver.end(ix).seen, [vec!["gap"], vec!["datagram"; count]].concat());
         }
     }
 }
