@@ -121,3 +121,23 @@ def test_a_cell_without_its_evidence_is_run_again(setup: Setup, monkeypatch: pyt
         for path in (setup.folder / store.PARTS).iterdir()
         for line in path.open()
     )
+
+
+def test_nothing_of_another_judgement_or_run_stays_in_the_folder(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    part = tmp_path / "out.part"
+    part.mkdir()
+    mine = replace(setup, folder=part)
+    goes_on(mine, Machine(part), monkeypatch)
+    others = [Task("dsl-8", 1), Task("clean-20", 9)]
+    for task in others:
+        folder_of(part, task).mkdir(parents=True)
+    (part / "cells" / "clean-20" / "3.work").mkdir()
+    (part / "rates.parquet").write_text("of a run")
+    (part / "judge.json").write_text("{}")
+    keys = {task: suite.key_of(mine, task) for task in TASKS}
+    suite.remove_others(part, suite.finished_in(part, keys))
+    assert sorted(path.name for path in part.iterdir()) == ["cells", "judge.json", store.PARTS]
+    assert sorted((part / "cells").glob("*/*")) == [folder_of(part, task) for task in TASKS]
+    assert [path.name for path in (part / "cells").iterdir()] == ["clean-20"]

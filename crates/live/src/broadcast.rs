@@ -170,8 +170,7 @@ impl Broadcast {
 
     /// Returns the sampling time of a picture, from the first one on.
     fn time(&self, picture: u32) -> Span {
-        let (per, of) = self.steering.fps;
-        Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
+        self.steering.time(picture)
     }
 
     /// Returns the jobs of the picture that is due. Waits up to `patience` for it.

@@ -23,6 +23,14 @@ pub struct Steering {
     pub overhead: u64,
 }
 
+impl Steering {
+    /// Returns the sampling time of a picture, counted from the first one.
+    pub(crate) fn time(&self, picture: u32) -> Span {
+        let (per, of) = self.fps;
+        Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
+    }
+}
+
 /// Size of Evalvid-RA's leaky bucket, in groups of pictures.
 const BUCKET_GROUPS: f64 = 1.5;
 
@@ -85,8 +93,7 @@ impl GroupControl {
 
     /// Returns the sampling time of a picture.
     pub(crate) fn time(&self, picture: u32) -> Span {
-        let (per, of) = self.steering.fps;
-        Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
+        self.steering.time(picture)
     }
 
     /// Counts a coded frame of this size, packet headers included, which take `headers` of it.

@@ -17,7 +17,7 @@
 //! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
 //! RTT, RFC 5348), within twice the half's rate or its own initial rate. Second, the first losses are played back as a
 //! single sign of congestion, as a receiver's own half would have seen them. Third, once the path has been full, the
-//! rate is at most 2 % above the rate that arrived ([`RiseLimit`]). Fourth, the half reports once for each second that
+//! rate is at most just above the rate that arrived ([`RiseLimit`]). Fourth, the half reports once for each second that
 //! a report covers. A controller that ignores feedback by design (`fixed`) has no such limit.
 //!
 //! There is only one RTT sample in several seconds, and the player that answers also does other work. Samples within 30
@@ -559,7 +559,7 @@ impl SenderHalf for Standard {
             decision.pacing = most;
             decision.limit = if limit <= self.setup.floor { Limit::Floor } else { Limit::Network };
             // The decision names the receiver that lowered the rate.
-            decision.why = Why { by: Some(by), ..Why::rule("at most 2 % above what arrived") };
+            decision.why = Why { by: Some(by), ..Why::rule("just above the rate that arrived") };
         }
         if self.fallen {
             let rule = format!("standard reports alone, so {}: {}", FALLBACK.name, decision.why.rule);

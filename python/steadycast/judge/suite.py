@@ -105,6 +105,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
         tasks = [Task(name, run) for name in names for run in range(1, asked.runs + 1)]
         keys = {task: key_of(setup, task) for task in tasks}
         finished = finished_in(part, keys)
+        remove_others(part, finished)
         with store.Part(part) as kept:
             outcomes = conducted(setup, keys, finished, kept, asked.jobs, told)
         shutil.rmtree(part / store.PARTS, ignore_errors=True)
@@ -178,6 +179,20 @@ def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
         if key in rows and folder_of(part, task).is_dir():
             found[task] = Outcome(**{**rows[key], "doubts": tuple(rows[key]["doubts"])})
     return found
+
+
+def remove_others(part: Path, finished: Iterable[Task]) -> None:
+    """Remove what another run or another judgement left in this folder, except for the ``finished`` cells."""
+    for path in part.iterdir():
+        if path.name not in ("judge.json", "cells", store.PARTS):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    kept = {folder_of(part, task) for task in finished}
+    for path in (part / "cells").glob("*/*"):
+        if path not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in (part / "cells").glob("*"):
+        if not any(path.iterdir()):
+            path.rmdir()
 
 
 def conducted(
