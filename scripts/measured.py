@@ -1,7 +1,8 @@
 """Finds the pages whose tables are older than their sources. `make docs` marks such pages.
 
-A page with measured tables lists in a comment the sources that its numbers depend on. The commit of the measurement
-is that of the first table in docs/data that the page links to, or is written in the page:
+A page with measured tables lists in a comment the sources that its numbers depend on. A page with several experiments
+has such a comment in the section of each. The commit of the measurement is that of the first table in docs/data that
+the section links to. Without such a table, it is that of the first table in the page, or is written in the page:
 
     Measured at commit eb0f74c (2026-11-21).
     <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
@@ -33,6 +34,7 @@ RECORDS = "crates/sim/tests/records.txt"
 COMMIT = re.compile(r"\bcommit ([0-9a-f]{7,40})\b", re.IGNORECASE)
 TABLE = re.compile(r"\(((?:\.\./)*data/[a-z0-9-]+)\.csv\)")
 SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
+SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
 COMMENT = {".rs": "//", ".py": "#", ".toml": "#", ".tcl": "#"}
 SHOWN = 4
@@ -47,14 +49,19 @@ class Measured:
     sources: tuple[str, ...]
 
 
-def measured(text: str) -> Measured | None:
-    """Read a page. Returns `None` if it names no sources, or no commit because nothing has been measured yet."""
-    sources, commit = SOURCES.search(text), commit_of(text)
+def sections(page: str) -> list[str]:
+    """Split a page before its headings of the second level."""
+    return SECTION.split(page)
+
+
+def measured(section: str, page: str) -> Measured | None:
+    """Read a section of a page. Returns `None` if the section names no sources, or if neither names a commit."""
+    sources, commit = SOURCES.search(section), commit_of(section) or commit_of(page)
     return Measured(commit, tuple(sources[1].split())) if sources and commit else None
 
 
 def commit_of(text: str) -> str | None:
-    """Return the commit of the first table of a page that has one, or the commit that the page names."""
+    """Return the commit of the first table of a text that has one, or the commit that the text names."""
     for found in TABLE.finditer(text):
         beside = ROOT / "docs" / f"{found[1].rpartition('../')[2]}.toml"
         told = tomllib.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
@@ -106,7 +113,7 @@ def code(text: str, name: str) -> list[str]:
 
 
 def mark(text: str, what: Measured, since: list[str]) -> str:
-    """Replace the comment of a page whose sources have changed by a sentence next to the links to its tables."""
+    """Replace the comment of a section whose sources have changed by a sentence next to the links to its tables."""
     names = ", ".join(f"`{name}`" for name in since[:SHOWN])
     more = f" and {len(since) - SHOWN} more" if len(since) > SHOWN else ""
     says = (
@@ -117,24 +124,30 @@ def mark(text: str, what: Measured, since: list[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Mark a page of the site if its sources have changed since its commit."""
-    what = measured(markdown)
-    since = changed(what) if what else None
-    if what is None or not since:
-        return markdown
-    print(f"{page.file.src_uri}: {len(since)} sources have changed since commit {what.commit}")
-    return mark(markdown, what, since)
+    """Mark each section of a page whose sources have changed since its commit."""
+    marked = []
+    for section in sections(markdown):
+        what = measured(section, markdown)
+        since = changed(what) if what else None
+        if what and since:
+            print(f"{page.file.src_uri}: {len(since)} sources have changed since commit {what.commit}")
+        marked.append(mark(section, what, since) if what and since else section)
+    return "".join(marked)
 
 
 def main() -> None:
-    """Print each measured page, and the sources that have changed since its commit."""
+    """Print each measured section of each page, and the sources that have changed since its commit."""
     for page in sorted((ROOT / "docs").rglob("*.md")):
-        what = measured(page.read_text(encoding="utf-8"))
-        if what is None:
-            continue
-        since = changed(what)
-        says = "commit not in this checkout" if since is None else ", ".join(since) or "nothing has changed"
-        print(f"{page.relative_to(ROOT)} (commit {what.commit}): {says}")
+        text = page.read_text(encoding="utf-8")
+        for section in sections(text):
+            what = measured(section, text)
+            if what is None:
+                continue
+            since = changed(what)
+            says = (
+                "commit not in this checkout" if since is None else ", ".join(since) or "nothing has changed"
+            )
+            print(f"{page.relative_to(ROOT)}, {section.partition(chr(10))[0]} (commit {what.commit}): {says}")
 
 
 def _content(path: Path) -> str:

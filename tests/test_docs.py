@@ -309,7 +309,7 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
     binary.write_bytes(b"\x1f\x8b\xff")
     names = "a.rs sizes.gz records:x/one"
     page = f"# Title\n\nMeasured at commit {_commit(tmp_path)}.\n<!-- measured from: {names} -->\n"
-    what = tool.measured(page)
+    what = tool.measured(page, page)
     assert tool.changed(what, tmp_path) == []
 
     source.write_text(f"// A comment.\n\nfn a() {{}}\n{tests.replace('b()', 'c()')}")
@@ -334,15 +334,32 @@ def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_fro
     tool, unmeasured = script("measured"), []
     for name in names:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        sources = tool.SOURCES.search(text)
-        assert sources is not None, name
-        what = tool.measured(text)
-        if what is None:
-            unmeasured.append(name)
-            continue
-        paths = [source for source in what.sources if not source.startswith("records:")]
-        assert [path for path in paths if not (ROOT / path).exists()] == [], name
-        records = (ROOT / tool.RECORDS).read_text(encoding="utf-8")
-        pins = [s.removeprefix("records:") for s in what.sources if s not in paths]
-        assert [pin for pin in pins if not tool.pinned(records, pin)] == [], name
+        named = [section for section in tool.sections(text) if tool.SOURCES.search(section)]
+        assert named, name
+        for section in named:
+            assert len(tool.SOURCES.findall(section)) == 1, name
+            what = tool.measured(section, text)
+            if what is None:
+                unmeasured.append(name)
+                continue
+            paths = [source for source in what.sources if not source.startswith("records:")]
+            assert [path for path in paths if not (ROOT / path).exists()] == [], name
+            records = (ROOT / tool.RECORDS).read_text(encoding="utf-8")
+            pins = [s.removeprefix("records:") for s in what.sources if s not in paths]
+            assert [pin for pin in pins if not tool.pinned(records, pin)] == [], name
     assert unmeasured == []
+
+
+def test_each_section_of_a_page_has_the_commit_of_its_own_table() -> None:
+    tool = script("measured")
+    page = (
+        "# Title\n\n## One\n[a](data/field.csv)\n<!-- measured from: x -->\n\n"
+        "## Two\n[b](data/dossier.csv)\n<!-- measured from: y z -->\n\n## Three\n"
+    )
+    read = [tool.measured(section, page) for section in tool.sections(page)]
+    commits = [
+        tomllib.loads((ROOT / "docs" / "data" / f"{name}.toml").read_text(encoding="utf-8"))["commit"]
+        for name in ("field", "dossier")
+    ]
+    assert commits[0] != commits[1]
+    assert read == [None, tool.Measured(commits[0], ("x",)), tool.Measured(commits[1], ("y", "z")), None]

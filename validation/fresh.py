@@ -21,9 +21,9 @@ The bounds, each with its source:
              share if that is less (Ware et al., HotNets 2019)
     kin      of several videos, the one with the least has half of their mean (RFC 5348, 1)
     used     without an elastic flow beside it: 0.85 of what others leave, or 0.7 if frame-based or at a policer
-             (steady.md, A3, D2)
+             (docs/evidence-steady.md, A3, D2)
     queue    without an elastic flow beside it: p95 of at most 25 ms, or four packets of each flow; with FQ-CoDel it is
-             the video's own queue (steady.md, A1, C1)
+             the video's own queue (docs/evidence-steady.md, A1, C1)
     loss     in addition to random loss: 0.5 % without an elastic flow beside it, otherwise 1 % or 1.5 times the loss of
              CUBIC in its place; at a policer as beside an elastic flow (validation/experiments/situations.toml)
     low      from 10 s after its start, at most 5 % of the seconds below a tenth of its share, and never ten in a row

@@ -124,8 +124,9 @@ def couple(tmp_path: Path, seed: int, second: str) -> list[float]:
 
 
 def test_pictures_under_steady_have_their_share_beside_a_download(tmp_path: Path) -> None:
-    # The bounds are V1's (docs/steady.md) for the mean, and half of the share for each seed, as in fresh networks.
-    # They were 0.7 for each of three seeds. Since late pictures compete, one of twenty seeds has 0.63 instead of 0.8.
+    # The bounds are V1's (docs/evidence-steady.md) for the mean, and half of the share for each seed, as in drawn
+    # networks. They were 0.7 for each of three seeds. Since late pictures compete, one of twenty seeds has 0.63
+    # instead of 0.8.
     shares = [couple(tmp_path, seed, TCP) for seed in range(1, 6)]
     for one in zip(*shares, strict=True):
         assert 0.75 <= fmean(one) <= 1.25, shares
@@ -134,9 +135,9 @@ def test_pictures_under_steady_have_their_share_beside_a_download(tmp_path: Path
 
 def test_of_two_videos_with_large_pictures_under_steady_neither_is_starved(tmp_path: Path) -> None:
     shares = [couple(tmp_path, seed, VIDEO.format(name="second", start=10)) for seed in (1, 2, 3)]
-    # The aim is 0.5 to 1.0 for both, which clips of noise met. The synthetic film's cuts miss it (docs/steady.md,
-    # V2): one seed in three has 0.3 and 1.4. Less than a tenth of the share counts as starved. Together they use the
-    # link.
+    # The aim is 0.5 to 1.0 for both, which clips of noise met. The synthetic film's cuts miss it
+    # (docs/evidence-steady.md, V2): one seed in three has 0.3 and 1.4. Less than a tenth of the share counts as
+    # starved. Together they use the link.
     assert all(min(pair) >= 0.1 and 1.5 <= sum(pair) <= 2.0 for pair in shares), shares
 
 

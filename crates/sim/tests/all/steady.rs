@@ -239,8 +239,8 @@ fn in_a_group_one_member_behind_a_cubic_is_shared_with_and_the_others_queues_are
          from = \"server\"\nto = [\"r[1-8]\"]\n{}from = \"peer\"\nto = \"r1\"\n",
         tcp("")
     ));
-    // The aim was 0.8 and 1.2 of `asmp`'s share: docs/steady.md, row G. This bound is the observed range with some
-    // margin.
+    // The aim was 0.8 and 1.2 of `asmp`'s share: docs/evidence-steady.md, row G. This bound is the observed range with
+    // some margin.
     between(num(&run.flow("video")["share_of_fair"]), 0.6, 1.1);
     between(num(&run.flow("tcp")["share_of_fair"]), 0.8, 1.35);
     between(num(&run.receiver("video", "r1")["loss_frac"]), 0.0, 0.015);
