@@ -186,7 +186,7 @@ def record() -> str:
 
 
 def _promises() -> list[str]:
-    """Return the promises of the session. Those of the controllers are on the page of their parameters."""
+    """Return the lines of the session's invariants. Those of the controllers are on the page of their parameters."""
     from steadycast.core import core
 
     lines = [

@@ -105,7 +105,7 @@ def probed(name: str) -> pl.DataFrame:
 
 
 def waits(network: networks.Network, rates: Steps) -> list[float]:
-    """Return the delay in ms of a full drop-tail queue, from each time on."""
+    """Return the delay in ms of a full drop-tail queue, for each step of the rate."""
     queue = network.topology["bottleneck"].get("queue", {"limit": "50p"})
     if queue.get("kind", "droptail") != "droptail":
         return [0.0 for _ in rates[0]]

@@ -61,7 +61,7 @@ def prepare(who: str, of: Sequence[Tool]) -> None:
 
 
 def missing(of: Sequence[Tool]) -> list[Tool]:
-    """Tools that are not here."""
+    """Return the tools that are not installed."""
     return [tool for tool in of if shutil.which(tool.command) is None]
 
 

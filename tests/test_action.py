@@ -1,4 +1,4 @@
-"""The action that judges a pair in a workflow: what it declares is used, and its steps do what they say."""
+"""The action that judges a pair in a workflow: its declared inputs are used, and its steps do what they say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ echo '{}' >"$RUNNER_TEMP/judged/judge.json"
 printf 'network  rate\\nleo  3.1M\\n' >"$RUNNER_TEMP/judged/judge.txt"
 exit 1
 """
-"""Writes down its words, and judges that a bound is broken."""
+"""Records its arguments, and reports a missed bound."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def step(action: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def environment(action: dict[str, Any], name: str, folder: Path, given: dict[str, str]) -> dict[str, str]:
-    """Make what a runner gives a step, with the inputs that a workflow gives."""
+    """Return the environment that a runner gives to a step, with the inputs of a workflow."""
     inputs = {key: given.get(key, each.get("default", "")) for key, each in action["inputs"].items()}
     told = {
         key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: inputs[found[1]], value)
@@ -69,7 +69,7 @@ def test_each_input_is_used_each_output_is_made_and_no_input_is_read_as_shell(ac
         assert re.search(rf'echo "{name}(=|<<)', script)
     for each in action["runs"]["steps"]:
         assert ("uses" in each) != ("run" in each)
-        # An expression in a script would be a program of whoever wrote the input.
+        # An expression in a script would execute whatever the author of the input wrote.
         assert "${{" not in each.get("run", "")
         assert ("shell" in each) == ("run" in each)
     assert set(re.findall(r"\$\{?([A-Z_]+)", script)) <= {
@@ -79,7 +79,7 @@ def test_each_input_is_used_each_output_is_made_and_no_input_is_read_as_shell(ac
 
 
 def installed(folder: Path, script: str) -> None:
-    """Put a program where the step before leaves it."""
+    """Install a program where the previous step installs it."""
     executable(folder / "steadycast" / "bin" / "steadycast", script)
 
 
@@ -121,7 +121,7 @@ printf '%%s\\n' "$1" >>"$RUNNER_TEMP/sudo"
 shift
 %s
 """
-"""Writes down what it is told first."""
+"""Records its first argument."""
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_pair_of_one_datagram_and_another_is_judged(action: dict[str, Any], tm
         '[[expect]]\nthat = "loss_frac"\nmin = 0.5\n'
     )
     ended = done(action, "judge", tmp_path, pair="pair.toml", networks="clean-20", seconds="3s")
-    # It can't lose half of its datagrams on loopback.
+    # On loopback, the required loss of half of the datagrams can't occur.
     assert ended.returncode == 1, ended.stderr
     cells = json.loads((tmp_path / "judged" / "judge.json").read_text())["cells"]
     assert [cell["network"] for cell in cells] == ["clean-20"]

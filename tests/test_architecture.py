@@ -1,4 +1,4 @@
-"""The crates know of each other as ARCHITECTURE.md says, and the modules in Python of none that knows of them."""
+"""The crates depend on each other as ARCHITECTURE.md says, and the Python modules have no import cycles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="needs ca
 
 
 def told() -> dict[str, set[str]]:
-    """The dependencies in the text, crate by crate, in its order."""
+    """Return the dependencies in the text, by crate and in the text's order."""
     block = re.search(r"All dependencies[^\n]*\n\n```text\n(.*?)```", TEXT, re.DOTALL)
     assert block is not None
     lines = [line.split() for line in block[1].splitlines()]
@@ -32,7 +32,7 @@ def told() -> dict[str, set[str]]:
 
 @functools.cache
 def packages() -> dict[str, dict[str, Any]]:
-    """The workspace's packages as cargo reads them, by their folders' names."""
+    """Return the workspace's packages as cargo reads them, by the names of their folders."""
     command = ["cargo", "metadata", "--no-deps", "--offline", "--locked", "--format-version=1"]
     said = ran(command, cwd=ROOT, check=True).stdout
     return {Path(package["manifest_path"]).parent.name: package for package in json.loads(said)["packages"]}
@@ -115,14 +115,15 @@ def test_the_module_has_the_features_of_the_tests_so_that_make_test_compiles_eac
 
 @pytest.mark.parametrize("crate", CRATES)
 def test_no_crate_reads_the_system_s_randomness_as_a_file(crate: str) -> None:
-    # A lint sees functions alone (clippy.toml).
+    # Clippy's lint detects only functions (clippy.toml).
     assert re.search(r"/dev/u?random", sources(crate)) is None
 
 
 WIDE = {
     "units": 5, "wire": 4, "settings": 8,
 }  # fmt: skip
-"""How many lines of a crate are wider than 120. The formatter leaves comments and texts alone. They only get fewer."""
+"""The maximum number of lines wider than 120 in each crate. The formatter does not change comments and texts. The
+numbers may only fall."""
 
 
 @pytest.mark.parametrize("crate", CRATES)
@@ -141,12 +142,13 @@ INTEGRATIONS = sorted(
     for path in (ROOT / "integrations").glob("*/Cargo.toml")
     if f"{PREFIX}remote" in path.read_text(encoding="utf-8")
 )
-"""`make integrations` alone compiles them: what a change of the workspace breaks in them is to be seen before."""
+"""Only `make integrations` compiles them. These tests detect beforehand what a change of the workspace
+breaks in them."""
 OFFERED = "".join(sources(crate) for crate in ("remote", "control", "units"))
 
 
 def exported() -> set[str]:
-    """The names that the crate for products gives away."""
+    """Return the names that `remote`, the crate for products, exports."""
     text = (ROOT / "crates" / "remote" / "src" / "lib.rs").read_text(encoding="utf-8")
     return set(re.findall(r"\b[A-Z]\w+", "".join(re.findall(r"^pub use ([^;]+);", text, re.MULTILINE))))
 
@@ -189,7 +191,7 @@ FACE = ROOT / "python" / "steadycast"
 
 @functools.cache
 def modules() -> dict[str, Path]:
-    """The package's modules by their full names."""
+    """Return the package's modules by their full names."""
     names = {
         path: ("steadycast", *path.relative_to(FACE).with_suffix("").parts) for path in FACE.rglob("*.py")
     }

@@ -23,7 +23,7 @@ from tests.conftest import ROOT, ran, script
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "papers" / "README.md"])
 MOST_WORDS = 2_500
-"""Of a page that is committed; the reference is made with the site."""
+"""The most words of a page in the repository. Reference pages are generated with the site."""
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -47,7 +47,7 @@ def test_pages_that_are_made_with_the_site_have_a_stub_that_says_how_to_read_the
 
 
 def _words(page: Path) -> int:
-    """Count what is read: words and numbers, without blocks of code and tables that a command writes between marks."""
+    """Count the words and numbers of a page, without blocks of code and tables that a command writes between marks."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", text, flags=re.DOTALL)
     return len(re.findall(r"\S*[A-Za-z0-9]\S*", text))
@@ -154,7 +154,7 @@ def test_keys_that_pages_name_exist() -> None:
         written = [path for block in blocks for path in inside(block, "")]
         wrong += [f"{page.name}: {path}" for path in written if path not in paths]
         code = CODE.findall(text)
-        # KEY and PATH stand for any.
+        # KEY and PATH are placeholders.
         given = [
             path
             for each in code
@@ -185,7 +185,7 @@ def test_every_page_stands_in_the_navigation_of_the_site_once() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """The site of docs/, and what its making said."""
+    """Build the site of docs/. Return its folder, and the output of the command."""
     pytest.importorskip("material", reason="mkdocs is not installed (the extra docs)")
     folder = tmp_path_factory.mktemp("site")
     said = ran(
@@ -228,7 +228,7 @@ def _looked_up() -> Iterator[tuple[str, str]]:
 
 
 def _found(site: Path, words: list[str]) -> dict[str, list[list[str]]]:
-    """Ask the search of the site for words; return for each the pages, the best first, each with its places."""
+    """Search the site for words. Return for each word the pages, the best first, each with its places."""
     asked = ran(
         ["node", str(ROOT / "tests" / "site_search.js"), str(site)], input=json.dumps(words), check=True
     )
@@ -247,7 +247,7 @@ NEWCOMERS = {
     "hardware encoder": "gpu",
     "compare two runs": "compare",
 }
-"""What somebody types who knows none of our words, and the page that answers."""
+"""Queries of users who don't know our terms, with the page that answers each."""
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -268,7 +268,7 @@ def test_each_key_figure_and_option_is_found_by_the_search_of_the_site_in_one_tr
     found = _found(site[0], [word for word, _ in wanted])
     ranks = {}
     for word, page in wanted:
-        # Each page once, with its places; the row of a table that has the word is one of them.
+        # Each page is listed once, with its places. One of them is the table row that has the word.
         pages = [places for places in found[word] if places[0].partition("#")[0] == page]
         last = re.sub(r"[^a-z0-9_.]+", "-", word.lower()).strip("-")
         rows = [place for places in pages for place in places if last in place.partition("#")[2]]

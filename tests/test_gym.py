@@ -46,7 +46,7 @@ def test_the_same_seed_and_actions_give_the_same_episode(actions: list[float], s
     first = episode(env, actions, seed=seed)
     assert episode(env, actions, seed=seed) == first
     assert episode(gym.RateEnv(set=LOSSY), actions, seed=seed) == first
-    assert len(first) == 60  # one of 0.1 s passes before the flow has started
+    assert len(first) == 60  # one step of 0.1 s passes before the flow has started
 
 
 def test_another_seed_is_another_run() -> None:
@@ -70,7 +70,7 @@ def test_what_is_seen_and_paid_is_what_happens() -> None:
     below, above = dict(zip(names, slow, strict=True)), dict(zip(names, fast, strict=True))
     assert below["loss"] == 0
     assert below["received"] == pytest.approx(below["rate"], abs=0.02)
-    # 2 Mb/s of 10 arrive, and 200 ms of them wait.
+    # 2 of 10 Mb/s arrive, and the queue holds 200 ms.
     assert above["loss"] == pytest.approx(0.8, abs=0.03)
     assert above["queueing"] == pytest.approx(2.0, abs=0.1)
     assert high < 0 < low

@@ -1,8 +1,8 @@
 """The commands that pages show work.
 
-A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. Blocks of a page
-share a folder that has the scenarios and examples of a checkout; they and those of the page are made short. Shell
-blocks go in order; blocks in Python then run as one program.
+A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. The blocks of a
+page share a folder with the scenarios and examples of a checkout. All scenarios are shortened. Shell blocks run in
+order. Then the blocks in Python run as one program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHORT = (
         'media = "synthetic"\nencode = { size = "qcif", q = "4-12" }',
     ),
 )
-"""What makes a scenario short: the pages are about commands, not about figures."""
+"""Replacements that shorten a scenario. The pages are about commands, not about figures."""
 PAGES = (
     "README.md",
     "docs/audio.md",
@@ -59,7 +59,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def shortened(scenario: str) -> str:
-    """Return it with little to simulate and small pictures."""
+    """Return a scenario with less to simulate and small pictures."""
     for written, short in SHORT:
         scenario = written.sub(short, scenario)
     return scenario
@@ -67,12 +67,13 @@ def shortened(scenario: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Make a folder with what the pages use of a checkout."""
+    """Make a folder with the parts of a checkout that the pages use."""
     for name in ("scenarios", "examples", "papers/scenarios"):
         shutil.copytree(ROOT / name, tmp_path / name)
         for scenario in (tmp_path / name).glob("*.toml"):
             scenario.write_text(shortened(scenario.read_text()))
-    # A page calls a built-in scenario by its name, for which a file in the folder goes before. Most need no pictures.
+    # A page calls a built-in scenario by its name, and a file in the folder takes precedence. Most scenarios need no
+    # pictures.
     for scenario in (ROOT / "scenarios").glob("*.toml"):
         media = "synthetic" if scenario.stem == "ci" else "table2"
         (tmp_path / scenario.name).write_text(

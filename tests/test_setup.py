@@ -1,4 +1,4 @@
-"""The set-up of a checkout: which build of the module each command makes, and with which others it is content."""
+"""The set-up of a checkout: the build of the module that each command makes, and the other builds that satisfy it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validation import setup_cost
 
 @pytest.fixture
 def setup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """The set-up, in a folder that has what it reads, and with commands that are written down and not run."""
+    """The set-up script, in a folder with the files that it reads. Its commands are recorded instead of run."""
     module = script("setup")
     for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
@@ -86,7 +86,8 @@ def test_an_option_that_there_is_not_is_refused_before_anything_is_made(
 
 
 PACKAGES = 65
-"""Packages that the set-up of `make demo` compiles, ours among them. One more is a decision: each costs a user time."""
+"""The number of packages that the set-up of `make demo` compiles, including ours. Each additional one must be a
+decision, because it costs users time."""
 REAL_TIME = {
     "steadycast-live",
     "steadycast-emulate",
@@ -111,13 +112,13 @@ def test_the_set_up_compiles_as_many_packages_as_are_counted_here_and_nothing_fo
 def test_the_set_up_compiles_no_package_in_two_versions_but_those_that_others_need() -> None:
     setup = setup_cost.script()
     names = [line.split()[0] for line in setup_cost.packages(setup.SIMULATOR)]
-    # pcap-file's derive macro is of syn 1.
+    # pcap-file's derive macro uses syn 1.
     assert {name for name in names if names.count(name) > 1} <= {"syn"}
 
 
 MOST_TIMES_PEER = 7.2
-"""The most core-seconds of a cold build, as a multiple of those of pyo3 and all that it needs. The compiler's time of
-each package, added up over one build, gave 6.0; the bound allows a fifth more for what the machine adds."""
+"""The most core-seconds of a cold build, as a multiple of those of pyo3 and its dependencies. The sum of the compile
+times of each package in one build gave 6.0. The bound is a fifth higher, because machines differ."""
 
 
 @pytest.mark.claim

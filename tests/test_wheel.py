@@ -1,4 +1,4 @@
-"""The wheel holds what it has to, and works without a checkout."""
+"""The wheel is complete, and works without a checkout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path
 
 @pytest.mark.parametrize("folder", ["systemd", "grafana", "prometheus"])
 def test_what_operators_need_comes_with_the_wheel(folder: str) -> None:
-    # Links to files: maturin follows none to folders.
+    # The links are to files, because maturin does not follow links to folders.
     shared = ROOT / "packaging" / "wheel" / "data" / "share" / "steadycast" / folder
     given = sorted((ROOT / "packaging" / folder).iterdir())
     assert given

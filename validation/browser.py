@@ -392,7 +392,10 @@ def processor_s(pid: int) -> float:
 
 
 def watched_by(count: int, source: str, folder: Path) -> tuple[dict[str, Any], list[dict[str, float]], float]:
-    """Serve a source to so many clients: their rates, how late each sender's loop was in ms, and the cores in use."""
+    """Serve a source to ``count`` clients.
+
+    Return their rates, how late each sender's loop was in ms, and the cores in use.
+    """
     words = f"{source} --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081 -o {folder}"
     with serving(words) as (address, process):
         watchers = [str(ROOT / "target/debug/examples/watchers"), address, str(count), str(MANY_S)]

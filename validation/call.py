@@ -71,7 +71,7 @@ BOUNDS = {
     "ranking: of the calls replayed, those in which no pair that differs is told the other way (%)": 90,
     "beside a CUBIC: paths refused (%)": 95,
 }
-"""The lowest percentage with which each of these has to hold."""
+"""For each of these results, the lowest acceptable percentage."""
 SAME_PERCENT = 5
 """Maximum difference in per cent between capacities from different captures of a call, for nine of ten half seconds."""
 SPEED_S = {"reading 10 minutes of 3 Mb/s": 2, "20 paths of it with 5 controllers, on each of two cores": 60}
@@ -249,7 +249,8 @@ BROWSER_HEADS = (
     "gcc as logged (%)",
 )
 LEAD_S = 20
-"""The time of the network's first change is counted from here, as in the example of two Chromiums."""
+"""The time, in seconds after the start, from which event times of the network count, as in the example of two
+Chromiums."""
 
 
 def browser(seed: int) -> list[str] | None:

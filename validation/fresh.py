@@ -497,7 +497,10 @@ class Found:
     seeds: int
 
     def of(self, one: Cell, name: str) -> list[tuple[Seen, Seen]]:
-        """Return pairs of a cell's runs and CUBIC's runs in its place. Seeds without both runs are left out."""
+        """Return pairs of a run of the cell and the run with CUBIC in the video's place.
+
+        Seeds without both runs are left out.
+        """
         seeds = range(1, self.seeds + 1)
         each = [
             (self.runs.get((name, one.key, seed)), self.runs.get((CUBIC, one.key, seed))) for seed in seeds

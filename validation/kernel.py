@@ -98,7 +98,7 @@ def answers(acks: list[Ack], data: list[float]) -> list[float]:
 
 
 def main() -> None:
-    """Run both, and print the delays."""
+    """Run reno and cubic, and print the delays."""
     parser = page.options("validation.kernel", __doc__)
     parser.add_argument("--write", action="store_true", help="the model's files anew")
     args = parser.parse_args()

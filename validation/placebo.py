@@ -82,7 +82,7 @@ class Spread:
     spread: float
     """Root mean square of the difference between two runs."""
     middle: float
-    """The same for each point; the median over the points."""
+    """The median over the points of each point's root mean square."""
     most: float
     """The difference that one pair in a thousand exceeds, over all pairs of seeds at all points."""
     pairs: int
@@ -93,7 +93,7 @@ def spreads(found: Points) -> list[Spread]:
     apart: dict[str, list[float]] = {}
     points: dict[str, list[float]] = {}
     for criterion in choice.criteria("rate_score"):
-        if criterion.key == "starvation":  # it is the share, cut off at the bound
+        if criterion.key == "starvation":  # this criterion is the share, clipped at its bound
             continue
         for each in itertools.chain.from_iterable(found.values()):
             values = list(criterion.by_seed(each).values())

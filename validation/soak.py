@@ -100,7 +100,7 @@ def resident_mb() -> float:
 
 
 def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
-    """Run it in real time."""
+    """Run the session in real time."""
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 

@@ -195,7 +195,7 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()
-    # Means per second, each over the packets that arrived and those that did not.
+    # The loss rate is over all packets of the seconds in which some arrived: the arrived ones and the lost ones.
     seconds = done.rates.to_polars().filter(
         late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1)
     )

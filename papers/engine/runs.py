@@ -65,7 +65,7 @@ class Job:
         emulated: bool = False,
         graded: bool = False,
     ) -> Job:
-        """Create a job with all changes applied. If two set the same path, the later one counts."""
+        """Create a job with all changes applied. If two changes set the same path, the later one counts."""
         merged: dict[str, object] = {}
         for each in sets:
             merged |= each

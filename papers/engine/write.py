@@ -364,7 +364,7 @@ def world(family: str) -> str:
 
 
 def everything(result: Result) -> tuple[list[str], Rows]:
-    """Return headings and rows of all numbers, including those without a bound. Emulated: also with each change."""
+    """Return headings and rows of all numbers, also those without a bound and, if emulated, those with each change."""
     changes = list(dict.fromkeys(name for r in result.rows for name in r.changed if result.emulated))
     told = [f"emulated, {name}" for name in changes]
     rows = [

@@ -55,7 +55,7 @@ PARTS = (
     "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
     "Policer Queue Record Reorder Rfc8593 Rtcp Shaper Simulcast Table2 Topology Uniform"
 )
-"""The tables of a scenario."""
+"""The names of the classes for a scenario's tables."""
 _HOMES = {
     "steadycast._core": (
         *(

@@ -10,14 +10,14 @@ from steadycast.exits import Exit
 def main() -> None:
     """Entry point."""
     if sys.argv[1:] == ["--version"]:
-        # Without `steadycast.core`, which loads more.
+        # `steadycast.core` would import more modules.
         from steadycast._core import __version__
 
         print(f"steadycast {__version__}")
         return
     try:
         from steadycast import cli, signals
-    except KeyboardInterrupt:  # before anything was begun
+    except KeyboardInterrupt:  # during the imports
         raise SystemExit(Exit.INTERRUPTED) from None
     try:
         cli.main()

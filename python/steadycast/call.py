@@ -31,15 +31,16 @@ WORST_S = 10.0
 START_BPS = 300e3
 """The start rate of the recorded controller in bit/s, as in browsers and Steadycast's `gcc`."""
 _AROUND = 12
-"""The number of frames before and after a frame whose mean size its size is compared with."""
+"""A frame's size is compared with the mean size of this many frames before and after it."""
 _APART = 1.5
-"""The largest ratio of target rate and mean frame size at which the encoder is taken to follow the target."""
+"""If the ratio of the target rate to the mean rate of the frames is larger, or below its inverse, the encoder is not
+taken to follow the target."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
-"""The core's keys about the call itself."""
+"""The keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
 """The largest size of a decompressed file, in bytes."""
 _LOST_MS = 1000.0
-"""The delay that a lost packet counts as in the search for the worst seconds, in milliseconds."""
+"""In the search for the worst ten seconds, a lost packet counts as this delay, in milliseconds."""
 
 
 def read(
@@ -118,7 +119,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of averages, which reveal nothing about the path, and need no key."""
+    """Complete the analysis of averages. They reveal nothing about the path, and need no key."""
     if key_file is not None:
         found["seen"]["notes"].append("averages are not encrypted, and --key-file left out")
     packets = sum(each["packets"] for each in found["bins"])
@@ -182,13 +183,16 @@ class Asked:
     most_bps: float = math.inf
     """The highest sustained output rate of the encoder."""
     begun_s: float = 0.0
-    """The time until the first report in seconds, during which frames had the size of the start rate."""
+    """The time until the first report, in seconds. Until then, frames have the size of the start rate."""
     apart: float = math.inf
     """The largest ratio of the target rate to the output rate that is plausible."""
 
     @classmethod
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
-        """Return a log's targets, of which the encoder may produce any part, or those of the assumed controller."""
+        """Return the encoder's targets from the log, or else those of the assumed controller.
+
+        The encoder may produce any part of a logged target.
+        """
         begun = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
         if logged := seen["estimates"]:
             return cls(logged, most_bps, begun)
@@ -201,7 +205,7 @@ class Asked:
 
 
 def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
-    """Count frames, those complete without retransmission, and the gaps between them; more needs a decoder.
+    """Count frames, those that are complete without retransmission, and gaps. A decoder would be needed for more.
 
     Args:
         frames: for each its sending and arrival time (s), its bytes, and its RTP time stamp in clock ticks.

@@ -9,18 +9,18 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""The ratio below which a rate counts as reduced: a capacity to the one before, or an encoder's output to its target.
-"""
+"""The ratio below which a rate counts as reduced: a capacity to the previous capacity, or an encoder's output to its
+target."""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
-"""The share of a call above which unknown losses keep the network from being cleared."""
+"""If losses are unknown in more than this share of a call, the network is not ruled out as the cause."""
 BY_CHANCE = 0.5
-"""The share of the losses that occur without a queue, from which these count as the cause."""
+"""If at least this share of the losses occurs without a queue, these losses count as the cause."""
 LIMITED = 0.1
-"""The share of the time from which a limit of the encoder counts as the cause."""
+"""A limit of the encoder counts as the cause if it holds for at least this share of the time."""
 SLOW_MS = 50.0
-"""The queueing delay from which it is noticeable in addition to the path's delay, in milliseconds."""
+"""The queueing delay from which a viewer notices it in addition to the path's delay, in milliseconds."""
 
 
 def losses(bins: Sequence[Json]) -> int | None:
@@ -86,7 +86,7 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # Losses at a queue have the queue as their cause, even if it is short.
+    # Losses at a full queue are caused by the queue, even if it is short.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost though no queue stood"
     if path["verdict"] == "changing":
@@ -116,7 +116,7 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 def _slowest(bins: Sequence[Json]) -> list[Json]:
     """Return the half of the bins with the longest delays.
 
-    A link whose rate fell in these seconds was slow in these bins.
+    If the link's capacity fell in these seconds, these are the bins with the low capacity.
     """
     known = [each for each in bins if each["capacity_bps"] and each["delay_ms"] is not None]
     return sorted(known, key=lambda each: float(each["delay_ms"]))[len(known) // 2 :]
@@ -133,7 +133,7 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that the sender sent no pictures, if this explains most of the time without any."""
+    """Say that the sender sent no pictures, if this explains most of the time without pictures."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:

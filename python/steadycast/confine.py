@@ -33,8 +33,8 @@ MOST_BYTES = 1 << 30
 MOST_FILES = 10_000
 """The most files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# Arguments: the writable folder, then the number of files and for each its source and its place, then the number of
-# read-only folders and these. A bind mount gets its own flags only when it is mounted again (mount(2)).
+# Arguments: the writable folder; the number of files; the source and the place of each file; the number of read-only
+# folders; these folders. A bind mount gets its own flags only when it is mounted again (mount(2)).
 _SCRIPT = """
 fail() { echo "the program's view of the files can't be made: $*" >&2; exit 126; }
 ro() { mount -o remount,bind,ro "$1" || fail "$1"; }
@@ -52,13 +52,13 @@ class Confinement:
     """The restrictions of a confined program."""
 
     writable: str
-    """The only folder of the judge that it may write, which is its home."""
+    """The only folder of the judge that the program may write to. It is the program's home folder."""
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()
-    """Files that it may read: pairs of a file and an accessible empty file over which it is mounted."""
+    """Files that the program may read, as pairs: the file, and an accessible empty file over which it is mounted."""
     user: Sequence[int] | None = None
-    """The user and group; `None` for those of the caller, which is not root, or root without capabilities."""
+    """The program's user and group. With `None` it keeps the caller's: not root, or root without capabilities."""
 
     def words(self, words: Sequence[str]) -> list[str]:
         """Return a command that runs a program confined; the caller needs CAP_SYS_ADMIN."""

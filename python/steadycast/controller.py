@@ -93,7 +93,7 @@ def load(name: str, folder: Path) -> type:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # `inspect` finds the source by this entry, which a later file of the same name replaces.
+    # `inspect` finds the source by this entry. A later file of the same name replaces the entry.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
@@ -147,7 +147,7 @@ def _check(each: type, methods: Mapping[str, tuple[str, ...]]) -> None:
         if method == "__init__":
             _fits(each, method, given)
         elif found is None:
-            # __init__ may still set the method on the object, so that only a similar name is certainly a mistake.
+            # __init__ may still set the method on the object. Only a similar name is certainly a mistake.
             near = difflib.get_close_matches(
                 method, [k for k in vars(each) if k not in methods], n=1, cutoff=0.75
             )

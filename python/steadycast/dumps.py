@@ -143,7 +143,8 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # Only the last value may be cut, as when it was being written: no other begins on a later line.
+                # Only the last value may be cut, because it was still being written. If a similar value begins on a
+                # later line, this one is not the last.
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break
@@ -230,7 +231,7 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     for (owner, metric), points in values.items():
         times = values.get((owner, "timestamp"), [])
         begin, end = spans[owner, metric]
-        # A series may have fewer values than there are times: both end together.
+        # A series may have fewer values than there are times. Its last value belongs to the last time.
         at = (
             [_seconds(time) for time in times[len(times) - len(points) :]]
             if len(times) >= len(points)
@@ -244,7 +245,7 @@ def _new(dump: Any) -> list[Stats]:
     """Read a series of getStats, one `Stats` for each connection.
 
     A report is an array of statistics, a table of them by id, the entries of a Map as pairs, or any of these inside
-    another object. Where one id stands under several keys of the outermost object, or twice in one report, it is of
+    another object. An id that stands under several keys of the outermost object, or twice in one report, belongs to
     several connections.
     """
     dump = _unwrapped(dump)
@@ -275,7 +276,7 @@ def _new(dump: Any) -> list[Stats]:
 
 
 def _unwrapped(dump: Any) -> Any:
-    """Return the outermost object that holds more than one object or array, or an array."""
+    """Return the outermost value that is an array, or an object that holds more than one object or array."""
     while isinstance(dump, dict) and not _is_statistic(dump):
         inner = [value for value in dump.values() if isinstance(value, dict | list)]
         if len(inner) != 1 or not isinstance(inner[0], dict) or _is_statistic(inner[0]):
@@ -348,7 +349,7 @@ def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
 
 
 def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return a counter's growth since its first value, without its resets."""
+    """Return a counter's growth since its first value. After a reset, the counter's new value is added."""
     rising = [(at, 0.0) for at, _ in counted[:1]]
     for (_, before), (at, value) in pairwise(counted):
         rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
@@ -368,8 +369,8 @@ def _lost(
     """Return the losses from each edge to the next; `None` where they are unknown.
 
     ``packetsLost`` is signed. It falls when a packet that counted as lost arrives late or twice (RFC 3550, section
-    6.4.1 and appendix A.3): such a packet is subtracted where it was counted. The counter is reset only if the other
-    counters of its stream are.
+    6.4.1 and appendix A.3). Such a packet is subtracted in the bin in which it was counted as lost. The counter was
+    reset only if the other counters of its stream were reset as well.
     """
     grown = []
     for points in all_of:

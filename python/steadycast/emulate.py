@@ -106,7 +106,7 @@ def emulate(
     if not alone:
         plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))
     command = None if program is None else (program.host, program.command)
-    made: Made | None = (lambda *_: None) if alone else None  # without its flows a scenario needs none
+    made: Made | None = (lambda *_: None) if alone else None  # without flows, no clips are encoded
     worlds: list[core.Emulation] = []
 
     def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, Guest]) -> core.Emulation:

@@ -30,7 +30,7 @@ _GOP = 50
 WORST_S = 10
 """The length of the film of the worst seconds, in seconds."""
 MOST = 1_500_000
-"""The largest size of that film in bytes, which are two million as base64 in a page."""
+"""The largest size of that film in bytes. As base64 in a page, it takes two million bytes."""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
 """Largest picture widths and quantizers that are tried in order, until the film is small enough."""
 _RED = (81, 90, 240)
@@ -50,7 +50,7 @@ class Cut:
     quantizer: int | None = None
     """The quantizer; `None` for the container's default."""
     marked: bool = False
-    """Whether pictures of another slot have a red border."""
+    """Whether a frozen picture, which belongs to another display slot, has a red border."""
     most: int | None = None
     """The size in bytes above which the encoding is aborted."""
 

@@ -252,7 +252,7 @@ class Claim:
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims of `first` that the next `Claim` of the same folder in this process takes over, by lock file."""
+    """Claims made by `first`, by lock file. The next `Claim` of the same folder in this process takes them over."""
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -320,7 +320,8 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # `holder` acquires the lock for a moment as well, which is no reason to give up.
+                # `holder` also acquires the lock for a moment, so a failed attempt does not prove that there is another
+                # writer.
                 tries += 1
                 time.sleep(0.02)
                 continue
@@ -404,7 +405,7 @@ class Draft:
     It is written as DIR.part, whose summary (the file ``mark``) says `complete: false`. `finish` renames it to DIR; an
     older DIR is kept until then. `complete: true` is written last, after the rename, so that a crash at any time leaves
     no folder that seems complete. A `Claim` excludes other writers. DIR.part is created by the first write, or by
-    `begin`. With ``goes_on`` the writer itself takes what an interrupted run left in DIR.part.
+    `begin`. With ``goes_on`` the writer reuses the files that an interrupted run left in DIR.part.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -473,7 +474,7 @@ class Draft:
             shutil.copyfile(source, new)
 
     def discard(self) -> None:
-        """Remove DIR.part, which has no results after this error."""
+        """Remove DIR.part after an error that leaves no results in it."""
         shutil.rmtree(self.part, ignore_errors=True)
 
     def json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -689,7 +690,8 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # All seeds have the same bound. Its minimum is exact, while its mean may differ in the last bit.
+    # The value is a bound, which is the same for all seeds. The minimum of a spread is the exact bound; its mean may
+    # differ in the last bit.
     return number(value["min"] if is_spread(value) else value)
 
 

@@ -201,7 +201,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
                 return env._at_s + 1e-4  # the earliest wake-up that the core accepts
 
             def on_timer(self, now_s: float) -> None:
-                """Do nothing: after a timer the core reads the rate, with which the step begins."""
+                """Do nothing. After a timer the core reads the rate, so the step begins with the rate of its action."""
 
         sets = changes(self._set, seed=seed)
         if network is not None:

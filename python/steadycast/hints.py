@@ -1,4 +1,4 @@
-"""Hints name what their reader can write: options on the command line, arguments in Python."""
+"""Names in hints: options for users of the command line, arguments for users of Python."""
 
 from __future__ import annotations
 

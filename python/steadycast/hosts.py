@@ -1,8 +1,8 @@
 """A crew: a supervisor that runs programs on several hosts of an emulation.
 
 Its argument is a plan as JSON. Programs are started in the plan's order, each when its predecessor is ready. The crew
-ends with the program that the plan waits for, and returns its exit code; or at a time of the emulation, or when a
-program fails. The remaining programs are then ended, in the order of `Plan.asked`.
+ends when the program that the plan waits for exits, and returns its exit code. It also ends at a given time of the
+emulation, or when a program fails. The remaining programs are then ended, in the order of `Plan.asked`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Member:
     ends: bool = True
     """Whether it may exit with code 0 before the crew ends."""
     log: str | None = None
-    """The file of its output, which also gives it a separate process group; `None` for the crew's output."""
+    """The file for its output; a program with a file has a separate process group. `None` for the crew's output."""
     own: bool = False
     """Whether it is one of our own programs, to which the plan's confinement does not apply."""
 
@@ -161,8 +161,8 @@ class Crew:
         if confined is None:
             return bare(member.run), {**os.environ, **member.env}
         if member.own:
-            # It keeps the crew's capabilities, so that a process without them can't trace it, even as the same user
-            # (ptrace(2)).
+            # The program keeps the crew's capabilities. A process without them then can't trace it, even as the same
+            # user (ptrace(2)).
             return list(member.run), {**os.environ, **member.env}
         return confined.words(member.run), confined.environment(os.environ, member.env)
 
@@ -247,7 +247,7 @@ class Crew:
         for name, patience in (*self.plan.signals, ("KILL", 5.0)):
             with suppress(ProcessLookupError):
                 number = getattr(signal, f"SIG{name}")
-                # Without a log it is in the terminal's process group, which must not be signalled as a whole.
+                # A program without a log is in the terminal's process group, which must not be signalled as a whole.
                 (process.send_signal if member.log is None else partial(os.killpg, process.pid))(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
@@ -305,7 +305,10 @@ def _ended(code: int) -> str:
 
 
 def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
-    """Yield the rows of the kernel's socket tables in the namespace of a process; IPv6 sockets may accept IPv4."""
+    """Yield the rows of the kernel's socket tables in the namespace of a process.
+
+    Tables for IPv6 are included, because an IPv6 socket may accept IPv4.
+    """
     for table in (kind, f"{kind}6"):
         with suppress(OSError):
             for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:

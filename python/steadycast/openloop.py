@@ -1,4 +1,4 @@
-"""Computes each controller's decisions on a call's recorded reports (open loop), which do not rank controllers."""
+"""Computes each controller's decisions on a call's recorded reports (open loop). They do not rank controllers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALIKE = 0.10
-"""Rates that differ by no more are the same decision."""
+"""Rates that differ by at most this fraction count as the same decision."""
 STEP_S = 0.1
 _HIGHEST = 3.0
 """The highest drawn rate, relative to the highest sending rate.
 
-Without a full link in the record, a controller's target rate has no limit.
+If the link is never full in the record, a controller's target rate has no limit.
 """
 
 
@@ -56,7 +56,7 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
 ) -> list[tuple[str, float, float] | None]:
-    """Return for each `STEP_S` the rule, the rate and the other's rate (bit/s) if they differ, otherwise `None`."""
+    """Return for each `STEP_S` the rule, the rate and the recorded rate (bit/s) if they differ, otherwise `None`."""
     found: list[tuple[str, float, float] | None] = []
     for step in range(int(length_s / STEP_S)):
         i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))

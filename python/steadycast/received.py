@@ -31,7 +31,7 @@ _CONTAINERS = {
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""Size from which on the estimated size of the output is printed in advance."""
+"""If the output's estimated size is at least this, in bytes, it is printed before the output is written."""
 SAMPLE = 24
 """The number of pictures that are coded to estimate a file's size."""
 

@@ -55,7 +55,7 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        """The heading: the figure's, with the part."""
+        """The heading: that of the figure, followed by the part."""
         return f"{self.figure.short} {self.part}".rstrip()
 
     def of(self, thing: Mapping[str, Any]) -> Any:
@@ -93,7 +93,7 @@ def table(name: str) -> list[Shown]:
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the names of a table's columns: those that a world writes, or the ``measured`` ones."""
+    """Return the names of a table's columns: those that a run writes, or those ``measured`` on its pictures."""
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 

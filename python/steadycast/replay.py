@@ -66,7 +66,8 @@ _DELAY_OFF = 0.30
 _DELAY_LEAST_MS = 5.0
 """The minimum tolerance of the delay in milliseconds: the spread of one frame."""
 _MORE, _HELD_S = 1.3, 4.0
-"""The ratio of target to sending rate, and the time in seconds, from which the encoder is taken to limit the rate."""
+"""The encoder is taken to limit the rate if the target exceeds the sending rate by this factor, for this time in
+seconds."""
 _MEDIA_BAND = (0.95, 1.2)
 """The range of the encoder's ceiling, relative to its mean rate while it limits the rate.
 

@@ -24,7 +24,7 @@ from steadycast.files import write_text
 from steadycast.toml import document
 
 _LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
-"""Names in Python of keys that are lists of tables in the file, with the keys."""
+"""The keys that are lists of tables in the file, by their names in Python."""
 
 
 class Part:

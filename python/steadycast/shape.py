@@ -24,7 +24,7 @@ _LARGEST = 1e24
 class Object:
     """An object with these keys.
 
-    Keys in ``needed`` must be present. Neither they nor those in ``filled`` may be null.
+    Keys in ``needed`` must be present. Keys in ``needed`` and ``filled`` must not be null.
     """
 
     keys: Mapping[str, Any]

@@ -43,7 +43,7 @@ _heard = _Heard()
 
 @contextmanager
 def _put_off() -> Iterator[None]:
-    """Postpone the interrupt of a first signal that arrives in the block to the block's end."""
+    """If the first signal arrives in the block, raise its KeyboardInterrupt at the end of the block."""
     if _heard.putting_off or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -9,7 +9,8 @@ from typing import Any
 
 from steadycast.controllers import registry
 
-# The page replaces these by its own variables, so that one drawing works in light, in dark and on paper.
+# A page replaces these colours by its own variables, so that the same drawing works in the light and the dark scheme,
+# and on paper.
 INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steadycast.table import Column
 
 MEASURED = ("picture_score", "psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
-"""Figures of pictures, one per family."""
+"""One figure of each kind that is measured on pictures."""
 
 
 FRAMES = tuple(

@@ -34,7 +34,7 @@ CALLS: dict[Callable[..., Any], Callable[[Path], dict[str, object]]] = {
     sc.Sender: lambda _: {"to": f"127.0.0.1:{ports(1)[0]}", "size": (96, 80)},
     sc.Receiver: lambda _: {"what": f"127.0.0.1:{ports(1)[0]}", "codec": "mpeg4"},
 }
-"""The functions of the package, each with arguments with which it works."""
+"""The functions of the package, each with valid arguments."""
 IN_REAL_TIME: tuple[Callable[..., Any], ...] = (sc.emulate, sc.agree)
 
 

@@ -1,4 +1,4 @@
-"""Controllers in any language: what a program decides, the message about a wrong one, and no process left behind."""
+"""Controllers in any language: their decisions, the message about an invalid program, and that no process remains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from validation.guest import BUILT, SCENARIOS, Aimd, built, sha256
 
 EXAMPLES = ROOT / "examples" / "any-language"
 QUICK = ["c", "python"]
-"""Languages that need no compiler, which would take seconds."""
+"""Languages whose programs are ready at once; the compilers of the others take seconds."""
 
 
 def law(folder: Path, text: str) -> str:

@@ -63,12 +63,12 @@ def test_a_sender_fills_a_link_that_loses_packets_and_repairs_them_within_its_ra
                 continue
             lost += 1
             if packet.stream == video:
-                # The receiver misses the packet when the next one arrives.
+                # The receiver detects the loss when the next packet arrives.
                 returning.append((now_s + QUEUE_S + 2 * WAY_S, nack([packet.seq])))
         while arriving and arriving[0][0] <= now_s:
             at_s, packet = arriving.popleft()
             carried += packet.size_bytes
-            # Receivers leave retransmissions out.
+            # Receivers do not report retransmissions.
             if packet.kind == "media":
                 recorder.on_packet(at_s, 1, packet.number & 0xFFFF, packet.size_bytes)
         is_due = recorder.due_s is not None and recorder.due_s <= now_s
@@ -99,8 +99,9 @@ def test_a_controller_alone_answers_what_the_kit_s_does() -> None:
         if remote.wake_s is not None and remote.wake_s <= now_s:
             remote.timer(now_s)
     assert remote.number(499) == 499
-    # The newest packet in a feedback was sent 25 ms before. Every tenth one is lost, and the packet before it is
-    # used. That packet waited 10 ms longer for the feedback, and these 10 ms must not count as round-trip time.
+    # The newest packet of a feedback was sent 25 ms before. Every tenth newest packet is lost, and the packet before it
+    # is then the newest one that arrived. That packet waited 10 ms longer for the feedback, and these 10 ms must not
+    # count as round-trip time.
     assert rtts == pytest.approx([0.025] * 100, abs=1e-6)
     decision = remote.decision
     assert 100e3 <= decision.target_bps <= 4e6

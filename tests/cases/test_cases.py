@@ -152,8 +152,8 @@ def test_delays_of_5_5_are_10_to_150_ms() -> None:
 
 def test_background_traffic_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
     done = run_experiment("rfc8867", only=["5.1", "fixed"], seeds=(1,), out=tmp_path / "out")
-    # The video sends at a fixed rate of 1.5 Mb/s. With 0.6 Mb/s of free capacity it uses all of it and loses the
-    # rest.
+    # The video sends at a fixed rate of 1.5 Mb/s. With 0.6 Mb/s of free capacity, it uses all of that capacity, and its
+    # other packets are lost.
     use = done.spec.measure("use")
     uses = {point.scenario: done.values(use, point)[1] for point in done.points}
     assert uses["5.1 UDP"] == pytest.approx(uses["5.1 50 ms"], abs=10), uses

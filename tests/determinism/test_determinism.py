@@ -59,8 +59,8 @@ def pinned() -> list[tuple[str, int, str]]:
     ],
 )
 def test_python_and_rust_have_the_same_record(file: str) -> None:
-    # Only sources without a clip. The compiled module is a release build, and their hashes are the same in debug
-    # builds.
+    # Only sources without a clip. Their hashes are the same in release builds, such as the compiled module, and in
+    # debug builds.
     done = sc.run(ROOT / file, set={"duration": "8s", "warmup": "0s"}, quality=False)
     hops, sha = next((hops, sha) for name, hops, sha in pinned() if name == file)
     assert (done.cost["packet_hops"], done.summary["record_sha256"]) == (hops, sha)

@@ -84,7 +84,7 @@ def marked_processes(owner: str = "") -> list[int]:
 
 @contextmanager
 def claimed(*, trusted: bool) -> Iterator[None]:
-    """Assertions about runs, of which all report that they are ``trusted``, or not.
+    """Make assertions about runs. ``trusted`` says whether all of them report that the machine kept up.
 
     A claim that holds counts, because a busy machine only makes results worse. A claim that fails is not evidence if
     a run did not have the time it needed. `scripts/test.py` limits how often that may happen.

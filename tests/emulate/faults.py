@@ -478,7 +478,7 @@ def _mean(series: list[tuple[float, float]], first: float, last: float) -> float
 
 
 def suffer(fault: Fault, full: bool) -> Outcome:
-    """Run it in namespaces."""
+    """Run a fault's scenario in network namespaces."""
     from steadycast.emulate import Program, emulate
     from steadycast.progress import Silent
 

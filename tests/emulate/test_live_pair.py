@@ -32,7 +32,7 @@ wait $them
 """
 
 CASES = {
-    "steady": ("2Mbps", ()),  # held by the link
+    "steady": ("2Mbps", ()),  # limited by the link
     # limited by its equation, with the same packets lost in both
     "tfrc": ("10Mbps", range(60, 12_000, 60)),
 }

@@ -51,8 +51,8 @@ def sd_rd(folder: Path, packets: Sequence[Sent]) -> list[Path]:
 def ns2(folder: Path, packets: Sequence[Sent]) -> list[Path]:
     """A wired trace of ns-2 (trace-all; section 26.4 of its manual): 0 → 2 → 3, with a TCP connection beside it.
 
-    A lost packet is dropped at the queue from node 2 to node 3. The packets have the simulation's numbers, which
-    other packets share.
+    A lost packet is dropped at the queue from node 2 to node 3. Packets have numbers of the whole simulation, which
+    also counts the packets of TCP.
     """
     lines: list[tuple[int, str]] = []
     for n, p in enumerate(packets):

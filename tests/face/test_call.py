@@ -358,7 +358,7 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     shared = {"capacity_bps": was, "own_bps": now} if kind == "others" else None
     verdict = {"others": "shared", "hidden": "unseen", "steps": "changing"}.get(kind, "alone")
     path = {"shared": shared, "verdict": verdict, "drift_ppm": None if kind == "drift" else 0.0}
-    # The losses of a short queue are not random, and its cause is the short queue.
+    # Losses at a short queue are not random. Their cause is the short queue.
     path["chance_loss_frac"] = 0.06 if kind == "chance" else 0.001
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     names = {

@@ -53,7 +53,7 @@ class Sent:
 
 @cache
 def simulated(after_bps: float = 1e6) -> tuple[Sent, ...]:
-    """Send a video and its sound through a link with a drop-tail queue: 30 pictures and 50 sounds a second.
+    """Send a video and its sound through a link with a drop-tail queue: 30 pictures and 50 audio packets a second.
 
     ``after_bps`` is the link's rate from ``FALL_S`` on.
     """
@@ -362,7 +362,7 @@ def interfaces(way: Way) -> list[tuple[str, int, int]]:
     first = [(way.link, resolution, 0), ("ethernet", resolution, 0), (way.link, resolution, 0)]
     if way.form != "mixed pcapng":
         return first
-    # If the link type is one that is not read, no interface is.
+    # If the link type is not supported, no interface has a supported one.
     others = [way.link] * 3 if way.link in ("wifi", "macsec") else ["raw", "null", "loop"]
     offsets = (0, 0, 0) if way.trouble == "no time" else (1_000_000, -500, 7)
     return [*first, *zip(others, (6, 0x80 | 20, 9), offsets, strict=True)]
@@ -499,7 +499,8 @@ def refusal(way: Way) -> str | None:
     if way.trouble == "16 ms":
         return "in steps of 15.6 ms"
     has_arrivals = way.reports == "feedback"
-    # If only the video has time stamps, sound has none. A stream with either shows the departures.
+    # If only the video has time stamps, the audio has none. Time stamps in one of the streams are enough to show the
+    # departures.
     has_departures = way.stamps != "none"
     why = {
         "feedback": "",
@@ -570,8 +571,8 @@ def is_right(read: dict[str, Any], way: Way) -> None:
             lost, abs=0.002 + 0.004 * (way.trouble in ("missing", "dropped", "untimed"))
         )
     coarse = 2.0 if way.trouble == "1 ms" else 0.0
-    # If a report is missing, so are the delays of 0.1 s, and the quantile is steep there. The bound of 0.05 was
-    # missed (0.085) in the second run, and is 0.15 since.
+    # A missing report also lacks the delays of 0.1 s, near which the distribution is steep. The bound was 0.05 until
+    # the second run, which missed it with 0.085; now it is 0.15.
     share = 0.15 if way.trouble in ("missing", "dropped", "untimed") else 0.05
     assert read["seen"]["delay_p95_ms"] == pytest.approx(delay, abs=2 + coarse + share * delay)
     if way.trouble in STEPS_S and way.stamps != "none":

@@ -166,7 +166,7 @@ def test_what_is_unknown_decides_nothing_and_of_nothing_known_nothing_is_said() 
 
 
 def _drawn(chance: random.Random, seed_spread: float) -> dict[str, float]:
-    """Draw the truth of a controller on a network: what its runs scatter around."""
+    """Draw a controller's true values on a network, around which its runs scatter."""
     return {
         "tcp": chance.uniform(0.5, 1.3),
         "share": chance.uniform(0.3, 1.1),
@@ -205,7 +205,7 @@ def _runs(
 def test_of_made_up_pairs_that_differ_by_the_seed_alone_one_in_twenty_is_recommended_at_most(
     count: int,
 ) -> None:
-    """The bound is what the rule promises. Half of the pairs have no common seed."""
+    """The bound is the guarantee of the rule. Half of the pairs have no common seed."""
     wrong = 0
     for n in range(200):
         chance = random.Random(f"placebo {n}")

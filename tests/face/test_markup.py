@@ -132,5 +132,5 @@ def test_what_is_html_stays_so_where_it_is_joined_and_text_does_not() -> None:
     assert joined(["<a>", element("br"), 3], ", ") == "&lt;a&gt;, <br>, 3"
     assert text(Html("<b>")) == "<b>"
     assert "<" + Html("<b>") + "<" == "&lt;<b>&lt;"
-    # A string that is made from HTML is none: it is escaped where it is put into a page.
+    # A string that is built from HTML is not `Html`: it is escaped when it is put into a page.
     assert element("p", f"{element('b', 'x')}") == "<p>&lt;b&gt;x&lt;/b&gt;</p>"

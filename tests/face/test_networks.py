@@ -1,4 +1,4 @@
-"""Networks by their names: each is what the page says, carries packets, and lies below a scenario's own keys."""
+"""Networks by their names: each is as the page states, carries packets, and is overridden by a scenario's keys."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _unit(value: object) -> str:
 
 
 def row(network: networks.Network) -> list[str]:
-    """Return rate, delay, queue and all else of a network, as the page has them."""
+    """Return a network's rate, delay, queue and other properties, as the page shows them."""
     link = copy.deepcopy(network.topology["bottleneck"])
     back, access = link.pop("back", {}), network.topology["access"]
     rate = _words(link.pop("rate", "trace" if link.pop("trace", "") else "none"), "rate")
@@ -166,7 +166,7 @@ def over(draw: st.DrawFn) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Lay tables on tables by hand."""
+    """Merge tables independently of the program: the keys of ``above`` override those of ``below``."""
     if above.get("kind", below.get("kind")) != below.get("kind"):
         return {**({"limit": below["limit"]} if "limit" in below else {}), **above}
     whole = {key: value for key, value in below.items() if not (key == "trace" and "rate" in above)}
@@ -202,7 +202,7 @@ def test_a_scenario_over_a_network_is_the_two_laid_on_each_other_by_hand(
 
 
 def outcome(scenario: str | sc.Scenario, text: str | None = None) -> object:
-    """Return what a scenario resolves to, or what is wrong with it."""
+    """Return a scenario's resolved form, or its error."""
     try:
         return tomllib.loads(load(scenario, (), text).toml())
     except Problems as problems:
@@ -258,7 +258,7 @@ def test_the_lab_s_page_may_choose_a_network_by_name_and_no_file(tmp_path: Path)
     found = {knob.path: knob for knob in knobs(tree, tomllib.loads(loaded.toml()), base, None)}
     assert found["network",].value == "lte+cubic"
     assert found["topology", "bottleneck", "delay"].value == "25ms"
-    assert ("topology", "bottleneck", "rate") not in found  # it follows a trace
+    assert ("topology", "bottleneck", "rate") not in found  # its rate follows a trace
     changed = edited(base.text, [(("topology", "bottleneck", "rate"), "9Mbps")])
     assert 'bottleneck = { rate = "9Mbps"' in checked(base, changed)[1].toml()
     builtin.copy(["geo"], tmp_path, builtin.NETWORKS)

@@ -38,7 +38,7 @@ def test_jitter_adds_up_to_the_cumulative_jitter_where_every_frame_came(
     (steps,) = over_time.QUANTITIES["jitter"].lines(folder)
     (sums,) = over_time.QUANTITIES["cumulative-jitter"].lines(folder)
     assert sums.values[0] == 0
-    # Without a lost frame between them, the sums of two frames differ by the second one's jitter.
+    # Without a lost frame between two frames, their sums differ by the jitter of the second frame.
     known = dict(zip(sums.t.tolist(), np.diff(sums.values, prepend=0.0).tolist(), strict=True))
     assert len(steps.t) > 100
     assert steps.values == pytest.approx([known[t] for t in steps.t.tolist()], abs=1e-6)

@@ -109,7 +109,7 @@ def test_progress_goes_on_within_one_receiver(watched: Path) -> None:
     shares = [done / of for what, done, of in told if what == "decoding video"]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
-    # Within the first receiver of two, and within the second.
+    # The progress within the first of two receivers, and within the second.
     assert any(0 < share < 0.5 for share in shares)
     assert any(0.5 < share < 1 for share in shares)
 

@@ -21,7 +21,7 @@ LISTS = {"flows", "links", "invariants", "expect", "receivers", "warnings", "sim
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """A run of the scenario that the made-up folder pretends to be of, cut short."""
+    """A shortened run of the scenario that the made-up folder imitates."""
     folder = tmp_path_factory.mktemp("real")
     values = {"name": "made", "seconds": 80, "seed": 1, "controller": "asmp", "receivers": 2}
     # The second receiver joins early enough to see something.
@@ -33,7 +33,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def _paths(thing: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """Paths of all values below a thing, but not those in lists of other things."""
+    """Yield the paths of all values of an object, except for those of objects in its lists."""
     for key, value in thing.items():
         if isinstance(value, Mapping):
             yield from _paths(value, f"{before}{key}.")
@@ -57,7 +57,7 @@ def _things(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
 
 
 def _shape(folder: Folder) -> dict[tuple[str, str], set[str]]:
-    """The keys of each kind of thing, all of one kind together."""
+    """Return the keys of each kind of object, joined over all objects of that kind."""
     shape: dict[tuple[str, str], set[str]] = {("cost", ""): set(folder.cost)}
     for of, which, thing in _things(folder.summary):
         shape.setdefault((of, which), set()).update(_paths(thing))

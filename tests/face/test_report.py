@@ -24,7 +24,7 @@ from tests.face.made_up import make
 
 
 class Page(HTMLParser):
-    """Collects what a browser would load, what is linked to, and what there is to link to."""
+    """Collects what a browser would load, the targets of links, and the anchors that exist."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def test_a_run_without_pixels_has_no_quality_but_a_report(tmp_path: Path) -> Non
     text = write_report(tmp_path / "run").read_text(encoding="utf-8")
     assert "its pictures were not measured)" in text
     assert "--figure mos" not in text
-    assert "--figure quality" in text  # frames' fates and the quantizer are there without pixels
+    assert "--figure quality" in text  # even without pixels, there are frames' fates and quantizers
 
 
 def test_a_bare_summary_without_tables_still_makes_a_report(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_scenario_from_python_reads_as_the_file_that_one_would_write() -> None
         "delay": "10ms",
         "queue": {"kind": "droptail", "limit": "50p"},
     }
-    assert set(read["topology"]) == {"shape", "bottleneck", "access"}  # what is empty is not written
+    assert set(read["topology"]) == {"shape", "bottleneck", "access"}  # empty keys are not written
     assert read["link"][0]["between"] == ["bs", "r[1-3]"]
     video, tcp, noise = read["flow"]
     assert video["params"]["asmp"]["gamma_congested"] == 0.2

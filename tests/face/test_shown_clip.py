@@ -1,4 +1,4 @@
-"""A clip that is handed in is the film that is shown: its size, its shape, the way up and its rate, in every door."""
+"""A user's clip keeps its size, aspect ratio, rotation and frame rate in every command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def film(
     path: Path, size: tuple[int, int], turn: int, rate: Fraction, aspect: Fraction, form: str, frames: int = 3
 ) -> Path:
     """A film in MP4, whose track header has a display matrix (ISO/IEC 14496-12, section 8.3.2)."""
-    # A codec that keeps odd sides, and the others in the form that phones write.
+    # A codec that supports odd sides, or for even sides the format that phones write.
     odd = size[0] % 2 or size[1] % 2
     with av.open(str(path), "w", format="mp4") as file:
         options = {} if odd else {"qp": "30", "bf": "0", "preset": "ultrafast"}
@@ -67,7 +67,7 @@ def film(
 
 
 def displayed(size: tuple[int, int], turn: int, aspect: Fraction) -> tuple[float, float]:
-    """The size at which a player shows a film, by the definition: samples are square where the longer side counts."""
+    """Return the size at which a player shows a film: the samples become square by enlarging one side."""
     width, height = float(size[0]), float(size[1])
     if aspect > 1:
         width *= float(aspect)
@@ -77,18 +77,19 @@ def displayed(size: tuple[int, int], turn: int, aspect: Fraction) -> tuple[float
 
 
 def is_near_the_bound(width: int, height: int) -> bool:
-    """Whether a picture has no more samples than 1280x720, and fewer only by what even sides cost.
+    """Whether a picture has at most the samples of 1280x720, and fewer only because its sides are even.
 
-    The longer side L is below the exact one by less than 4: 2 to be even, 2 where the other one, S, was rounded up.
-    S is below its own by less than 1 more: the product lacks 8 S + L at the most, which is no more than 4.5 (L + S).
+    The longer side L is shorter than the exact length by less than 4: by 2 for being even, and by 2 if the shorter side
+    S was rounded up. S is shorter than its exact length by less than 1. The product therefore lacks at most 8 S + L
+    samples, which is at most 4.5 (L + S).
     """
     return 1280 * 720 - 9 * (width + height) / 2 <= width * height <= 1280 * 720
 
 
 def drawn() -> list[tuple[tuple[int, int], int, Fraction, Fraction, str]]:
-    """Cases in which each value of each property meets each value of every other one, by a fixed rule.
+    """Return cases in which each value of a property occurs with each value of the others, by a fixed rule.
 
-    Films of more than 720 lines take long to write: each of them stands in two cases.
+    Films of more than 720 lines take long to write. Each such size occurs in only two cases.
     """
     cases = []
     for number, (size, turn) in enumerate(itertools.product(SIZES[:5], TURNS)):
@@ -134,10 +135,10 @@ def test_a_run_shows_the_clip_in_its_own_size_and_rate(
         assert is_near_the_bound(encoded["width"], encoded["height"])
         assert len(told) == 1
     else:
-        # Sides are even, and where samples are not square the longer side is a multiple of four.
+        # Sides are even. If samples are not square, the longer side is a multiple of four.
         assert abs(encoded["width"] - wide) <= 2
         assert abs(encoded["height"] - high) <= 2
-    # The aspect ratio is kept to what a row or a column more or less makes of it.
+    # The aspect ratio changes by at most the effect of one row or column.
     off = abs(encoded["width"] * high - encoded["height"] * wide)
     assert off <= 2 * (wide + high) + 1e-6
 
@@ -186,7 +187,7 @@ def test_each_command_that_plays_a_clip_shows_it(tmp_path: Path, words: tuple[st
         pytest.skip("needs network namespaces")
     assert done.returncode == 0, done.stderr
     if words[0] == "sweep":
-        # A sweep keeps numbers alone: what it encoded stands in the cache, beside the pictures.
+        # A sweep stores only numbers. The facts about its encoding are in the cache, beside the pictures.
         (about,) = (tmp_path / "cache").rglob("*.json")
         facts = json.loads(about.read_text())
         assert (facts["width"], facts["height"], facts["fps"]) == (160, 90, "30")
@@ -197,7 +198,7 @@ def test_each_command_that_plays_a_clip_shows_it(tmp_path: Path, words: tuple[st
 
 
 def test_the_bound_of_a_size_keeps_the_aspect_ratio_at_any_shape() -> None:
-    # Every shape that a reader lets in, in steps that are no multiples of one another.
+    # Sizes over the whole range that a reader accepts. The two steps are primes.
     for wide, high in itertools.product(range(16, 8193, 409), range(16, 8193, 523)):
         width, height = parse_size("auto", (wide, high))
         assert width % 2 == height % 2 == 0
@@ -205,7 +206,7 @@ def test_the_bound_of_a_size_keeps_the_aspect_ratio_at_any_shape() -> None:
             assert (width, height) == (wide // 2 * 2, high // 2 * 2)
             continue
         assert is_near_the_bound(width, height)
-        # A side of the picture is off by one sample at the most.
+        # A side of the picture is off by at most one sample.
         assert abs(width / wide * high - height) <= 1.5 or abs(height / high * wide - width) <= 1.5
 
 

@@ -44,7 +44,8 @@ def scenario(tmp_path: Path) -> Path:
     return path
 
 
-# Not one long sleep: CPython handles a signal that comes just before a system call when the call has ended.
+# Many short sleeps instead of one long sleep. If a signal arrives just before a system call, CPython handles it only
+# after the call has ended.
 CONTROLLER = """
 import time
 print("loading", flush=True)
@@ -176,7 +177,7 @@ def small(most: int, *words: object, folder: Path) -> subprocess.CompletedProces
 
 
 def left(folder: Path) -> list[str]:
-    """Files in a folder; bytecode, which is kept or not as the environment says, does not count."""
+    """Return the files in a folder, without bytecode, whose existence depends on the environment."""
     files = [each for each in folder.rglob("*") if each.is_file() and each.suffix != ".pyc"]
     return sorted(each.relative_to(folder).as_posix() for each in files)
 
@@ -348,7 +349,10 @@ def test_the_first_signal_interrupts_the_second_is_heard_out_and_the_third_abort
 
 @pytest.mark.parametrize("first", ["numpy, polars", "polars, numpy"])
 def test_an_interrupt_at_polars_first_array_is_no_panic(first: str) -> None:
-    """polars' first array runs NumPy's code in Python, and takes a KeyboardInterrupt there for a defect."""
+    """For its first array, polars executes NumPy's Python code.
+
+    A KeyboardInterrupt there would cause an internal error.
+    """
     program = f"""
 from steadycast import signals
 

@@ -1,4 +1,4 @@
-"""A pair's file: what it may say, and what is wrong with it."""
+"""A pair's file: its allowed content, and its errors."""
 
 from __future__ import annotations
 

@@ -153,8 +153,8 @@ def test_nothing_is_shown_after_a_loss_until_a_key_frame_where_these_are_known(t
     assert (assumed["chain"], known["chain"]) == ("assumed", "known")
     for found in (assumed, known):
         between(found["freezes_per_min"], 57, 61)
-    # Frozen until the deadline of 300 ms after the frame was sent, including the picture before it; otherwise until
-    # the next key frame.
+    # Without known key frames, the picture is frozen until the deadline, 300 ms after the lost frame was sent. The
+    # display time of the picture before it counts as well. With known key frames, it is frozen until the next one.
     between(assumed["frozen_frac"], 0.30, 0.38)
     between(known["frozen_frac"], 13 / FPS, 15 / FPS)
 

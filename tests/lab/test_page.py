@@ -299,7 +299,7 @@ def test_a_link_carries_the_scenario_to_another_browser(lab: Lab, opened: Callab
     other = opened(f"{lab.page}&{link.partition('#')[2]}")
     assert text_of(other) == changed
     assert other.locator("#b").input_value() == "pgmcc"
-    # The same browser opens it with the changes.
+    # The same browser opens the link with the changes.
     assert text_of(opened(link, context=page.context)) == changed
 
 

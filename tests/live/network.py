@@ -30,7 +30,7 @@ READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C
 """Waits until port 5004 of the receiver's host is open."""
 
 SEND = "$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004"
-"""A sender's command line on its host. Players know its RTCP port."""
+"""A sender's command line on its host. Its RTCP port is fixed, because players need it."""
 
 PLAYER = (
     "nsenter --net=$STEADYCAST_NET_R timeout 200 gst-launch-1.0 -q rtpbin name=r latency=200 {bin} "
@@ -53,8 +53,8 @@ REPORTER = PLAYER.format(bin="rtp-profile=avpf", caps=f",{TRANSPORT_WIDE}")
 
 
 STALL_MS = 20.0
-"""A timer that is this late has the effect of a queue as long as the path's delay, which a flow on another machine
-does not meet."""
+"""In milliseconds. A timer that is this late acts like a queue as long as the path's delay. A flow on another machine
+has no such delay."""
 
 
 @dataclass(frozen=True)

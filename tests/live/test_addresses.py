@@ -34,8 +34,8 @@ ip link set near up; far ip link set lo up; far ip link set far up
 ip route add 224.0.0.0/4 dev near; far ip route add 224.0.0.0/4 dev far
 """
 
-# The kernel's table of sources lists those of an interface only if its last group has some. The group without sources
-# is therefore joined first.
+# The kernel's table of sources lists an interface's sources only if its last group has sources. The group without
+# sources is therefore joined first.
 AFTER = {"IPv6 source-specific": "within_a_minute far grep -q ff1e /proc/net/igmp6"}
 
 # All sessions run in parallel. A receiver can start after its sender.

@@ -56,7 +56,7 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flashes(path: Path) -> list[float]:
     """Return the times at which the pictures of a recording turn white, except those after a missing picture.
 
-    The missing picture may be their first one, and they would begin later in the file.
+    The missing picture may be the first white one, so that the flash would seem to begin later.
     """
     found: list[float] = []
     before, last = False, None

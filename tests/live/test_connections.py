@@ -24,7 +24,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Connection:
-    """A connection as far as places know it."""
+    """The part of a connection that `Places` uses."""
 
     def __init__(self, *, idle: bool) -> None:
         self.is_idle, self.aborted, self.transport = idle, False, self
@@ -48,8 +48,8 @@ def test_connections_keep_to_their_limits_and_one_with_a_request_ends_for_no_idl
         assert len(there) <= total
         assert sum(its == address for _, its in there) <= of_one
         for gone, its in before:
-            # A connection with a request is closed only if no connection in its limit is idle; then the newest one
-            # is.
+            # A connection with a request is closed only if no connection under the same limit is idle. The newest one
+            # is closed then.
             if gone.aborted and not gone.is_idle:
                 own = sum(each == address for _, each in before) > of_one
                 assert gone is one

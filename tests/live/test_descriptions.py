@@ -43,6 +43,6 @@ def test_a_description_of_no_use_is_told_by_what_it_offers(formats: str, lines: 
     with pytest.raises(UserError) as caught:
         sc.Receiver(f"{HEAD}m=video {ports(1)[0]} RTP/AVP {formats}\r\n{lines}")
     assert re.search(said, str(caught.value)), str(caught.value)
-    # The remedy does not ask for what the user gave.
+    # The remedy does not request what the user has already given.
     assert ".sdp" not in caught.value.remedy
     assert "codec" not in caught.value.remedy

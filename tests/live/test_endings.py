@@ -130,7 +130,7 @@ def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_pa
         sender.kill()
         told, said = receiver.communicate(timeout=60)
     assert receiver.returncode == 0, said
-    # Five intervals of this session (RFC 3550, 6.2.1) are more than the second that was asked for.
+    # Five intervals of this session (RFC 3550, 6.2.1) are longer than the requested second.
     found = re.search(r"ended by silence: nothing came for (\d+) s", said)
     assert found, said
     assert 5 <= int(found[1]) < 30, said
@@ -338,7 +338,7 @@ def test_a_player_reads_all_and_is_waited_for_and_one_that_ends_early_is_told(tm
     sink.finish()
     assert (tmp_path / "seen").read_bytes() == b"".join(frame[0][-1] for frame in frames)
     assert sink.notes == []
-    # More than a pipe holds, and less than the queue holds.
+    # More data than a pipe holds, and fewer frames than the queue holds.
     much = [[(3600 * n, False, True, 0.0, bytes(1000))] for n in range(200)]
     sink = receive.Sink(Fake(much), receive.Options(what="x", play="true"))
     sink.finish()

@@ -175,7 +175,7 @@ def named_browser() -> Iterator[Any]:
     """A browser that resolves every name below .test to this machine."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync.sync_playwright() as play:
-        # Root may start it without a sandbox only; the pages are ours.
+        # Root can start Chromium only without its sandbox. The pages are our own.
         words = ["--no-sandbox", "--host-resolver-rules=MAP *.test 127.0.0.1"]
         running = play.chromium.launch(executable_path=CHROMIUM, args=words)
         yield running

@@ -211,9 +211,9 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
-        # Pictures for which there is no rate are skipped before they are coded, mostly at the start. The bound was
-        # 0.9 until then, for scream as well. Its start gives way to delays of a busy machine, and skipped 9, 58 and
-        # 128 of 250 pictures.
+        # Pictures that the rate does not allow are skipped before they are coded, mostly at the start. The bound was
+        # 0.9 until this skipping was added, for scream as well. scream's start phase reduces the rate when a busy
+        # machine causes delays; it skipped 9, 58 and 128 of 250 pictures.
         assert flow["coded_frames"] == FRAMES - left_out(flow), controller
         assert controller == "scream" or flow["coded_frames"] >= 0.7 * FRAMES, controller
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller

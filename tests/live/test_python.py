@@ -160,8 +160,8 @@ def test_pictures_that_the_rate_has_no_room_for_come_out_at_their_size_all_of_th
     assert last.size is not None
     assert 5 <= last.smaller_frames < last.frames
     assert max(last.size) <= 192
-    # Pictures that a busy machine skips, or that had no room while packets waited for it, are not due to the rate.
-    # The latter were added when a stall of the machine made packets wait.
+    # Pictures that a busy machine skips are not due to the rate, nor are those that had no room while packets waited
+    # for the machine. The latter were added when a stall of the machine made packets wait.
     assert last.frames >= 20
     assert 36 <= len(images) + last.left_out + flow["no_room_frames"] <= 40
 
@@ -193,7 +193,7 @@ def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     assert all(frame.image.shape == (80, 96, 3) and frame.image.dtype == np.uint8 for frame in frames)
     near = [each for _, each in found]
     assert 30 < min(near) <= np.mean(near) < 60
-    # The picture of another time is another picture.
+    # The picture of another time looks different.
     assert psnr_db(frames[0].image, picture(8)) < 20
     assert (last.frames, seen.whole_frames, seen.unread) == (len(frames), len(frames), 0)
     assert (seen.damaged_frames, seen.missing_frames, seen.undecodable_frames) == (0, 0, 0)

@@ -58,7 +58,7 @@ timeout 60 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf \\
   s.send_rtcp_src ! fakesink sync=false async=false & them=$!
 sleep 14; kill -TERM $them $there; wait $there
 """
-"""It sends no reports, because they would come from another port than the one where it listens for ours."""
+"""A player that sends no reports, because they would come from a port other than the one on which it receives ours."""
 
 DESCRIBED = """v=0
 o=- 1 1 IN IP4 10.0.0.1
@@ -229,10 +229,10 @@ def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
     sdp = described(tmp_path)
     done = lossy(tmp_path, PLAYER.format(ready=READY, caps=caps(sdp)))
     flow = done.sent()
-    # The receiver requests lost packets, and those that our pacing sends later than their frame's time.
-    # Retransmissions get 15 % of the target rate, which is more than that of the sent packets, and what was saved in
-    # a second: 13 s of the rate in the 12 s. (The bound was 16 % of the packets until a run in which 312 of 1,945
-    # were retransmitted.)
+    # The receiver requests lost packets, and packets that our pacing sends later than their frame's time.
+    # Retransmissions get 15 % of the target rate, which exceeds the rate of the sent packets. The share of one second
+    # can be saved: in the 12 s, at most that of 13 s is used. (The bound was 16 % of the packets until a run in which
+    # 312 of 1,945 were retransmitted.)
     assert flow["repair_packets"] >= 3
     assert flow["repair_bps"] <= 0.15 * 1_500_000 * 13 / 12
     shown = len(re.findall(r"fakesink.*last-message = chain", (tmp_path / "player.log").read_text()))

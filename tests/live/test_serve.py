@@ -34,7 +34,7 @@ REFUSED = {
 
 
 class Port:
-    """A stand-in for the core's media port, with what the server uses of it."""
+    """A stand-in for the core's media port, with the parts that the server uses."""
 
     port = 40_000
 
@@ -46,7 +46,7 @@ PORT = Port()
 
 
 class Session:
-    """A stand-in for a core sender, with what viewers use of it."""
+    """A stand-in for a core sender, with the parts that viewers use."""
 
     sdp = "v=0\r\na=answer\r\n"
 
@@ -436,7 +436,7 @@ def test_what_cannot_be_served_is_told_before_anybody_comes(wrong: dict[str, Any
         server.serve(options)
     assert told.value.place.startswith(place)
     if "flow" in wrong and "codec" not in wrong["flow"]:
-        # `send` has the same message for it.
+        # `send` has the same message for this mistake.
         with pytest.raises(UserError) as sent:
             send.send(send.Options(source="testsrc", to="127.0.0.1:9", duration="100ms", flow=wrong["flow"]))
         assert str(sent.value) == str(told.value)
@@ -560,7 +560,7 @@ def test_all_viewers_share_one_broadcast_which_ends_with_the_last_and_begins_aga
 
 
 class Jobs:
-    """A core broadcast that has one viewer, as far as the encoders' loop knows it."""
+    """A core broadcast with one viewer, reduced to the parts that the encoders' loop uses."""
 
     def __init__(self, rungs: int, jobs: int, gop: int) -> None:
         self.left, self.gop, self.rungs = jobs, gop, rungs
@@ -623,7 +623,7 @@ def test_the_encoder_is_measured_at_the_start(served: Served) -> None:
     large = viewers.Viewers(viewers.Options(source="testsrc", flow={"size": "640x360"})).capacity
     assert small.encoding is not None
     assert large.encoding is not None
-    # 56 times the samples.
+    # The large pictures have 56 times the samples.
     assert 0 < small.encoding < large.encoding
     told = json.loads(served.ask("GET", "/api/viewers").body)
     assert told["expected_viewers"] == small.viewers

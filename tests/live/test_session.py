@@ -106,7 +106,7 @@ def test_every_controller_is_served_by_reports_of_single_packets(tmp_path: Path)
         assert (reported["standard"], reported["loss_frac"]) == (False, 0), case
         assert seen["loss_frac"] == 0, case
         assert seen["frames"]["ok"] >= 20, case
-        # One for each of 25 frames per second, or at least five per second.
+        # A report for each of 25 frames per second, or at least five reports per second.
         assert flow["feedback_packets"] >= 15, case
         rules = set(Folder.open(tmp_path / "-".join(case) / "sent").table("decisions")["rule"])
         assert not any("standard reports" in rule for rule in rules), case
@@ -496,7 +496,7 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
         reports.setblocking(False)
         heard = 0
         for number in range(400):
-            if number % 7:  # A seventh is lost.
+            if number % 7:  # Every seventh packet is lost.
                 head = struct.pack("!BBHII", 0x80, 96, number, number * 1800, 77)
                 media.sendto(head + bytes(500), ("127.0.0.1", port))
             time.sleep(0.02)

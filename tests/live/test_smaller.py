@@ -131,7 +131,7 @@ def test_pictures_are_measured_at_the_size_that_the_sender_says(
     small = quality.measure(clip, "h264", config, ticks[3:6], data[3:6], (352, 288))
     mixed = quality.measure(clip, "h264", config, ticks, data, (352, 288))
     assert 30 < whole["psnr_db.raw.y"] < 60
-    # Half the size, shown at the whole one: sharp edges are lost.
+    # A picture of half the size is enlarged to the full size, so sharp edges are lost.
     assert 15 < small["psnr_db.raw.y"] < whole["psnr_db.raw.y"] - 5
     assert small["psnr_db.raw.y"] < mixed["psnr_db.raw.y"] < whole["psnr_db.raw.y"]
     # Measured at its own size, it would seem better than it looks.

@@ -36,7 +36,7 @@ def test_gstreamers_reports_alone_use_the_link_and_lose_little(tmp_path: Path) -
         note = "" if trusted else "  not trustworthy: the machine was too busy"
         print(f"{controller:<11} {reports:>7} {100 * loss:>6.2f} % {100 * utilisation:>10.0f} %{note}")
     for loss, utilisation, reports, _ in seen:
-        # Every 2.4 to 6.2 s.
+        # A report every 2.4 to 6.2 s.
         assert 9 <= reports <= 30
         assert 0 <= loss < 0.02
         assert 0.6 <= utilisation <= 1.001

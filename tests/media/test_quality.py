@@ -42,8 +42,8 @@ def test_a_frame_of_another_quantizer_than_its_group_s_is_decoded_by_its_own(cod
     fine, coarse = (evaluate(ladder, [q, q], Fates(whole(24))) for q in qs)
     first = slice(0, 12)
     assert np.isinf(mixed.psnr_encoded[:, 0]).all(), "the sender's decoder shows the same"
-    # The result is worse than if all were fine. Compared with all coarse, the fine pictures that predict the coarse
-    # ones compensate for the rest. With motion prediction, H.265's were 1.2 dB lower.
+    # The mixed GOP is worse than one of fine pictures only. It is better than one of coarse pictures only, because its
+    # coarse pictures are predicted from fine ones. With temporal motion prediction, H.265's was 1.2 dB lower.
     low, middle, high = (float(seen.psnr_raw[first, 0].mean()) for seen in (coarse, mixed, fine))
     assert low < middle < high
 
@@ -97,7 +97,8 @@ def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
 
 def test_freezes_of_measured_pictures_are_the_simulators_where_the_play_out_delay_grows_between_two_b_frames():
     # The delay increases once, by less than 170 ms. One picture is shown for two slots, and no other longer than
-    # before. The first seed with one such freeze is taken, since it changes with everything that moves a packet.
+    # before. The test uses the first seed with one such freeze, because any change of packet times changes which seeds
+    # have one.
     chosen = ["flow.video.controller=asmp", "duration=40s", "flow.video.playout=adaptive"]
     chosen += ["flow.video.encode.codec=mpeg4", "flow.video.encode.bframes=2"]
 
@@ -462,6 +463,6 @@ encode = { size = "176x144" }
             if quality:
                 coding = 1.0 + (found.score - 1.0) / found.smooth_frac if found.smooth_frac else 1.0
                 assert coding <= 5.0 + 1e-9
-    # 2 Mb/s in QCIF is the finest quantizer: nothing better can be asked for, and nothing is missing.
+    # At 2 Mb/s in QCIF the finest quantizer is used and no frame is missing, so the score is near the maximum.
     assert scores["", True] > 4.7
     assert all(scores[', loss = "3%"', quality] < scores["", quality] for quality in (True, False))

@@ -23,9 +23,9 @@ RATE = 25
 COLOURS = ((200, 60, 60), (60, 180, 80), (70, 80, 190), (225, 215, 60))
 """Red, green and blue from 0 to 255 of the quarters: upper left, upper right, lower left, lower right."""
 PLACES = ((-1, -1), (1, -1), (-1, 1), (1, 1))
-"""Where the quarters are, from the middle, to the right and down."""
+"""The direction of each quarter from the middle: to the right, and down."""
 LUMA = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
-"""Parts of red and blue in luma (ITU-T H.273, table 4)."""
+"""Weights of red and blue in luma (ITU-T H.273, table 4)."""
 NUMBERS = {"bt601": 6, "bt709": 1, "bt2020": 9}
 
 
@@ -85,7 +85,7 @@ def film(
     turn: tuple[int, int, int, int] = (1, 0, 0, 1),
     transfer: int = 2,
 ) -> Path:
-    """A film in MP4 whose pictures are shown at these times, in intervals of the rate."""
+    """A film in MP4 whose pictures are shown at these times, in frame intervals."""
     with av.open(str(path), "w", format="mp4") as file:
         stream = file.add_stream("libx264", rate=RATE, options={"qp": "1", "bf": "0", "preset": "ultrafast"})
         stream.width, stream.height = SIDES
@@ -149,7 +149,7 @@ def test_any_film_is_sent_upright_in_video_range_in_square_samples_and_in_time(
     wide = (round(width * aspect / 4) * 4, height) if aspect > 1 else (width, round(height / aspect / 4) * 4)
     assert (pictures.width, pictures.height) == (wide if turn[0] else wide[::-1])
 
-    # Each picture stands for as long as its time stamps say; the last for as long as another one.
+    # Each picture lasts as long as its time stamps say, and the last one as long as one of the others.
     assert times[-1] + 1 <= len(frames) <= times[-1] + max(gaps)
     order = upright(turn)
     for number, time in enumerate(times):
@@ -157,7 +157,7 @@ def test_any_film_is_sent_upright_in_video_range_in_square_samples_and_in_time(
         for place, quarter in enumerate(order):
             colour = COLOURS[quarter] if quarter < 3 else tuple(value - 5 * number for value in COLOURS[3])
             expected = coded(colour, "bt601", full=False)  # type: ignore[arg-type]
-            # The coder's, and three roundings.
+            # The tolerance covers the coder's error and three roundings.
             assert np.abs(np.array(found[place]) - expected).max() <= 3, (number, place, found, expected)
 
 
@@ -207,7 +207,10 @@ def y4m(path: Path, head: str, pictures: list[np.ndarray]) -> Path:
 
 
 def test_two_fields_are_not_sent_in_one_picture(tmp_path: Path) -> None:
-    """A white bar that moves from field to field: woven, every second line of its edges is black."""
+    """A white bar moves from field to field.
+
+    If two fields were sent in one picture, every second line of the bar's edges would be black.
+    """
     width, height = SIDES
 
     def woven(number: int) -> np.ndarray:
@@ -434,7 +437,7 @@ def test_what_is_unplugged_is_told_as_the_end(clip_path: Path) -> None:
 
 
 class Garbled(Lossy):
-    """A container whose packets are invalid from one on, without an end."""
+    """A container that never ends, and whose packets are all invalid from a certain one on."""
 
     def demux(self, _: object) -> object:
         yield from itertools.islice(self._packets, self._after)

@@ -68,7 +68,7 @@ def test_a_size_in_the_name_is_the_file_s_and_the_one_asked_for_that_of_the_pict
         ("Johnny_720p_60", Layout((1280, 720), Fraction(60))),
         ("Crowd-1920x1080_50", Layout((1920, 1080), Fraction(50))),
         ("x_640x480_29.97fps_yuv420p10le", Layout((640, 480), Fraction("29.97"), "yuv420p10le")),
-        ("foreman_352x288_300", Layout((352, 288))),  # frames, and no rate
+        ("foreman_352x288_300", Layout((352, 288))),  # 300 is a number of frames, not a rate
         ("x_12.5hz", Layout(None, Fraction("12.5"))),
         ("yuvish_yuv999p", Layout()),
         ("concat", Layout()),

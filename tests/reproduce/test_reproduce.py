@@ -612,7 +612,7 @@ def test_results_replace_only_results_and_one_command_at_a_time_writes_them(
     (place / "reproduction.json").unlink()
     with pytest.raises(UserError, match="no results of this program"):
         suite.main(["K-A"], [1], place, force=True)
-    # Without a folder's name, each has its own.
+    # Without a folder's name, each call has a separate folder.
     suite.main(["K-A"], [1], None)
     suite.main(["K-A"], [1], None)
     assert {p.name for p in Path("runs").iterdir()} == {"reproduce-K-A", "reproduce-K-A-2"}

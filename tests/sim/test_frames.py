@@ -83,7 +83,7 @@ def test_the_ladder_of_paper_000_has_its_mean_rates_and_is_not_monotone() -> Non
     table = table2(frames=2000, fps=Fraction(25))
     measured = table.mean_rates_bps()
     for q, said in MEAN_RATES_BPS.items():
-        # A byte per frame is 200 b/s.
+        # An error of one byte per frame is 200 b/s at 25 frames per second.
         assert abs(measured[table.row(q)] - float(said)) <= 200
     rising = [q for q in table.qs[1:] if measured[table.row(q)] > measured[table.row(q - 1)]]
     assert rising == [22, 25, 28]

@@ -45,7 +45,7 @@ def cost(folder: Path, count: int) -> tuple[int, int, int]:
 def test_what_a_group_costs_is_so_much_for_each_receiver_however_many_there_are(tmp_path: Path) -> None:
     few, many = cost(tmp_path, 100), cost(tmp_path, 1_600)
     sent, hops, memory = many[0], (many[1] - few[1]) / 1_500, (many[2] - few[2]) / 1_500
-    # A copy of each packet, one of each report, and its own two packets.
+    # For each receiver: a copy of each media packet, a copy of each report, and its own two packets.
     assert sent <= hops <= sent + RTCP + 2
     # 100,000 receivers fit into 8 GB.
     assert memory <= 80_000

@@ -55,7 +55,8 @@ REACTING = [each.name for each in steadycast.controllers() if each.name not in C
 
 
 FALLBACK = "asmp"
-"""The controller that serves standard receivers where the chosen one needs more than their reports."""
+"""The controller that replaces the chosen one for standard receivers, if the chosen one needs more
+than their reports."""
 
 
 def scenario(
@@ -79,8 +80,8 @@ def received(folder: Path, text: str, *spans: tuple[float, float]) -> list[float
 def test_after_an_outage_the_rate_comes_back_within_a_minute(
     controller: str, seconds: int, tmp_path: Path
 ) -> None:
-    # A limit at the rate that had arrived, which rose by 1 % per report, kept a fifth of the link two minutes after an
-    # outage of 10 s.
+    # An earlier limit, the received rate plus 1 % per report, left a fifth of the link two minutes after an outage of
+    # 10 s.
     text = scenario(controller) + OUTAGE.format(end=40 + seconds)
     before, after = received(tmp_path, text, (20, 39), (80, 119))
     assert before > 0
@@ -92,7 +93,8 @@ def test_after_an_outage_the_rate_comes_back_within_a_minute(
 def test_losses_by_chance_cost_no_more_than_with_the_controller_s_own_reports(
     controller: str, loss: float, tmp_path: Path
 ) -> None:
-    # The same limit fell by a tenth with every interval of 1 % loss: 0.2 Mb/s were left of 1.9 at 0.5 %.
+    # The earlier limit fell by a tenth with each reporting interval of 1 % loss. At 0.5 % loss, 0.2 of 1.9 Mb/s were
+    # left.
     (rate,) = received(tmp_path, scenario(controller, loss=loss), (60, 119))
     own = [
         received(tmp_path, scenario(each, loss=loss, feedback="own"), (60, 119))[0]
@@ -103,7 +105,8 @@ def test_losses_by_chance_cost_no_more_than_with_the_controller_s_own_reports(
 
 @pytest.mark.parametrize("controller", REACTING)
 def test_beside_a_download_the_video_keeps_a_share(controller: str, tmp_path: Path) -> None:
-    # It kept 0.3 of 2 Mb/s, where half of the link is fair. With the controller's own reports the share is 0.5 to 0.65.
+    # With the earlier limit, the video had 0.3 of 2 Mb/s, although half of the link would be fair. With the
+    # controller's own reports its share is 0.5 to 0.65.
     (rate,) = received(tmp_path, scenario(controller) + DOWNLOAD, (40, 119))
     (own,) = received(tmp_path, scenario(controller, feedback="own") + DOWNLOAD, (40, 119))
     assert rate >= min(0.2 * 2e6, 0.5 * own)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import command, started
 
-# It waits before each run, so that a test can look at the processes.
+# A controller that waits before each run, so that a test can look at the processes.
 SLOW = """
 import time
 

@@ -566,8 +566,8 @@ value = 'flows.video.throughput_bps / in("simulated", flows.video.throughput_bps
             assert "not trustworthy" in error
             assert value is None
         elif point.emulated:
-            # How far the worlds agree is a claim of tests/emulate, which run with more of the machine. Here it was
-            # within 30 %, until a run at a load of 13 had 0.41.
+            # How closely emulation and simulation agree is tested in tests/emulate, which share the machine with fewer
+            # tests. Here the bound was 30 %, until a run at a load of 13 had 0.41.
             assert value is not None
             assert value > 0
         else:

@@ -53,7 +53,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 def test_of_thirty_drawn_pairs_that_differ_by_the_seed_alone_at_most_one_is_recommended(done: Sweep) -> None:
-    """Controllers, networks, seeds and their number are drawn. The bound of 95 % is what the rule promises."""
+    """Controllers, networks, seeds and their number are drawn. The bound of 95 % is the guarantee of the rule."""
     chance, runs, taken = random.Random(42), summaries(done), []
     for _ in range(30):
         point = chance.choice(sorted(runs))
@@ -126,7 +126,7 @@ def test_values_that_make_the_same_scenario_are_one_and_no_row_is_empty(
 
 
 def test_values_that_are_the_same_at_one_point_of_another_axis_share_its_run(tmp_path: Path) -> None:
-    """The last row has a value that is also in another, which keeps both."""
+    """2Mbps and 2000kbps are the same rate. Both remain as values, because the second one also has another duration."""
     file = tmp_path / "verdict.toml"
     file.write_text(SCENARIO.replace('"25s"', '"6s"'))
     design = tmp_path / "design.csv"

@@ -19,7 +19,8 @@ def test_each_point_of_an_experiment_is_a_scenario(path: Path) -> None:
     spec = Spec.read(path)
     assert spec.question.endswith("?")
     points = list(spec.points())
-    # Points of one scenario and variant differ in values alone: the first and the last show whether these fit.
+    # The points of a scenario and a variant differ only in values. The first and the last point show whether the values
+    # are valid.
     ends = {(point.scenario, point.variant): point for point in points} | {
         (point.scenario, point.variant, "first"): point for point in reversed(points)
     }
@@ -35,7 +36,7 @@ def test_a_table_of_the_docs_names_the_experiment_that_writes_it() -> None:
     for place in DATA.glob("*.toml"):
         origin = tomllib.loads(place.read_text(encoding="utf-8"))
         command = origin.get("command", "")
-        # A table that is marked as older has what the command does not make any more.
+        # A table that is marked as older has content that the command no longer makes.
         if "validation/experiments/" in command and not origin.get("note", "").startswith("older"):
             named.add((place.stem, Path(command.split()[2]).name))
     assert len(named) >= 8
@@ -45,7 +46,10 @@ def test_a_table_of_the_docs_names_the_experiment_that_writes_it() -> None:
 @pytest.mark.claim
 @pytest.mark.skipif(os.geteuid() != 0, reason="emulation needs root")
 def test_beside_the_kernels_tcp_each_side_has_its_share(tmp_path: Path) -> None:
-    """With RED the video's loss is its share's: what TCP itself sends again is the measure there."""
+    """With RED, the video's loss follows from its share.
+
+    It is compared with the share of packets that TCP retransmits.
+    """
     only = ["4 Mb/s, 40 ms", "asmp", "tfmcc", "tfrc"]
     done = run_experiment(FILES[0].with_name("sharing-emulated.toml"), only=only, out=tmp_path / "out")
     assert len(done.points) == 12

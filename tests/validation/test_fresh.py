@@ -1,4 +1,4 @@
-"""The drawn networks: what a number draws, what is written for it, and what is bound."""
+"""The drawn networks: the network of a number, its scenario file, and its bounds."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_cells_that_hold_with_some_seeds_are_counted_apart() -> None:
 def test_the_interval_of_differences_is_students_within_a_fiftieth() -> None:
     mean, half = fresh.interval([0.0, 1.0] * 15)
     assert mean == 0.5
-    # Student's quantile of 29 degrees of freedom is 2.045, the deviation 0.5085.
+    # Student's quantile for 29 degrees of freedom is 2.045, and the standard deviation is 0.5085.
     assert half == pytest.approx(2.045 * 0.5085 / 30**0.5, rel=0.02)
 
 

@@ -10,9 +10,9 @@ from steadycast import _core
 from validation import instructions
 
 WITHIN = 0.02
-"""By which a count may differ from the file's, of the same build."""
+"""Maximum relative difference from the count in the file, for the same build."""
 OTHER_BUILD = 2.0
-"""By which factor, of another compiler, whose code is another."""
+"""Maximum factor for another compiler, which generates other code."""
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")

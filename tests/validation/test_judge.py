@@ -1,4 +1,4 @@
-"""The receiver's record of a cell and judge's result agree, on a cell that is known to the bit."""
+"""The receiver's record of a cell and judge's result agree, on a cell whose content is known exactly."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from validation import judge, page
 
 FPS = 25
 HEARD_S = 1.5
-"""When the record's clock begins."""
+"""The time at which the record's clock begins, in seconds."""
 
 
 def made(folder: Path, stands_s: float, lag_s: float) -> Cell:
-    """A cell of which frames stand still for a while, and a player that shows each so long after it is given it."""
+    """Make a cell in which no frames arrive for a while, and whose player shows each frame ``lag_s`` after its time."""
     count = int((LEAD_S + SECONDS) * FPS)
     first = int(HEARD_S * FPS) + 1
     came = [n / FPS + 0.02 for n in range(count)]

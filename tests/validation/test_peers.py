@@ -1,4 +1,4 @@
-"""Rows beside other programs: networks of ours, which stay as they are where a program is missing."""
+"""Comparisons with other programs: our networks, and rows that are kept if a program is missing."""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ COUNTED = LAST - FIRST
 
 
 def seen(folder: Path, late: range, lost: range) -> Seen:
-    """A film whose frames come 80 ms after they were taken, but for those that come 400 ms later, or not at all."""
+    """Make a film whose frames arrive 80 ms after they were taken, or 480 ms if ``late``.
+
+    Those in ``lost`` never arrive.
+    """
     places = {f"hash{n}": n for n in range(transports.FRAMES)}
     lines = [
         f"{1000 + n / FPS + (0.48 if n in late else 0.08):.4f} hash{n}\n"
@@ -41,7 +44,7 @@ def test_frames_are_whole_by_their_hash_and_in_time_by_the_fastest(tmp_path: Pat
     assert (told.video_bps, told.tcp_bps) == (3e6, 1e6)
     assert told.whole == pytest.approx(1 - 10 / COUNTED)
     assert told.in_time == pytest.approx(1 - 35 / COUNTED)
-    # One second, and ten frames, and the interval after each.
+    # The freezes are one second and ten frames long, plus the interval after each.
     assert told.freezes_per_min == pytest.approx(2 * 60 * FPS / COUNTED)
     assert told.frozen == pytest.approx(37 / COUNTED)
 

@@ -1,4 +1,4 @@
-"""The parts of the comparison that need neither simulator, and, where `ns` is there, one short run of it."""
+"""The parts of the comparison that need neither simulator and, if `ns` is installed, one short run of ns-2."""
 
 import math
 import shutil
@@ -69,7 +69,8 @@ def test_the_tfrc_that_users_get_is_compared_with_no_setting_of_its_own() -> Non
 def test_ns2s_tfrc_puts_packets_of_the_said_size_on_the_link(script: str, link: float) -> None:
     run = ns2.run(script, {"duration_s": 100})
     sent = run.number("utilisation_frac") * link / 8 * run.number("span_s")
-    # With ns-2's own `useHeaders_` it is 1032 B for one flow, and 1016 B for as many TCPs of 1000 B beside it.
+    # With ns-2's own `useHeaders_`, a packet has 1032 B with one flow, and 1016 B with as many TCPs of 1000 B beside
+    # it.
     assert sent / run.number("link_departures") == pytest.approx(1000, abs=1)
 
 

@@ -22,7 +22,7 @@ __all__ = ["PeerConnection"]
 
 URI = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
 EXTENSION_ID = 4
-"""Its number in an offer. aiortc uses 1 to 3, and RFC 8285 has one space for all media of a bundle."""
+"""The extension's id in an offer. aiortc uses 1 to 3, and all media of a bundle share the ids (RFC 8285)."""
 
 for kind in ("audio", "video"):
     HEADER_EXTENSIONS[kind].append(RTCRtpHeaderExtensionParameters(id=EXTENSION_ID, uri=URI))
@@ -56,7 +56,7 @@ class PeerConnection(RTCPeerConnection):
     ) -> None:
         self._cap_bps = cap_bps
         self._make = partial(Kit, floor_bps=floor_bps, cap_bps=cap_bps, **settings)
-        self._make(None)  # a wrong name is an error here, and not once the call is connected
+        self._make(None)  # raises an error for a wrong name now, instead of when the call is connected
         super().__init__(configuration)
         self._kits: dict[Any, Kit] = {}
         self._reporters: dict[Any, Reporter] = {}
@@ -68,14 +68,14 @@ class PeerConnection(RTCPeerConnection):
         return next((kit.sender.decision for kit in self._kits.values()), None)
 
     async def setLocalDescription(self, description: Any) -> None:  # noqa: N802
-        """Do what aiortc does."""
+        """Set the local description as aiortc does, and send its streams through the kit."""
         self._hook()
         await super().setLocalDescription(description)
 
     async def setRemoteDescription(self, description: Any) -> None:  # noqa: N802
-        """Do what aiortc does."""
+        """Set the remote description as aiortc does, and send its streams through the kit."""
         await super().setRemoteDescription(description)
-        self._hook()  # aiortc connects in a task of its own, which has not begun
+        self._hook()  # aiortc connects in a separate task, which has not begun yet
 
     def _hook(self) -> None:
         for transceiver in self.getTransceivers():

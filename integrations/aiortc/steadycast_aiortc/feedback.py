@@ -1,4 +1,4 @@
-"""What aiortc's receiver lacks: transport-wide feedback, and NACKs until a packet has arrived or is given up."""
+"""Adds what aiortc's receiver lacks: transport-wide feedback, and NACKs until a packet has arrived or is given up."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from steadycast import TransportFeedbackRecorder
 
 IP_UDP_BYTES = 20 + 8
 NACK_S = 0.1
-"""Time between two NACKs of the same packets. aiortc repeats a NACK only when another packet is lost;
-until then its jitter buffer waits for a retransmission that was lost, for seconds."""
+"""Time between two NACKs of the same packets, in seconds. aiortc repeats a NACK only when another packet is lost. Until
+then, its jitter buffer may wait for seconds for a retransmission that was lost as well."""
 GIVE_UP_S = 1.0
-"""Time after which a missing packet is given up: the kit does not retransmit older ones. aiortc's jitter buffer would
-wait until 512 others have arrived."""
+"""Time in seconds after which a missing packet is given up, because the kit does not retransmit older packets. aiortc's
+jitter buffer would wait until 512 later packets have arrived."""
 
 
 async def wait(event: asyncio.Event, until_s: float | None) -> None:
-    """Wait for an event, or until a time of the loop."""
+    """Wait for an event, at most until this time of the event loop."""
     loop = asyncio.get_running_loop()
     timer = None if until_s is None else loop.call_at(until_s, event.set)
     await event.wait()
@@ -41,13 +41,13 @@ class Reporter:
         self.tasks = [asyncio.ensure_future(each) for each in (self.report(), self.request())]
 
     def stop(self) -> None:
-        """End with the transport."""
+        """Stop if the transport is no longer connected."""
         if self.transport.state != "connected":
             for task in self.tasks:
                 task.cancel()
 
     def route(self, packet: Any) -> Any:
-        """Record a packet, and do what aiortc does."""
+        """Record a packet, and route it as aiortc does."""
         number = packet.extensions.transport_sequence_number
         if number is not None:
             size, last = len(packet.payload) + IP_UDP_BYTES, bool(packet.marker)
@@ -66,14 +66,14 @@ class Reporter:
             await wait(self.arrived, self.recorder.due_s)
 
     async def request(self) -> None:
-        """Send NACKs of what is missing; go on without what has been missing for too long, with a PLI."""
+        """Request missing packets by NACK. Give up packets that are missing for too long, and send a PLI."""
         while True:
             await asyncio.sleep(NACK_S)
             for receiver, source in self.sources.items():
                 await self.request_from(receiver, source)
 
     async def request_from(self, receiver: Any, source: int) -> None:
-        """Do that for the streams of a receiver of aiortc."""
+        """Request the missing packets of the streams of one of aiortc's receivers."""
         nacks, now = getattr(receiver, "_RTCRtpReceiver__nack_generator"), self.loop.time()  # noqa: B009
         if nacks is None:
             return

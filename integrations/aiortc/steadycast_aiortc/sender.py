@@ -25,18 +25,18 @@ from steadycast import MediaSender
 from steadycast_aiortc.feedback import wait
 
 OVERHEAD_BYTES = 20 + 8 + 16
-"""IPv4, UDP, and the tag of SRTP's GCM; the HMAC of the older profile has 10 bytes."""
+"""Bytes of IPv4, UDP, and the tag of SRTP's AES-GCM profile. The tag of the older HMAC profile has 10 bytes."""
 AUDIO_BPS = 64_000
 """Rate that is reserved for each audio stream."""
 PAYLOAD_SHARE = 0.9
-"""Share of the payload in a full packet: the encoder's rate has no headers."""
+"""Share of the payload in a full packet. The encoder's rate does not include headers."""
 KEPT = 4096
-"""Packets whose bytes are kept: what the kit may hold at 40 Mb/s in one second, and may retransmit."""
+"""Number of packets whose bytes are stored for retransmission: those of one second at 40 Mb/s."""
 WAITING_BYTES = 3000
-"""More than this waits only behind a frame that is larger than others."""
+"""Bytes in the kit's queue, up to which it counts as short. Only an unusually large frame makes it longer."""
 HOLD_S, CHANGE = 1.0, 1.1
-"""The encoder's rate follows the kit's once that has differed by this factor for this time. aiortc makes a new
-encoder for each change above 10 %, and a new encoder begins with a key frame."""
+"""The encoder's rate follows the kit's rate once the two have differed by this factor for this time, in seconds. aiortc
+creates a new encoder for each change above 10 %, and a new encoder begins with a key frame."""
 
 
 class Stream:
@@ -52,9 +52,12 @@ class Stream:
         self.rate, self.share, self.rates = 0.0, 1.0, deque[tuple[float, float]]()
 
     def follow(self, now: float, rate: float, total: float, waits: bool) -> int:
-        """Return the encoder's rate in bit/s, now that the kit's rate for this stream and for all is this.
+        """Return the encoder's rate in bit/s.
 
-        While packets wait, the kit lowers a stream's rate. After a key frame that is no reason for another one.
+        The kit's rate is ``rate`` for this stream, and ``total`` for all streams.
+
+        While packets wait, the kit lowers a stream's rate. The packets of a key frame must not cause a new encoder,
+        which would begin with another key frame.
         """
         if not waits:
             self.share = rate / total
@@ -74,7 +77,7 @@ class Stream:
         return inner in (5, 7)
 
     def rtx(self, packet: RtpPacket) -> RtpPacket:
-        """Return a packet's retransmission (RFC 4588), or itself if the peer knows no such format."""
+        """Return a packet as a retransmission (RFC 4588), or unchanged if the peer does not support that format."""
         if self.rtx_type is None:
             return packet
         self.rtx_seq = (self.rtx_seq + 1) & 0xFFFF
@@ -100,7 +103,7 @@ class Kit:
         self.task = asyncio.ensure_future(self.run())
 
     def add(self, sender: Any, parameters: Any) -> None:
-        """Take the packets of a sender, and what it is asked for, from now on."""
+        """Take over a sender: from now on the kit handles its packets and its encoder, and the RTCP of its peer."""
         if sender._ssrc in self.streams:
             return
         if sender.kind == "audio":
@@ -114,7 +117,7 @@ class Kit:
             sender._next_encoded_frame = partial(self.frame, stream, handle, sender._next_encoded_frame)
 
     async def frame(self, stream: Stream, handle: Any, encode: Any, codec: Any) -> Any:
-        """Do what the kit says of the next frame: leave it out, or encode it at a rate, and as a key frame."""
+        """Encode the next frame as the kit decides: at its rate, and as a key frame if requested. Or skip the frame."""
         plan = self.sender.encoder(self.loop.time(), stream.number)
         self.poke.set()
         if plan.key_frame:
@@ -124,13 +127,13 @@ class Kit:
             return None
         total, waits = self.sender.decision.target_bps, self.sender.backlog_bytes > WAITING_BYTES
         rate = stream.follow(self.loop.time(), plan.rate_bps, total, waits)
-        # The rate goes the way on which aiortc's encoder gets its own, from its receiver's estimate.
+        # aiortc sets its encoder's rate by REMB, the estimate of a receiver. The kit's rate is passed in the same way.
         fci = pack_remb_fci(rate, [stream.sender._ssrc])
         await handle(RtcpPsfbPacket(RTCP_PSFB_APP, 0, 0, fci))
         return await encode(codec)
 
     async def on_report(self, handle: Any, packet: Any) -> None:
-        """Leave reports to aiortc, for its statistics; estimates, NACKs and PLIs are the kit's."""
+        """Pass reports to aiortc, for its statistics. The kit handles estimates, NACKs and PLIs."""
         if isinstance(packet, RtcpRrPacket | RtcpSrPacket):
             await handle(packet)
 
@@ -156,7 +159,8 @@ class Kit:
             role = "key" if stream.is_key(packet.payload) else "reference"
             stream.taken = self.sender.frame(now, stream.number, role)
         stream.in_frame = not last
-        # The number is ours: a frame that is not sent leaves no gap, on which aiortc's receiver would wait.
+        # The kit assigns the sequence numbers, so that a skipped frame leaves no gap. aiortc's receiver would wait at a
+        # gap.
         packet.sequence_number, packet.extensions.transport_sequence_number = stream.seq, 0
         size = len(packet.serialize(self.extensions)) + OVERHEAD_BYTES
         if stream.taken and self.sender.push(

@@ -31,7 +31,10 @@ HEADERS = 28  # IPv4 and UDP
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """Lets time pass when no socket has anything to read: datagrams on loopback are there when they were sent."""
+    """Advances the virtual time when no socket has anything to read.
+
+    Datagrams on the loopback interface arrive at once.
+    """
 
     now = 0.0
 
@@ -45,7 +48,7 @@ class VirtualSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time; what aiortc gives to threads takes none of it."""
+    """An event loop in virtual time. Work that aiortc gives to threads takes no virtual time."""
 
     def __init__(self):
         self.virtual = VirtualSelector()
@@ -61,7 +64,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class Handover(queue.Queue):
-    """Waits for the decoder's thread with each frame, so that decoding takes no virtual time either."""
+    """A queue that waits until the decoder has taken the previous frame. Decoding then takes no virtual time either."""
 
     def __init__(self):
         super().__init__()
@@ -99,7 +102,7 @@ def virtual_time() -> Iterator[VirtualLoop]:
 
 
 class Video(MediaStreamTrack):
-    """A moving picture with noise, for which VP8 takes what it is given. Its time stamps are those of the loop."""
+    """A moving picture with noise, so that VP8 uses its whole rate. Its time stamps are those of the event loop."""
 
     kind = "video"
 
@@ -132,7 +135,10 @@ class Port(asyncio.DatagramProtocol):
 
 @dataclass
 class Link:
-    """One bottleneck towards the receiver; the way back has the delay alone. All chance is of the seed."""
+    """One bottleneck towards the receiver; the reverse direction has only the delay.
+
+    All randomness depends on the seed.
+    """
 
     rate_bps: Callable[[float], float]
     queue_s: float
@@ -141,7 +147,7 @@ class Link:
     seed: int = 1
     passed: list[tuple[float, bytes]] = field(default_factory=list)
     dropped: list[float] = field(default_factory=list)
-    without: str = ""  # lines of the descriptions that have this are left out
+    without: str = ""  # lines with this text are removed from the descriptions
 
     async def between(self, left: tuple[str, int], right: list) -> tuple[int, int]:
         """Return the ports on which the left peer reaches the right one, and the right one the left one."""
@@ -235,17 +241,17 @@ def frames_seen() -> Iterator[list[tuple[float, int]]]:
 
 @dataclass
 class Outcome:
-    """What passed the link from a time on."""
+    """The packets and pictures that passed the link after a given time."""
 
     rate_bps: float  # of IP packets of the video and of its retransmissions
-    frame_p95_s: float  # from the picture until the decoder has its frame, in the 95th of a hundred
+    frame_p95_s: float  # the time from a picture to its frame at the decoder, 95th percentile
     lost: float  # share of the packets that the link dropped
     again: int  # retransmissions that arrived
-    pictures: int  # decoded, of the whole call
+    pictures: int  # the number of decoded pictures in the whole call
 
 
 def outcome(link: Link, frames: list[tuple[float, int]], pictures: int, begin: float, end: float) -> Outcome:
-    """Read what passed the link from the headers of RTP, which SRTP leaves in the clear."""
+    """Compute the outcome from the RTP headers of the packets on the link, which SRTP does not encrypt."""
     size, again, first = 0, 0, None
     for at, data in link.passed:
         kind = data[1] & 0x7F if len(data) > 12 and 128 <= data[0] < 192 else 0
@@ -253,7 +259,7 @@ def outcome(link: Link, frames: list[tuple[float, int]], pictures: int, begin: f
             first = first or kind
             if begin <= at < end:
                 size, again = size + len(data) + HEADERS, again + (kind != first)
-    # The time stamps begin with a random one. The fastest frame has the path's delay alone.
+    # The first time stamp is random. The fastest frame is assumed to have only the path's delay.
     since = [at - (stamp - frames[0][1]) % 2**32 / 90_000 for at, stamp in frames]
     delays = sorted(
         each - min(since) + link.way_s
@@ -268,7 +274,7 @@ def outcome(link: Link, frames: list[tuple[float, int]], pictures: int, begin: f
 
 def run(link: Link, make: Callable[[], RTCPeerConnection], seconds: float, warm: float) -> Outcome:
     """Run a call in virtual time between two peers; count what passes the link after the first seconds."""
-    random.seed(link.seed)  # aiortc's intervals of RTCP
+    random.seed(link.seed)  # aiortc draws its RTCP intervals at random
     with virtual_time() as loop, frames_seen() as frames:
 
         async def whole() -> int:

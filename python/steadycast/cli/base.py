@@ -226,7 +226,7 @@ def main() -> None:
 
 
 _STDERR = 2
-"""The number of standard error: standard output may be a command's JSON."""
+"""The file descriptor of standard error. Standard output may hold the JSON of a command."""
 _RESTARTED = "STEADYCAST_RESTARTED"
 """Environment variable of a restarted process. It prevents a process from compiling the module repeatedly."""
 
@@ -315,7 +315,7 @@ def _run() -> int:
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            return Exit.UNWRITTEN  # the library's sign that stdout was closed
+            return Exit.UNWRITTEN  # click's sign that stdout was closed
         return end.code if isinstance(end.code, int) else Exit.DONE
     return Exit.DONE
 
@@ -375,7 +375,7 @@ def tell(what: object) -> None:
 
 
 def warn(warnings: Iterable[object]) -> None:
-    """Print a line on stderr for each."""
+    """Print each warning as a line on stderr."""
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
 
@@ -447,7 +447,8 @@ def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterat
 def interruptible() -> Iterator[list[str]]:
     """End the command when it is interrupted.
 
-    The message says what is left, from the interruption's notes or the list.
+    The message names the results that are left behind. They come from the notes of the `KeyboardInterrupt`, or else
+    from the yielded list.
     """
     otherwise: list[str] = []
     try:
@@ -462,7 +463,7 @@ _MOST_SEEDS = 100_000
 
 
 def seed_range(text: str) -> range:
-    """`1-5` as 1, 2, 3, 4, 5; `3` as 3."""
+    """Parse a range of seeds: `1-5` is 1, 2, 3, 4, 5, and `3` is only 3."""
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
@@ -476,7 +477,7 @@ def seed_range(text: str) -> range:
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
-    """Write the report of a run, or those of several seeds and the one of all."""
+    """Write the report of a run. For several seeds, write the report of each and one of all."""
     from steadycast.folder import is_seeds
     from steadycast.report.page import write_report
     from steadycast.report.run_comparison import write_seeds_report

@@ -199,8 +199,8 @@ class Seen:
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
     """Return the slot whose picture is on screen in each display slot, and the frames that the decoder receives.
 
-    By time, late frames are decoded, because other frames refer to them, and are shown late. By index, neither late
-    nor lost frames are decoded, and the pictures follow one another without a gap.
+    If ``by`` is "time", late frames are decoded, because other frames refer to them, and are shown late. If it is
+    "index", neither late nor lost frames are decoded, and the pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER
@@ -430,7 +430,7 @@ def evaluate(
         clip: the encoded video.
         traced: its frames with the number of packets of each: `read_sender_trace`, or `by_payload`.
         packets: the packets that were sent, in their order, and their arrivals.
-        original: the raw video; without it the encoded one is all that is compared with.
+        original: the raw video; without it pictures are compared only with the encoded video.
         pixels: FFmpeg's name of the original's pixel format, if it is a `.yuv`.
         playout_ns: the play-out limit; without it no frame is late.
         by: one of `media.quality.BY`.

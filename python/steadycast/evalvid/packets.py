@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """`None` if all lines of the trace are the same step, that of its host."""
+    """The packet's step. `None` if all lines of the trace are the same step of one host."""
     time_ns: int
     node: str
     """The name of the node; empty if the trace has only one node."""
@@ -216,7 +216,10 @@ _ENDS = re.compile(r"\s*([\d.]+)\.(\d+) > ([\d.]+)\.(\d+):")
 
 
 def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
-    """Read the output of ``tcpdump -tt -n -v``: today's, with the ports on a second line, or that of EvalVid's time."""
+    """Read the output of ``tcpdump -tt -n -v``.
+
+    Today's version has the ports on a second line; that of EvalVid's time differs.
+    """
     heads: list[tuple[int, str]] = []
     for number, line in lines:
         if line[0].isspace() and heads:

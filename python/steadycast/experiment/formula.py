@@ -34,7 +34,7 @@ _NAME = r"(?:(?!\.receivers\.|\.forward\.|\.back\.).)*"
 
 
 class UnknownError(Exception):
-    """A figure has no value in this run."""
+    """The error for a figure that has no value in this run."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,8 @@ def facts(run: Run) -> Facts | None:
         for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
-    # Background flows are not measured. Their rate is subtracted from the capacity, and its changes count as changes.
+    # Background flows are not measured. Their rate is subtracted from the capacity, so a change of their rate counts as
+    # a change of the capacity.
     behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
     for flow in (flow for flow in behind if not flow.back):
         for name in capacity:

@@ -50,7 +50,7 @@ class Runs:
     ran: int
     """The number of runs that this call executed; earlier calls executed the others."""
     times: Mapping[Point, Path]
-    """The files with the series for figures over time, of the runs that have one."""
+    """The files with series for figures over time; only some runs have one."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Statistic:
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
-    """Return the end of the first second whose value exceeds the level, counted from the first of the seconds."""
+    """Return when the first second whose value exceeds the level ends, in seconds after the start of the first one."""
     return next((n + 1.0 for n, value in enumerate(values) if value > level), None)
 
 
@@ -118,7 +118,7 @@ class Seconds:
 
     The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` with a column of the table ``rates``, or
     ``link.LINK.COLUMN`` with a column of the table ``links`` in the forward direction. ``*`` in FLOW or LINK matches
-    any name. If it matches several, rates are added, and of other columns the largest value is used. A second without
+    any name. If it matches several, their rates are added; of other columns the largest value is used. A second without
     a throughput counts as 0. A second without a value in another column is left out.
     """
 
@@ -188,7 +188,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Decisions:
-    """A statistic of the decisions of a flow's sender from FROM to TO seconds whose rule matches a pattern.
+    """A statistic of those decisions of a sender, from FROM to TO seconds, whose rule matches a pattern.
 
     ``count`` is the number of decisions. A rule applies until the next decision with another rule. ``first`` is when
     it first begins to apply, ``last`` when it last ceases to apply, and ``longest`` is the longest such interval, all
@@ -294,7 +294,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Frames:
-    """A statistic of the delay in ms of a video's frames that were ready from FROM to TO seconds.
+    """A statistic of the delay, in ms, of video frames that were ready for sending between FROM and TO seconds.
 
     A frame's delay is from the end of its encoding to the arrival of its last packet. ``mean`` and ``max`` are over
     all frames, and ``arrived_p95`` is the 95th percentile over those that arrived.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 """Maximum number of rows of a table in the terminal."""
 _FEW = 20
-"""Up to this number of bounds, the page shows them expanded."""
+"""With at most this many bounds, the page shows them expanded."""
 _SAID = {
     FAILS: "fails",
     UNTESTED: "untested: the placebo keeps it",
@@ -322,7 +322,7 @@ def _mean_of(
 ) -> tuple[float, float] | None:
     """Return the mean of a measure over all points of a variant and an axis value.
 
-    It has an interval if it is one point.
+    Only the mean of a single point has a confidence interval.
     """
 
     def fits(point: Point) -> bool:

@@ -135,7 +135,7 @@ class TableSpec:
     """"points", "bounds", "counts", "held" or "choice": the meaning of its rows."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """For "choice": measures whose bounds are ignored for a second list."""
+    """For "choice": a second list ignores the bounds of these measures."""
     by: str
     """For "counts" and "held": the axis or the column of ``about`` whose values are rows or columns; empty: the
     scenarios."""
@@ -201,7 +201,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Variant:
-    """Changes that are compared with others."""
+    """A variant: changes to a scenario, whose results are compared with those of the other variants."""
 
     sets: tuple[str, ...]
     emulated: bool
@@ -412,7 +412,7 @@ class Spec:
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound applies to one of these measures, or has its own measure."""
+        """Whether a bound applies to one of these measures, or to a measure that the file defines only for it."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
@@ -522,7 +522,10 @@ def _at(path: Path) -> Path:
 
 
 def _written(told: Mapping[str, Any], origin: Path) -> Path | None:
-    """Return the path of a table or a figure: beside its file or, for a built-in file, beside the results."""
+    """Return the path of a table or a figure.
+
+    It is in the folder of its experiment file or, for a built-in file, in the results folder.
+    """
     if not told["write"]:
         return None
     own = origin in built_in().values()

@@ -30,7 +30,7 @@ class Judgement:
     points: Mapping[Point, bool | None] = field(repr=False)
     """Whether it holds at each point; `None` if the value is unknown."""
     placebo: Mapping[Point, bool | None] = field(repr=False)
-    """The same for the placebo's points."""
+    """Whether it holds at each point of the placebo; `None` if the value is unknown."""
 
     @property
     def held(self) -> int:

@@ -35,7 +35,7 @@ from steadycast.media.vmaf import vmaf
 
 _FORMAT = 2
 SSIM_EVERY = 15
-"""The interval of pictures whose SSIM is measured, because SSIM takes ten times as long as PSNR."""
+"""SSIM is measured for one of this many pictures, because it takes ten times as long as PSNR."""
 _COARSE = 4
 """The reduction of width and height that sets the threshold of damage.
 
@@ -109,7 +109,7 @@ def _header(raw: RawVideo) -> bytes:
 
 
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
-    """Write the clip into a FIFO in real time, beginning with the first reader; drop pictures that are one late.
+    """Write the clip into a FIFO in real time, beginning with the first reader; drop late pictures.
 
     Each line of ``log`` has a picture's number, its due time, and the time at which its first byte was written, by the
     monotonic clock. If the FIFO is opened again (some programs probe it first), the header is repeated.
@@ -159,7 +159,7 @@ class Shape(NamedTuple):
 
 
 _PLANES = {"420": 6, "422": 8, "444": 12, "mono": 4}
-"""The number of samples per four luma samples, by the colour spaces of y4m."""
+"""The number of luma and chroma samples per four luma samples, by y4m's colour space."""
 _RAW = {
     "yuv420p": ("420", 8),
     "nv12": ("420", 8),

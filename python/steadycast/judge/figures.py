@@ -45,7 +45,8 @@ class Column:
     less_is_worse: bool
     say: Callable[[float], str]
     floor: float
-    """The absolute part of the tolerance within which an old value is kept, in the unit of the text."""
+    """A text's old value is kept if the new one differs from it by less than a tolerance. This is the absolute part, in
+    the unit of the text."""
     share: float = 0.0
     """The relative part of that tolerance, as a fraction of the old value."""
 

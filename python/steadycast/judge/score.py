@@ -270,7 +270,7 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """Return the burstiness: the peak bytes in 5 ms of each second, 95th percentile, relative to the mean of 5 ms."""
+    """Return the burstiness: peak bytes in 5 ms over the mean bytes in 5 ms, as the 95th percentile of the seconds."""
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
     whole = bins[: len(bins) // each * each].reshape(-1, each)
@@ -567,7 +567,7 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
     known = np.isfinite(number)
     if not known.any():
         return number
-    # If the hand-over times are known, a picture can't be displayed before its own.
+    # If the hand-over times are known, a picture can't be displayed before it was handed over.
     ahead = _PLAUSIBLE_S * fps if began is None else 1.0
     if began is None:
         began = float(np.median((at - number / fps)[known]))
@@ -578,7 +578,7 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
-    """Estimate the sending times of pictures that were not logged: their frames' first packets, or the fastest picture.
+    """Estimate the sending times that were not logged, from the first packet of a frame, or from the fastest picture.
 
     The first frame on the wire is picture 0; RTP time stamps identify the others.
     """

@@ -161,7 +161,7 @@ def _hash(value: object) -> str:
 
 
 def key_of(setup: Setup, task: Task) -> str:
-    """Return a hash of all that a cell's outcome depends on, as far as it is known: of the programs, their files."""
+    """Return a hash of everything that a cell's outcome is known to depend on, including the programs' files."""
     pair = setup.pair
     paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
@@ -203,9 +203,9 @@ def conducted(
     jobs: int | None,
     told: Progress,
 ) -> list[Outcome]:
-    """Run all cells that are not finished; repeat those alone in which the machine was too busy.
+    """Run all cells that are not finished. A cell during which the machine was too busy is repeated alone.
 
-    Outcomes that are trusted are kept as they come, so that an interrupted judgement goes on with the others.
+    Each trusted outcome is stored at once. After an interruption, only the other cells are run.
     """
     tasks = list(keys)
     found = dict(finished)

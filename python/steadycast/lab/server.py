@@ -154,7 +154,7 @@ def rivals() -> list[str]:
 
 
 class Lab:
-    """The page's requests, answered."""
+    """The handlers of the page's requests."""
 
     def __init__(
         self, bases: Sequence[Base], clips: Path | None, token: str, watched: Sequence[Watched] = ()

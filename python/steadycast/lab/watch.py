@@ -16,7 +16,7 @@ from steadycast.record import median
 from steadycast.report import say
 
 KEPT = 600
-"""Number of status lines that are shown, which are ten minutes."""
+"""Number of status lines that are shown. They cover ten minutes."""
 _MOST_BYTES = 1 << 20
 """Maximum bytes per read. Of a longer file, only the end is read at first."""
 _MOST_PEERS = 20

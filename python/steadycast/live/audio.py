@@ -24,7 +24,8 @@ HZ = 48_000
 _FRAME = HZ // 50
 """Samples per packet; a packet has 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""A difference in seconds between a time stamp and the samples before it that counts as a gap or an overlap."""
+"""The difference in seconds between a time stamp and the end of the samples before it, from which on it shows a gap or
+an overlap."""
 _QUIET = 10
 """Number of silent packets that are sent before packets are omitted; this is 0.2 s."""
 _KEPT = 20

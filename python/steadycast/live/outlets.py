@@ -48,7 +48,7 @@ EVERY_S = 1.0
 _STILL = 2.0
 """Seconds without a packet after which a receiver's source is called silent."""
 _READERS = 16
-"""The most connections for metrics: a session has other uses for its process's time and files."""
+"""The most connections for metrics. The session itself needs the process's time and file descriptors."""
 
 
 @dataclass(frozen=True)
@@ -526,7 +526,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
 
 
 class _Application:
-    """An ASGI application as a route's endpoint: Starlette takes a function for a handler of requests."""
+    """An ASGI application as a route's endpoint. Starlette would take a plain function for a handler of requests."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app

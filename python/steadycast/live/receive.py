@@ -115,8 +115,8 @@ class Player:
     def take(self, data: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None) -> None:
         """Queue a frame, or drop it if the queue is full; does nothing once the player has ended.
 
-        ``ticks`` is the presentation time in units of 1/90000 s; the stream's header has none. ``add`` adds it to a
-        container, where the player gets one.
+        ``ticks`` is the presentation time in units of 1/90000 s; the stream's header has none. If the player gets a
+        container, ``add`` adds the frame to it.
         """
         if self.gone:
             return

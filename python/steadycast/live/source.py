@@ -227,9 +227,9 @@ class Plan:
     """The encoder's loop for a core `Sender`, to be run in a separate thread; `None` if nothing is encoded."""
     warnings: list[str] = field(default_factory=list)
     audio: Any = None
-    """The loop of its sound, likewise; `None` if it has none, or none is sent."""
+    """The loop that encodes the source's sound, also for a separate thread; `None` if no sound is sent."""
     sound_is_shared: bool = False
-    """Whether its sound comes with a core `Broadcast`, as its pictures do."""
+    """Whether a core `Broadcast` provides the sound together with the pictures."""
 
 
 def plan(

@@ -213,7 +213,7 @@ class Clip:
 def _changed(
     reader: Reader, shown: tuple[int, int], size: str, fps: str | int | float | Fraction
 ) -> Iterator[str]:
-    """Yield sentences about differences of the encoded pictures from the clip that were not requested."""
+    """Yield a sentence for each unrequested difference between the encoded pictures and the clip."""
     own, name = (reader.facts.width, reader.facts.height), reader.name.rpartition("/")[2]
     how = f"{name} is {own[0]}x{own[1]} and is encoded in {shown[0]}x{shown[1]}"
     if size == "auto" and shown != own:
@@ -236,8 +236,8 @@ def resampled(
     """Resample to a constant frame rate: yield the picture with the nearest time, or the earlier of two equally near.
 
     Pictures that already have this rate are kept one by one, even with jitter of up to half an interval. The last
-    picture lasts until ``length``, the source's stated length in seconds, but not longer than the longest other one.
-    Without ``length`` it lasts as long as the others on average.
+    picture lasts until ``length``, the source's stated length in seconds, but not longer than the longest of the other
+    pictures. Without ``length`` it lasts for the mean duration of the others.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)

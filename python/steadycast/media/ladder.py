@@ -57,7 +57,8 @@ class Codec:
     rates: tuple[Fraction, ...] | None
     """Frame rates that its headers can express (`None`: any). Others are written as 25, which changes no picture."""
     doubling: int | None = None
-    """The number of quantizer steps that double the step size; `None` if the step size is proportional."""
+    """The number of quantizer steps that double the step size; `None` if the step size is proportional to the
+    quantizer."""
     least: int = 16
     """The smallest width and height."""
     most: tuple[int, int] = (8192, 8192)
@@ -228,9 +229,10 @@ KNOWN = tuple(
     for codec in ("", "-h264")
     for lines in ("", "-720")
 )
-"""Precomputed frame sizes of the synthetic clip, for the default encoding and that of the built-in scenarios.
+"""Files with precomputed frame sizes of the synthetic clip.
 
-Each is present in the small size for slow links and in 720 lines for fast ones.
+There is one for each of two encodings (the default, and that of the built-in scenarios) and each of two sizes (a small
+one for slow links, and 720 lines for fast links).
 """
 
 
@@ -389,7 +391,7 @@ def open_encoder(
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
         # The caller forces I frames. With B frames, a `gop_size` of the same length would add a second I frame beside
-        # each. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
+        # each forced one. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
         context.gop_size = 600
         # With qmin = qmax alone, the rate control would still choose the Lagrangian multiplier freely, and coarse
         # rungs would be 50 % larger than those of `ffmpeg -qscale`.
@@ -475,7 +477,8 @@ _OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(_MPEG, _MPEG_OPTIONS),
     "libx264": {
         "qp": "{q}",
-        # The preset of a live sender, which has one frame interval per picture; "medium" takes three times as long.
+        # The preset of a live sender, which must encode each picture within one frame interval. The preset "medium"
+        # takes three times as long.
         "preset": "veryfast",
         "forced-idr": "1",
         # `stitchable` makes the parameter sets before each IDR frame identical at all quantizers.
@@ -595,7 +598,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
-"""The exceptions of reading an absent or damaged archive, which is then created again."""
+"""The exceptions that reading an absent or damaged archive raises. The archive is then created again."""
 
 
 _READING = Lock()

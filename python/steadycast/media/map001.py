@@ -23,8 +23,8 @@ def map001(
 ) -> FrameTable:
     """Return frame sizes for the quantizers 2, 4, …, 62. All groups of pictures are alike: one I frame, then P frames.
 
-    The rate is proportional to q to the power −``exponent``. ``intra`` is an I frame's size over a P frame's. The paper
-    states neither value.
+    The rate is proportional to q to the power −``exponent``. ``intra`` is the ratio of an I frame's size to a P
+    frame's. The paper states neither value.
     """
     if gop < 1 or groups < 1 or intra <= 0 or exponent <= 0:
         raise ValueError("lengths start at 1, the rest is above 0")

@@ -16,7 +16,8 @@ Identical pictures, whose PSNR is infinite, get this value. libvmaf has the same
 """
 
 OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
-"""Table 1 of Multi-Evalvid-RA, gaps closed: below 20 dB → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
+"""The PSNR bounds of the opinion scores 1 to 5 (Multi-Evalvid-RA, table 1, with its gaps closed): below 20 dB → 1, [20,
+25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Picture:
         )
 
     def frame(self) -> av.VideoFrame:
-        """Return it as a frame for encoders."""
+        """Return the picture as a frame for encoders."""
         flat = np.concatenate([plane.reshape(-1) for plane in (self.y, self.u, self.v)])
         return av.VideoFrame.from_ndarray(flat.reshape(-1, self.y.shape[1]), format="yuv420p")
 
@@ -86,8 +87,8 @@ def opinion_classes(psnr: F64) -> U8:
 def opinions(psnr: F64) -> F64:
     """Return a continuous opinion score from 1 to 5 for each luma PSNR in dB.
 
-    It interpolates linearly between the bounds of the classes, whose values are x.5. It is 5 from 40 dB on, and 1 up
-    to 17.5 dB.
+    It interpolates linearly between the bounds of the classes. A bound between the classes 2 and 3, for example, has
+    the score 2.5. The score is 5 from 40 dB on, and 1 up to 17.5 dB.
     """
     known = np.where(np.isnan(psnr), 0.0, psnr)
     return np.interp(known, (17.5, *OPINION_BOUNDS_DB, 40.0), (1.0, 1.5, 2.5, 3.5, 4.5, 5.0))

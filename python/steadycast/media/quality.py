@@ -66,7 +66,7 @@ class Quality:
     mos: U8
     """Opinion class 1…5 by luma PSNR against the source's pictures."""
     coded: F64
-    """PSNR of the encoded luma against the source's pictures, whether it arrived or not."""
+    """PSNR of the encoded luma against the source's pictures, also for frames that did not arrive."""
     vmaf: float | None = None
     """VMAF against the source's pictures; `None` if it was not measured."""
 
@@ -166,7 +166,7 @@ class OnScreen:
     """The source's picture of this slot."""
     received: Picture
     of: int
-    """The slot that the picture belongs to; −1 (a black picture) before the first one."""
+    """The slot that the picture belongs to; −1 (a black picture) before the first received picture."""
 
 
 def screen(

@@ -31,7 +31,7 @@ _DEFAULT, _ATTACHED = 0x1, 0x400
 _BESIDE = 0x800 | 0x80000 | 0x100000
 """FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE, which mark auxiliary pictures of a film."""
 _WITH_AN_END = ("matroska,webm", "flv", "live_flv")
-"""Containers that have the end time of the file instead of the length of the file or its tracks."""
+"""Containers that state when the file ends, instead of how long the file or its tracks are."""
 _WITHOUT_LENGTHS = ("mpegts", "mpeg")
 """Containers without track lengths: FFmpeg may use the file's length, which includes longer audio."""
 _ROUNDING_S = Fraction(1, 10_000)
@@ -42,7 +42,7 @@ _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "b
 _UNSAID = (0, 2, 3)
 """The matrix codes of RGB (0), and of unspecified matrices (2 and 3)."""
 _NOTHING = 64
-"""The tolerance for a zero in a display matrix, whose unit is 1/65536: it covers rounding errors."""
+"""Elements of a display matrix up to this value count as 0, because of rounding errors. The unit is 1/65536."""
 _HDR = {16: "PQ", 18: "HLG"}
 """The transfer functions of SMPTE ST 2084 and ARIB STD-B67, by their codes in ITU-T H.273, table 3."""
 _TURNS = {
@@ -454,7 +454,7 @@ class _Stage:
         self._woven = False
         self._form: _Form | None = None
         self._ends: tuple[Any, Any] | None = None
-        self._graph: Any = None  # must be referenced here, because its filters do not keep it alive
+        self._graph: Any = None  # referenced here, because its filters do not keep the graph alive
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:

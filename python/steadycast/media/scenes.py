@@ -111,7 +111,7 @@ class Desk:
             room.box(-0.455, y0, -0.28 - 0.02 * (line % 2), y1, rgb("7f8894"))
 
     def picture(self, step: int) -> Canvas:
-        """Draw a picture of it."""
+        """Draw picture ``step`` of the scene."""
         canvas, time = self._room.nearer(1 + 0.12 * step / self._frames), step / 25
         sway = 0.012 * sine(time / 3.1) + 0.006 * sine(time / 1.3)
         self._body(canvas.above(0.8), sway * 0.5)
@@ -294,7 +294,7 @@ class Street:
         canvas.box(-0.23, 0.168, 0.235, 0.174, _BLACK, alpha=0.4)
 
     def picture(self, step: int) -> Canvas:
-        """Draw a picture of it."""
+        """Draw picture ``step`` of the scene."""
         pan, time = step * self._pan, step / 25
         canvas = Canvas.of(self._width, self._height)
         far = pan // 3
@@ -349,9 +349,9 @@ class Street:
 
 
 _WALKERS = ((0.1, 0.12, "b8862f"), (0.95, -0.1, "7a3f63"), (1.5, 0.09, "35563f"))
-"""Their starting position, their speed, and the colour of their coat."""
+"""Each walker's starting position, speed, and colour of the coat."""
 _CARS = ((0.3, -0.5, 0.62), (1.5, -0.42, 0.62), (-0.5, 0.62, 0.745), (-1.4, 0.7, 0.745))
-"""Their starting position, their speed, and y."""
+"""Each car's starting position, speed, and y coordinate."""
 _HEADING = "Video beside TCP"
 _TEXT = (
     "Who sends video over a network is seldom alone. Others load pages, fetch films and call their friends, "
@@ -406,7 +406,7 @@ class Page:
                 page.box(left, y + 0.02, left + 0.045, y + 0.118, rgb("e08a3c"), 0.004, 0.25)
 
     def picture(self, step: int) -> Canvas:
-        """Draw a picture of it."""
+        """Draw picture ``step`` of the scene."""
         canvas = Canvas.of(self._width, self._height)
         canvas.samples[:] = self._page.samples[:, step * self._step :][:, : self._height]
         return canvas

@@ -17,7 +17,8 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""Maximum relative error of a rate, due to times in whole milliseconds, at which it is rounded to one of `_RATES`."""
+"""A rate is rounded to one of `_RATES` if the relative difference is at most this. Times in whole milliseconds cause
+it."""
 
 
 class TraceError(UserError):

@@ -104,9 +104,9 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A punctual frame is shown at its slot. A late frame is shown at the first later slot by whose time it has arrived.
-    # That time is the latest play time of the slots up to this one, because reference frames of B frames are due before
-    # them, but shown later.
+    # A punctual frame is shown at its slot. A late frame is shown at the first later slot whose time is not before its
+    # arrival. A slot's time is here the latest play time of all slots up to it, because reference frames of B frames
+    # have earlier play times, but are shown later.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -166,7 +166,8 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
             elif frame in told.holes:
                 data = _with_holes(rung.unit(frame % table.frames), told.holes[frame], ladder.codec.name)
             if data:
-                # Slice quantizers are relative to the parameter sets, which therefore precede a change of rung.
+                # Slice quantizers are relative to those in the parameter sets. After a change of rung, the new rung's
+                # parameter sets therefore come first.
                 head = parameter_sets(ladder, q) if q != last else b""
                 last = q
                 yield Unit(int(table.slot_of(frame)), head + data)

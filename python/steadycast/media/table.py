@@ -116,7 +116,9 @@ class FrameTable:
 
 
 def coding_order(pattern: str) -> tuple[U8, U32]:
-    """Return the kinds and display positions in coding order of a closed GOP given in display order, like ``IBBPBBP``.
+    """Return the types and the display positions of a closed GOP's frames, in coding order.
+
+    ``pattern`` has the types in display order, like ``IBBPBBP``.
 
     B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, so that the
     GOP is closed.

@@ -61,7 +61,7 @@ class Layout:
         return Layout(size, fps, pixels)
 
     def otherwise(self, told: Layout) -> Layout:
-        """Complete the values of a file name; an explicit pixel format takes precedence over the name's."""
+        """Complete the values from a file's name by those in ``told``, whose pixel format takes precedence."""
         return Layout(self.size or told.size, self.fps or told.fps, told.pixels or self.pixels)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""Minimum difference between a share and the quotient of throughput and fair share that is explained. A smaller
+"""A share is explained if it differs from the quotient of throughput and fair share by at least this. A smaller
 difference may come from averaging over seeds."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
@@ -172,7 +172,7 @@ def _seen(flow: Json) -> str | None:
 
 
 def _built_on(flow: Json, by: str) -> str:
-    """Describe the basis of the score's coding quality."""
+    """Describe how the pictures were coded, as far as it was measured: their mean PSNR."""
     psnr = of_flow(flow, "psnr_db.raw.y")
     if by == "rate_score":
         return "; its pictures were not measured"

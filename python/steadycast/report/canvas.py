@@ -27,7 +27,8 @@ _RC: Any = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # The default position without ticks above the axes; searching for ticks takes a third of the drawing time.
+    # The default position of titles without ticks above the axes. Otherwise matplotlib searches for such ticks, which
+    # takes a third of the drawing time.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -72,7 +72,7 @@ class Sample:
     """The figures of one run that the rule uses."""
 
     others: Mapping[str, float]
-    """The fraction of its fair share that each flow obtained, without the videos under test."""
+    """The fraction of its fair share that each flow obtained, except for the videos under test."""
     share: Value
     """The fraction of its fair share that the video under test obtained; the smallest of several."""
     picture_score: Value

@@ -222,7 +222,7 @@ def together(runs: Sequence[Run], name: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw the opinion scores of each run's median receiver by mean score; the better of two medians."""
+    """Draw each run's opinion scores at the median receiver by mean score; of two middle ones, the better."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -280,8 +280,8 @@ class Measure(Row):
     def marks(self) -> tuple[str, ...]:
         """Return "best", "worst" or an empty string for each run.
 
-        Runs without several seeds are not marked, because only confidence intervals distinguish runs. Nor is a run
-        whose interval overlaps with those of both the best and the worst.
+        A run with a single seed is not marked, because only confidence intervals distinguish runs. A run is not marked
+        either if its interval overlaps both the best run's and the worst run's.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)

@@ -166,7 +166,7 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """Draw events as thin lines, optionally with names, and the warm-up, which means exclude, in grey."""
+    """Draw events as thin lines, optionally with names. The warm-up, which is excluded from means, is grey."""
     start, end = axes.get_xlim()
     small: Any = {"xycoords": ("data", "axes fraction"), "fontsize": 7.5, "color": style.MUTED}
     warm = float(folder.summary.get("from_s") or 0.0)

@@ -52,7 +52,8 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""Terms other than figures, and the headings of figures; a figure of both flows and receivers is listed for flows."""
+"""Entries for terms that are not figures, and for figures by their headings. For a figure that flows and receivers both
+have, the entry is that of flows."""
 
 
 def term(word: str, shown: str | None = None) -> Html:
@@ -72,7 +73,7 @@ def heading(shown: record.Shown) -> Html:
 
 
 def glossary(used: str) -> Html:
-    """Return the entries to which the page `used` links, and those to which these refer, as a list."""
+    """Return a list of the entries to which the page `used` links, and of those to which these entries link."""
     entries = [
         (w, about)
         for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())

@@ -106,7 +106,7 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 
 def idle(sweep: Sweep) -> dict[Values, int]:
-    """Count the runs of each point that compare nothing, by the criterion of `run`."""
+    """Count the runs of each point that compare nothing: the network did not limit their rates, as in `run`."""
     names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
     pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
     held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
