@@ -72,7 +72,7 @@ def commit_of(text: str) -> str | None:
 
 
 def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
-    """Return the sources that differ from the commit's; `None` if git does not have the commit."""
+    """Return the sources that have changed since the commit; `None` if git does not have the commit."""
     if _git(root, "cat-file", "-e", f"{what.commit}^{{commit}}") is None:
         return None
     found = []

@@ -48,8 +48,8 @@ SHOWN = (
 SWEPT = {"K": 16, "M": 24, "H": 24, "C": 8, "B": 16}
 """Number of rows of each paper's design."""
 SWEEP_SEEDS = {"K": (1, 2), "M": (1, 2), "H": (1, 2), "C": (1,), "B": (1, 2)}
-"""The seeds of a sweep, taken from those on which the one world is chosen. C has one, because its runs of 9000 s vary
-little."""
+"""The seeds of a sweep, taken from those on which the joint setting is chosen. C has one, because its runs of 9000 s
+vary little."""
 _DPI, _COLOURS = 104, 40
 _WIDTH = 5.8
 """Width in inches. Two pictures side by side are 400 pixels wide each, with letters of at least 8 pixels."""
@@ -112,7 +112,7 @@ def _live(result: Result) -> None:
 
 
 def _paper(result: Result, family: str) -> None:
-    """Write the generated parts of a paper's page: its outcome, one world, statements, tables and pictures."""
+    """Write the generated parts of a paper's page: its outcome, joint setting, statements, tables and pictures."""
     from papers.engine import tables, write
     from validation import page
 
@@ -162,7 +162,7 @@ def _together(result: Result, ran: list[str]) -> None:
 
 
 def _printed(cell: str, verdict: Verdict) -> Verdict:
-    """Return the verdict as printed. The cell has it after the number if it differs from that in the one world."""
+    """Return the verdict as printed. The cell has it after the number if it differs from that in the joint setting."""
     from papers.engine.experiment import Verdict
 
     _, _, other = cell.partition(": ")

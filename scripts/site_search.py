@@ -26,7 +26,7 @@ FIRST = {
     "tutorial.md": 4,
     **dict.fromkeys(("audio.md", "bufferbloat.md", "compare.md", "gpu.md", "lte.md", "wifi.md"), 6),
 }
-"""Pages that a newcomer looks for, and the factor of their weight."""
+"""Pages that a newcomer looks for, each with the factor by which the search weights it."""
 PART = re.compile(
     r'<h[1-6] id="(?P<id>[^"]+)">(?P<heading>.*?)<a |<tr>\n<td>(?P<name>.*?)</td>(?P<rest>.*?)</tr>',
     re.DOTALL,

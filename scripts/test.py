@@ -53,7 +53,7 @@ class Count:
     faults: int = 0  # number of fault tests that ran, with any result
 
     def lacking(self) -> str | None:
-        """Return what is missing if everything is required, or `None`."""
+        """If everything is required, return a description of what is missing; `None` if nothing is."""
         if self.skipped.total() > self.skipped[STALLED]:
             return "a skip is a failure"
         if self.skipped[STALLED] * 10 > self.faults:

@@ -61,7 +61,7 @@ LARGE = (100, 1000, 10_000)
 
 
 class OursFailedError(RuntimeError):
-    """Our program ended without a cost."""
+    """The error if our program ends without reporting its cost."""
 
 
 @dataclass(frozen=True)

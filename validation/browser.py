@@ -71,7 +71,7 @@ NETWORKS = {
     "5Mbps, 1 % lost": ("5Mbps", "20ms", "60p", 0.01),
     "3Mbps, 200 ms": ("3Mbps", "100ms", "80p", 0.0),
 }
-"""Rate, one-way delay, queue length in packets, and loss rate."""
+"""The networks, each with its rate, one-way delay, queue length in packets, and loss rate."""
 TELEOP = ("5Mbps", "120ms", "80p", 0.05)
 TELEOP_S = 50.0
 TELEOP_FROZEN_S = 0.7

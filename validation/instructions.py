@@ -45,7 +45,7 @@ print("hops", simulation.hops)
 
 
 class NotCountedError(RuntimeError):
-    """The counted program ended without a count."""
+    """The error if the counted program ends without a count."""
 
 
 def _counted(workload: str, seconds: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Measures a kernel's TCP on the dumbbell of the agreement: its delay after acknowledgments, and its windows.
+"""Measures a kernel's TCP on the dumbbell of `validation.agree`: its delay after acknowledgments, and its windows.
 
     python -m validation.kernel             # the delays, over 20 s of reno and of cubic
     python -m validation.kernel --write     # and write crates/tcp/src/sender/kernel-*.txt

@@ -37,7 +37,8 @@ _FORMS = (
         ("", " least", " most"),
     ),
 )
-"""Patterns for the cells of a column of numbers, each with the suffixes of the CSV file's columns after its heading."""
+"""Patterns for the cells of a column of numbers. Each has the suffixes that the headings of the numbers get in the CSV
+file."""
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]((?: \([^\[\]]*\))?)")
 """A cell in brackets, which misses its bound."""
 

@@ -167,7 +167,7 @@ PROGRAMS = {NS3: of_ns3, NS2: of_ns2, KERNEL: of_kernel}
 def queue(setup: str, theirs: str, own: str, cbr: float = 0, figures: Sequence[str] = (), **more: Any) -> Row:
     """Return a row with packets of 1000 bytes over an ns-3 queue.
 
-    `more` has the number of ns-3's TCPs by our names, and `thin`.
+    In `more`, ``tcps`` has our name of each of ns-3's TCPs, and ``thin`` adds a thin flow at a constant rate.
     """
     sets: dict[str, object] = {"topology.bottleneck.queue": f"{{ {own} }}"}
     told: dict[str, object] = {"queue": f"ns3::{theirs}"}

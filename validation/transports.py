@@ -44,8 +44,8 @@ GOP = 12
 FILM_BPS = 3_000_000
 IN_TIME_S = 0.3
 FREEZE_S = max(3 / FPS, 1 / FPS + 0.15)
-"""The W3C's threshold (webrtc-stats, `freezeCount`), with the film's frame interval instead of the mean of the shown
-ones."""
+"""The W3C's threshold of a freeze (webrtc-stats, `freezeCount`), with the film's frame interval instead of the mean
+interval of the shown frames."""
 FIRST, LAST = 250, 725
 """First and last frame that count. After ten seconds, controllers have found their rate and players know the stream."""
 BUSY_S = (10, 28)

@@ -269,7 +269,10 @@ class Change:
 
 @dataclass(frozen=True)
 class World:
-    """The combination of values and readings, allowed by a paper's words, with which most of its statements hold."""
+    """The joint setting of a paper: the values and readings, allowed by its words, with which most statements hold.
+
+    In tables and settings it is called "one world".
+    """
 
     takes: tuple[str, ...]
     """Names of the values and readings that differ from the set-up."""
@@ -335,7 +338,7 @@ class Figure:
     until: float | None = None
     """End of the time axis of a series in seconds; `None`: the end of the run."""
     ranks: tuple[tuple[str, str, str], ...] = ()
-    """Each is a controller, the id of the statement by which it is ranked, and what the paper says about it."""
+    """Each item is a controller, the id of the statement by which it is ranked, and what the paper says about it."""
     differs: str = ""
     """Features of the paper's figure, known from its text, that ours does not show, with the reason; empty if none is
     known."""
@@ -426,7 +429,7 @@ class Experiment:
 
     @property
     def in_world(self) -> tuple[Change, ...]:
-        """The changes that belong to the paper's one world."""
+        """The changes that belong to the paper's joint setting."""
         taken = self.world.takes if self.world is not None else ()
         return tuple(c for c in self.alternatives if c.name in taken)
 

@@ -54,7 +54,7 @@ class Observed:
 
     @property
     def left_aside(self) -> list[str]:
-        """Settings of the scenario that the emulated world does not support."""
+        """Settings of the scenario that an emulation does not support."""
         return [w for w in self.content["warnings"] if ": left aside: " in w]
 
     @property
@@ -64,7 +64,7 @@ class Observed:
 
 
 class Flow:
-    """One flow at its first receiver."""
+    """One flow, as its first receiver observes it."""
 
     def __init__(self, content: Json) -> None:
         self.content = content

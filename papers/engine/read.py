@@ -78,7 +78,7 @@ def family(folder: Path, others: Sequence[Change] = ()) -> tuple[Experiment, ...
 
 
 def _check_world(shared: _Shared, experiments: Sequence[Experiment], others: Sequence[Change]) -> None:
-    """Raise an error if the one world names something unknown, or two things that exclude each other."""
+    """Raise an error if the joint setting names something unknown, or two things that exclude each other."""
     assert shared.world is not None
     read = {o.name for e in experiments for s in e.statements for o in s.others}
     known = {c.name: c for c in others}
@@ -419,7 +419,7 @@ class _Reader:
         return found
 
     def _named(self, what: str, own: Mapping[str, T], shared: Mapping[str, T]) -> tuple[T, ...]:
-        """Return the items that the file names, from its own or the family's; all of its own if it names none."""
+        """Return the items that the file names, its own or the family's. If it names none, return all of its own."""
         names = self.key(what, list(own))
         for name in names:
             if name not in own and name not in shared:

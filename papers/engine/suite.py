@@ -34,7 +34,7 @@ from papers.engine.verdict import Judged, Measured, Row, as_read, judge, measure
 
 MARK = "reproduction.json"
 CHOOSING, JUDGED = (1, 2, 3, 4, 5), (6, 7, 8, 9, 10)
-"""The seeds on which a paper's one world was chosen, and the seeds on which it is judged."""
+"""The seeds on which a paper's joint setting was chosen, and the seeds on which it is judged."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Part:
 
     @property
     def left_aside(self) -> list[str]:
-        """Settings of the scenarios that the emulated world does not support, each once."""
+        """Settings of the scenarios that an emulation does not support, each once."""
         return list(dict.fromkeys(text for run in self._all() for text in run.left_aside))
 
     @property
@@ -143,7 +143,7 @@ def reproduce(
 
     Args:
         ids: "K-A", "K" for a family, or "all", in upper or lower case.
-        seeds: one run each. The default is 6 to 10 if the paper's one world was chosen on 1 to 5, otherwise 1 to 5.
+        seeds: one run each. The default is 6 to 10 if the paper's joint setting was chosen on 1 to 5, otherwise 1 to 5.
         clips: videos for the parts that need pictures. Without them a synthetic clip is used, and the result says so.
         emulated: run in real time over the kernel's TCP, and simulate the same runs for comparison.
         at_once: maximum number of real-time runs at the same time.
@@ -267,7 +267,7 @@ class Plan:
         return [s for s in self.experiment.statements if self.medium.tells(self.experiment, s)]
 
     def read(self, statement: Statement) -> Statement:
-        """Return a statement with the reading that the one world uses."""
+        """Return a statement with the reading that the joint setting uses."""
         return as_read(statement, self.experiment.world.takes if self.experiment.world else ())
 
     def job(self, variant: Variant, seed: int, setting: str, emulated: bool) -> Job:
@@ -307,7 +307,7 @@ class Plan:
         return bool(most) and min(most) <= len(self.asked)
 
     def ask_changes(self, rows: Sequence[Row]) -> None:
-        """Add runs with changes that contradict the paper or are newer, for statements that fail in the one world."""
+        """Add runs with changes that contradict the paper or are newer, for statements that fail in `World`."""
         if not self.judged:
             return
         failed = frozenset(r.statement.id for r in rows if r.verdict is Verdict.FAILS)

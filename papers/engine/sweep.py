@@ -1,9 +1,9 @@
 """Shows which values a paper's statements depend on.
 
-The values are varied one at a time around the paper's one world, and all together by an experimental design. A
+The values are varied one at a time around the paper's joint setting, and all together by an experimental design. A
 setting chooses one level for each value: the value as set up, or one of its `others`. The design is balanced (a Latin
 hypercube): each level of a value occurs in equally many rows, in a random order that is drawn for each value
-separately. The runs use the seeds on which the one world is chosen, never those on which it is judged.
+separately. The runs use the seeds on which the joint setting is chosen, never those on which it is judged.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Found:
 def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
     """Return the settings of a sweep.
 
-    They are the one world, the paper as printed, each value changed separately, each change that is not the paper's,
-    and the rows of the design.
+    They are the joint setting, the paper as printed, each value changed separately, each change that is not the
+    paper's, and the rows of the design.
     """
     experiments = FAMILIES[family]
     world = experiments[0].world
@@ -163,7 +163,7 @@ HEADS = ("kind", "setting", "holds", "of", "turned on", "turned off")
 
 
 def table(found: Sequence[Found]) -> Iterator[list[str]]:
-    """Yield one row per setting, compared with the first setting, which is the one world."""
+    """Yield one row per setting, compared with the first setting, which is the joint setting."""
     base = found[0]
     for each in found:
         on, off = turned(base, each)

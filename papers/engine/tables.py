@@ -1,4 +1,4 @@
-"""The papers' own tables, cell by cell: the published value, and beside it our value in the one world."""
+"""The papers' own tables, cell by cell: the published value, and beside it our value in the joint setting."""
 
 from __future__ import annotations
 

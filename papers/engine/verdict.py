@@ -77,9 +77,9 @@ class Row:
     statement: Statement
     medium: Medium
     judged: Judged
-    """The result in the one world; if the experiment has none, the result as set up."""
+    """The result in the joint setting; if the experiment has none, the result as set up."""
     printed: Judged | None
-    """The result as printed, if the experiment also has one world."""
+    """The result as printed, if the experiment also has a joint setting."""
     changed: Mapping[str, Measured]
     """The number with each change that contradicts the paper or is newer than it, by the name of the change."""
     simulated: Row | None = None

@@ -55,7 +55,7 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     """Count verdicts, and summarize them in a sentence or two.
 
     Args:
-        rows: each statement's verdict in the one world, and its verdict as printed if there is one world.
+        rows: each statement's verdict in the joint setting, and its verdict as printed if there is a joint setting.
 
     """
     found = list(rows)
@@ -121,7 +121,7 @@ def cells(r: Row) -> tuple[str, ...]:
 
 
 def as_printed(r: Row) -> str:
-    """Return a statement's number as printed, with its verdict if that differs from the one in the one world."""
+    """Return a statement's number as printed, with its verdict if that differs from the one in the joint setting."""
     if r.printed is None:
         return ""
     other = f": {r.printed.verdict.value}" if r.printed.verdict is not r.verdict else ""
@@ -339,7 +339,7 @@ def verdict_of(r: Row) -> str:
 
 
 def world(family: str) -> str:
-    """List the values and readings of a paper's one world.
+    """List the values and readings of a paper's joint setting.
 
     Each has the sentence that allows it, or our reason and the range.
     """
@@ -453,7 +453,7 @@ def _with(change: str, part: Part) -> str:
 
 
 def left_aside(result: Result) -> list[str]:
-    """List the settings of the scenarios that the emulated world does not support, each once."""
+    """List the settings of the scenarios that an emulation does not support, each once."""
     return list(dict.fromkeys(each for part in result.parts for each in part.left_aside))
 
 

@@ -44,7 +44,7 @@ def scenario_at(path: Path) -> Path:
 
 
 def about(name: str) -> str:
-    """Describe a built-in scenario in one sentence, the comment at the beginning of its file."""
+    """Return the description of a built-in scenario: the comment in the first line of its file."""
     return path_of(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
 
 

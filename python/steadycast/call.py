@@ -349,7 +349,10 @@ def _path_said(path: Json) -> list[str]:
 
 
 def write(call: Json, place: Path) -> Path:
-    """Write path.json, path.toml where the path is known, the replayed paths, and report.html, which is returned."""
+    """Write path.json, path.toml if the path is known, the replayed paths, and report.html.
+
+    Return the path of report.html.
+    """
     from steadycast.loading import load
     from steadycast.toml import document
 

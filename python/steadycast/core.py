@@ -35,7 +35,7 @@ SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
 
 
 def need_real_time(command: str) -> None:
-    """Return if the module includes its real-time part: sessions over sockets, emulation, and analysis of calls.
+    """Check that the module includes its real-time part: sessions over sockets, emulation, and analysis of calls.
 
     Raises:
         MissingError: this system is not Linux, on which this part is not available.

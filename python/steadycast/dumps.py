@@ -331,7 +331,7 @@ def _set_back(counters: list[Points]) -> float:
 
 
 def _onward(points: Points) -> Points:
-    """Return a series whose times continue by their median step where they were set back."""
+    """Return a series in which the time continues by the median step wherever the clock was set back."""
     steps = sorted(later - before for (before, _), (later, _) in pairwise(points) if later > before)
     usual = steps[len(steps) // 2] if steps else BIN_S
     found: Points = []

@@ -22,7 +22,7 @@ from steadycast.run_pipeline import Keep, Ladders, Made, Plan, Ready, stage
 
 
 def _program() -> str:
-    """Return the command with which this program was started."""
+    """Return the option, or the argument in Python, that names a program."""
     return named("--in HOST -- COMMAND", "program=Program(host, command)")
 
 

@@ -74,7 +74,7 @@ and the share of seconds with a loss (within 10 percentage points).
 
 @dataclass(frozen=True)
 class Row:
-    """The means of a quantity over the seeds, in both worlds."""
+    """The means of a quantity over the seeds, in simulation and emulation."""
 
     of: str
     what: str
@@ -126,7 +126,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """The runs of one scenario in both worlds, and their comparison."""
+    """The simulated and the emulated runs of one scenario, and their comparison."""
 
     name: str
     runs: Mapping[str, Sequence[Run]]
@@ -164,7 +164,7 @@ class Agreement:
         return table
 
     def figure(self) -> Figure | None:
-        """Draw throughput and delay of both worlds' first seed over time, with common scales."""
+        """Draw simulated and emulated throughput and delay of the first seed over time, with common scales."""
         rates = {world: runs[0].rates.to_polars() for world, runs in self.runs.items()}
         panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval"))
         last = float(self.runs["simulated"][0].summary["to_s"])
@@ -209,7 +209,7 @@ def agree(
         quality: decode and measure the pictures.
 
     Raises:
-        UserError: the scenario is wrong, or requires a feature that one of the worlds lacks.
+        UserError: the scenario is wrong, or requires a feature that the simulation or the emulation lacks.
         MissingError: the permission to create network namespaces is missing.
 
     """
@@ -225,7 +225,7 @@ def agree(
         done: dict[str, list[Run]] = {world: [] for world in WORLDS}
         for seed in given:
             common: dict[str, Any] = {"seed": seed, "set": set, "quality": quality, "progress": progress}
-            # The worlds run sequentially, because an emulation needs the whole machine.
+            # Simulation and emulation run sequentially, because an emulation needs the whole machine.
             for world in WORLDS:
                 place = draft.part / f"{world}-{seed}" if draft is not None else None
                 if world == "simulated":
@@ -338,7 +338,7 @@ def _draw(
     *,
     banded: bool = False,
 ) -> Figure | None:
-    """Draw each flow in both worlds, the emulated one thin and dashed, and optionally a band that shows the bound."""
+    """Draw each flow, simulated and emulated (thin and dashed), and optionally a band that shows the bound."""
     from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 

@@ -42,7 +42,7 @@ app = typer.Typer(
     name="steadycast",
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
-    # A backspace character keeps the line breaks.
+    # A backspace character keeps the line breaks of the paragraph (click).
     epilog=f"Start with: steadycast demo, then steadycast run home\n\n\b\nExit codes:\n{exits.listed()}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -286,7 +286,7 @@ def _leave_threads(code: int) -> None:
 
 
 def _of(words: list[str]) -> typer.Typer:
-    """Return a command line with only the called command.
+    """Return a command-line application with only the called command.
 
     Building all commands would take longer than most of them run.
     """
@@ -392,7 +392,7 @@ def module(name: str) -> Any:
 
 def command(about: str, *examples: str, **more: Any) -> Callable[[Command], Command]:
     """Declare a command, with its text in the list of commands, and the examples at the end of its help."""
-    # A backspace character keeps the line breaks.
+    # A backspace character keeps the line breaks of the paragraph (click).
     listed = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
     return app.command(short_help=about, epilog=listed, **{"cls": Numbers, **more})
 
@@ -409,9 +409,9 @@ def _top(
 
 
 def changes(sets: list[str] | None, clip: str | None = None, network: str | None = None) -> list[str]:
-    """Return the changes of a scenario as pairs of path and value.
+    """Return the changes of a scenario, each as PATH=VALUE.
 
-    Their order does not depend on that of the options.
+    The order is that of `--set`, after the network and the clip.
     """
     for change in sets or []:
         if "=" not in change.strip("="):

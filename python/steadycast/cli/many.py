@@ -285,7 +285,7 @@ def _explain_paper(experiment: Any) -> None:
 
 
 def _named(names: Sequence[str], known: Iterable[str]) -> str:
-    """List variants for a table."""
+    """Format a list of variants for a table; "all" if none is missing."""
     return "all" if not {*known} - {*names} or not names else ", ".join(names)
 
 

@@ -45,7 +45,7 @@ class Runs:
     """The figures of all runs."""
 
     figures: Mapping[tuple[Point, int], Mapping[str, float | None]]
-    """By point and seed. Failed runs are not included."""
+    """The figures of each run, by point and seed. Failed runs are not included."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
     """The number of runs that this call executed; earlier calls executed the others."""
@@ -89,7 +89,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
 
 
 def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float | None]]) -> bytes:
-    """Run a task in real time. If it is not trustworthy, it has no figures, and the reason is its error."""
+    """Run a task in real time. If the run is not trustworthy, its row has the reason as an error instead of figures."""
     from steadycast.emulate import emulate
 
     row: dict[str, Any] = {"key": task.key, "seed": task.seed, "complete": False}

@@ -37,7 +37,7 @@ class Measure:
     """A number that is computed for each run."""
 
     name: str
-    """Unique in its file."""
+    """The name, which is unique in its file."""
     shown: str
     """Its name in tables."""
     text: str
@@ -268,7 +268,8 @@ class Spec:
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether it is complete. With other seeds or only a part of it, the file's tables are not written."""
+    """Whether it is complete. If other seeds or only a part of the experiment are run, the file's tables are not
+    written."""
 
     @classmethod
     def read(cls, source: Path | str) -> Spec:
@@ -417,7 +418,7 @@ class Spec:
         return measure.name in measures or measure.name != measure.shown
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
-        """Yield each measure with its formula, for each point that has its variables.
+        """Yield each measure with its formula, for each point that has the formula's variables.
 
         Raises:
             UserError: a measure is not a valid formula, or no point has its variables.

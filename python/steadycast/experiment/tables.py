@@ -268,7 +268,7 @@ def _groups(done: Experiment, spec: TableSpec) -> Mapping[tuple[str, str], list[
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per place: the variants that keep all its bounds, ordered by a measure."""
+    """Build a row per scenario, axis values and draw: the variants that keep all bounds there, ordered by a measure."""
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)

@@ -37,7 +37,7 @@ _FORMAT = 2
 SSIM_EVERY = 15
 """SSIM is measured for one of this many pictures, because it takes ten times as long as PSNR."""
 _COARSE = 4
-"""The reduction of width and height that sets the threshold of damage.
+"""The factor by which the clip's width and height are reduced for the threshold of damage.
 
 A picture with a lower quality than the clip at that resolution is damaged, or coded too coarsely to be of use.
 """

@@ -103,7 +103,8 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds, by whose end the programs must send; a network's events are relative to its end."""
+    """The lead time in seconds. The programs must send by its end, and the events of a network are relative
+    to its end."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()

@@ -32,7 +32,7 @@ BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
 """The least number of datagrams in the scored time; fewer count as no traffic."""
 _RUN, _RUN_S = 20, 1.0
-"""The number of datagrams within a number of seconds that mark the beginning of sending."""
+"""Sending has begun when this number of datagrams is sent within this number of seconds."""
 _GAP_S = 0.2
 """The longest gap between arrivals in seconds that does not count as silence."""
 _BURST_S = 0.005
@@ -130,7 +130,7 @@ class Cell:
 
     @cached_property
     def tcp(self) -> tuple[int, F64, F64]:
-        """The number of competing TCP flows, and their total rate: beginnings of intervals, and bit/s.
+        """The number of competing TCP flows, the beginnings of intervals, and the flows' total rate in each, in bit/s.
 
         Flows with pauses have no fair share, and are not counted.
         """

@@ -29,7 +29,7 @@ an overlap."""
 _QUIET = 10
 """Number of silent packets that are sent before packets are omitted; this is 0.2 s."""
 _KEPT = 20
-"""During silence, one of this number of packets is sent, as in libopus's discontinuous mode; this is one per 0.4 s."""
+"""During silence, one packet in this many is sent, as in libopus's discontinuous mode; this is one per 0.4 s."""
 _LOSSES = (0, 5, 10, 20, 30)
 """Loss rates in per cent for which the encoder's FEC is configured. The lowest one that is not below the reported
 loss is used."""

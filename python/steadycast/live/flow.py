@@ -102,7 +102,7 @@ def named(flow: Flow) -> Iterator[None]:
     except UserError as error:
         if not error.place.startswith("flow."):
             raise
-        # flow.NAME.KEY, where a parameter's KEY ends in its own name.
+        # The place is flow.NAME.KEY. For a controller's parameter, KEY ends in the parameter's name.
         key = error.place.split(".", 2)[-1]
         raise UserError(_place(key, flow), error.problem, _remedy(error.remedy)) from None
 

@@ -60,7 +60,7 @@ def measure(
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {}
-    # The first pictures may be damaged, but of several around the middle one is probably whole.
+    # The first pictures may be damaged, but the one in the middle is probably whole.
     probe = shown[len(shown) // 2]
     found = max(range(len(clip)), key=lambda n: metrics.psnr_db(clip[n].y, decoded[probe].y))
     psnr, ssim = [], []

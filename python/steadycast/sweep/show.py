@@ -181,7 +181,7 @@ def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
 
 
 def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
-    """Return the judged parts of each run's flows and receivers, by point and seed."""
+    """Return the parts of each run's summary that the rule uses, by point and seed."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
     for name in names:
