@@ -1,4 +1,4 @@
-//! The receiving half that runs the law on its own arrivals (`docs/controllers/steady.md`, section Groups).
+//! The receiving half that runs the law on its own arrivals (`docs/controllers/steady-groups.md`).
 
 use super::Config;
 use super::delay::UP;
