@@ -217,6 +217,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
+    # The condition of a freeze in a browser's statistics (freezeCount).
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
     left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
@@ -224,6 +225,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     made = [b - a for a, b in pairwise(ticks)]
     longest = 3 * (middle(made) or 0.0)
     steady = [gap for gap in made if 0 < gap <= longest]
+    # The RTP clock's ticks per second; 90,000 is not assumed.
     second = (ticks[-1] - ticks[0]) / (left[-1] - left[0]) if left[-1] > left[0] else 0.0
     per_s = len(steady) * second / sum(steady) if sum(steady) > 0 else None
     early = sum(at < left[0] + asked.begun_s for at in left) if per_s else 0

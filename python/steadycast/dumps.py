@@ -550,6 +550,7 @@ def of_run(place: Path) -> Json:
     bins = []
     for row in sender:
         other = came.get(row["t_s"], {})
+        # The table has no number of packets. It is estimated for packets of the default size, 1200 bytes.
         packets = round((row["throughput_bps"] or 0.0) * step / 8 / 1200)
         bins.append(
             _UNSHOWN

@@ -203,6 +203,7 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
+    # Two more pairs, one of them with a step, keep the frequency from being 0 or 1.
     steps = (1 + sum(not _alike(a, b) for a, b in pairs)) / (2 + len(pairs))
     most = _MOST * max(band["rate"] for band in known if band)
     (low, high), (least, ceiling) = _queue(call), _media(call)
@@ -223,6 +224,7 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
                 found[first:end] = [sides[0]] * (turn - first) + [sides[-1]] * (end - turn)
             else:
                 found[first:end] = [floor * (most / floor) ** chance.random()] * (end - first)
+        # The posterior of a Poisson rate under Jeffreys' prior, relative to its mean.
         loss = path["chance_loss_frac"] * chance.gammavariate(lost + 0.5, 1 / (lost + 0.5)) if lost else 0.0
         queue, media = low * (high / low) ** chance.random(), least * (ceiling / least) ** chance.random()
         return Drawn(found, queue, min(loss, 0.5), media, k + 1)
@@ -284,6 +286,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         "queue": {"kind": "droptail", "limit": f"{path.queue_bytes:.0f}B"},
     }
     if path.loss_frac > 0:
+        # Runs of losses have the mean length 1 / p_good; p_bad then sets the overall loss.
         good = 1 / max(found["loss_run_packets"], 1.0)
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}

@@ -88,6 +88,7 @@ def read_packets(path: Path) -> PacketTrace:
         data = contents(path, _MOST_BYTES)
     except OSError as error:
         raise UserError(str(path), f"can't be read ({reason(error)})", "check the path") from error
+    # These are the first bytes of pcapng, and of pcap with micro- and nanoseconds in both byte orders.
     if data[:4] in (
         b"\x0a\x0d\x0d\x0a",
         b"\xa1\xb2\xc3\xd4",
@@ -306,6 +307,7 @@ def _table(trace: PacketTrace, lines: Lines) -> None:
         trace.events.append(Event(step, at, told["node"], told["flow"], int(told["id"]), size))
 
 
+# With 1 << 16, packets are numbered by IP's identification field, which has 16 bits.
 _FORMS = (
     _Form("EvalVid", _EVALVID, _evalvid, None),
     _Form("ns-3", _NS3, _ns3, 1 << 16),

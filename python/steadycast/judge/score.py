@@ -260,6 +260,7 @@ def wire(cell: Cell) -> Figures:
     if flows:
         counted = (times >= low) & (times < high)
         at, capacity = cell.capacity
+        # In a fair division, the media has as much as each TCP flow.
         fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
         figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
         figures["tcp_share_of_fair"] = figures["tcp_bps"] / fair if fair else None
@@ -339,6 +340,7 @@ def rtp(cell: Cell) -> Rtp | None:
     if media is None:
         return None
     stamps = media["rtp_ts"].unique().to_numpy()
+    # If the pair's file doesn't name it, rtx is a stream most of whose time stamps are the media's.
     rtx = [
         each
         for each in streams
@@ -445,13 +447,18 @@ def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
 def _begins(codec: str, head: bytes) -> bool:
     """Return whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741)."""
     if codec == "H264":
+        # A STAP-A (24) has its first type in byte 3, an FU-A (28) its type in byte 1. 5 is an IDR slice, 7 an SPS.
         kind = head[0] & 31
         inner = head[3] & 31 if kind == 24 else head[1] & 31 if kind == 28 else kind
         return inner in (5, 7)
     if codec == "H265":
+        # An FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS, and an AP (48)
+        # is assumed to contain one of them.
         kind = head[0] >> 1 & 63
         inner = head[2] & 63 if kind == 49 else kind
         return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
+    # The first packet of a frame has S = 1 and partition 0; a key frame has P = 0 in the next byte. With extensions (X)
+    # the next byte is another.
     extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
     return bool(starts) and not extended and not head[1] & 1
 

@@ -96,6 +96,7 @@ class Player:
         self, words: Sequence[str], playout_s: float | None, codec: tuple[str, bytes] | None = None
     ) -> None:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
+        # In a container, audio packets share the queue with frames.
         self._queue: queue.Queue[tuple[float, bytes, Callable[[Growing], None] | None] | None] = queue.Queue(
             self._WAITING if codec is None else 3 * self._WAITING
         )
@@ -122,6 +123,7 @@ class Player:
             return
         due = 0.0
         if self._playout_s is not None and ticks is not None:
+            # The frame with the least delay so far is the origin of the play-out times.
             self._begun = min(self._begun, time.monotonic() - ticks / 90_000)
             due = self._begun + ticks / 90_000 + self._playout_s
         try:

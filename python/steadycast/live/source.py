@@ -89,6 +89,7 @@ class Filed(Pictures):
         while True:
             samples = next(self._pictures.frames, None)
             if samples is None:
+                # A source that has no picture even after it was reopened is not repeated forever.
                 if not self._loop or fresh or self._pictures.failure is not None:
                     self._over = True
                     return None
