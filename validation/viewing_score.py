@@ -108,9 +108,10 @@ def agreement(found: Sequence[Point]) -> str:
         ranked = float(np.corrcoef(ranks(values), ranks(vmaf))[0, 1])
         apart = float(np.mean(np.abs(np.subtract(values, vmaf))))
         parts.append(
-            f"{name} ranks as VMAF does by {ranked:.2f} (Spearman) and is {apart:.2f} from it in the mean"
+            f"{name} has a rank correlation (Spearman) of {ranked:.2f} with VMAF's opinion, "
+            f"and a mean distance of {apart:.2f} from it"
         )
-    return f"Of {len(found)} points, {'; '.join(parts)}."
+    return f"Over {len(found)} points, {'; '.join(parts)}."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
