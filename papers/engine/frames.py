@@ -7,20 +7,30 @@ a stream from which the lost frames are missing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steadycast.folder import Json
+    from steadycast.media.ladder import Ladder
     from steadycast.media.quality import Quality
     from steadycast.result import Run
 
 
-def graded(run: Run) -> dict[str, Json]:
-    """Return the grades of each video's first receiver by flow name: against the encoded pictures, and by index."""
-    from steadycast.media.metrics import opinion_classes
-    from steadycast.viewing import Record
+def graded(run: Run, ladders: Mapping[str, Ladder]) -> dict[str, Json]:
+    """Return the grades of each video's first receiver by flow name: against the encoded pictures, and by index.
 
-    record = Record.of(run.held())
+    Args:
+        run: a run with pictures.
+        ladders: the ladders of its flows. Pictures that the run has measured with them are not decoded again.
+
+    """
+    from steadycast.media.metrics import opinion_classes
+    from steadycast.viewing import FRAMES, MISSING, Record, Rows
+
+    held = run.held()
+    missing = Rows.of_frame(held.table("missing"), MISSING) if held.has("missing") else None
+    record = Record((), ladders, Rows.of_frame(held.table("frames"), FRAMES), missing, held.summary["from_s"])
     found: dict[str, Json] = {}
     for flow in run.summary["flows"]:
         name = flow["name"]

@@ -20,7 +20,8 @@ from typing import Any
 import steadycast
 from steadycast.core import core
 from steadycast.errors import UserError
-from steadycast.loading import changes, load
+from steadycast.folder import Json
+from steadycast.loading import changes, folder_of, load, place_of
 from steadycast.media.cache import folder as cache_folder
 from steadycast.media.cache import key as cache_key
 from steadycast.media.cache import write as cache_write
@@ -249,8 +250,9 @@ def _observed(content: bytes) -> Observed:
 def _work(job: Job) -> bytes:
     """Execute one run in a separate process."""
     from steadycast.emulate import emulate
-    from steadycast.run import run
+    from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 
+    grades: dict[str, Json] = {}
     if job.emulated:
         done = emulate(
             job.scenario,
@@ -261,10 +263,15 @@ def _work(job: Job) -> bytes:
             approximate=True,
         ).run
     else:
-        done = run(job.scenario, seed=job.seed, set=job.sets, quality=job.pixels, progress=Silent())
+        plan = Plan.of(job.load(), place_of(job.scenario), folder_of(job.scenario))
+        ready = Ready.of(plan, Silent())
+        done = conduct(ready, Silent(), Keep(quality=job.pixels))
+        if job.graded:
+            # The ladders hold the pictures and scores that the run has measured, so they are not decoded again.
+            grades = frames.graded(done, ready.ladders)
     seen = observe.observe(done)
-    for name, grades in (frames.graded(done) if job.graded else {}).items():
-        seen["flows"][name]["graded"] = grades
+    for name, each in grades.items():
+        seen["flows"][name]["graded"] = each
     # The file has no time stamp, so that equal results are equal files.
     return gzip.compress(json.dumps(seen, allow_nan=False).encode(), 6, mtime=0)
 

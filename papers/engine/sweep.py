@@ -1,30 +1,51 @@
-"""Shows which values a paper's statements depend on.
+"""Searches for a setting that a paper allows and in which more of its statements hold than in its joint setting.
 
-The values are varied one at a time around the paper's joint setting, and all together by an experimental design. A
-setting chooses one level for each value: the value as set up, or one of its `others`. The design is balanced (a Latin
-hypercube): each level of a value occurs in equally many rows, in a random order that is drawn for each value
-separately. The runs use the seeds on which the joint setting is chosen, never those on which it is judged.
+A setting chooses one level for each value: the value as set up, or one of its `others`. The search has these steps:
+
+1. Each value is changed separately around the joint setting.
+2. All values are varied together by an experimental design. It is balanced (a Latin hypercube): each level of a value
+   occurs in equally many rows, in a random order that is drawn for each value separately. A further row takes the
+   level of each value whose rows have the most statements on average.
+3. From the joint setting and from the best row, changes that gained a statement in step 1 are added one after the
+   other; a change stays if more statements hold with it.
+4. The best `FINALISTS` settings are run with all seeds on which the joint setting is chosen. The best of them is the
+   candidate.
+5. The candidate is judged beside the joint setting on seeds that no step before has used.
+
+A statement holds in a setting if its mean keeps its bound, the mean without its event does not, and the flows load
+the network. A best-of-many count is too high by chance. The fresh seeds correct for that, because only one candidate
+per paper is run with them. That leaves one comparison for each of the five papers, and its interval is wider for it
+(Bonferroni: 99 % each, 95 % together).
 """
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steadycast.progress import Progress, Silent
 
-from papers.engine.experiment import Bound, Change, Experiment, Kind, media_of
-from papers.engine.observe import Observed
+from papers.engine.experiment import Bound, Change, Experiment, Kind, Statement, media_of
+from papers.engine.quantity import Seen
 from papers.engine.registry import FAMILIES
-from papers.engine.runs import Job, run_all
-from papers.engine.suite import CHOOSING, Plan, Setting
-from papers.engine.values import Value, values
-from papers.engine.verdict import Measured, as_read, measured
+from papers.engine.runs import run_all
+from papers.engine.suite import CHOOSING, JUDGED, Plan, Setting, asks_little
+from papers.engine.values import values
+from papers.engine.verdict import as_read
 
 Place = tuple[str, str]
 """The id of an experiment and the id of a statement."""
+
+FINALISTS = 3
+"""Number of settings that are run with all seeds of the choice."""
+_STEPS = 8
+"""Maximum number of changes that are tried from each start."""
+_T99 = {1: 63.657, 2: 9.925, 3: 5.841, 4: 4.604}
+"""Student's t for a two-sided 99 % interval, by degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +53,47 @@ class Tried:
     """A setting that is applied to all experiments of a paper."""
 
     kind: str
-    """"one world", "as printed", "one at a time", "not the paper's" or "design"."""
+    """"one world", "as printed", "one at a time", "not the paper's", "design", "added" or "candidate"."""
     name: str
     takes: frozenset[str]
     """Names of the alternative values and readings that are used."""
     change: str = ""
     """Name of a change that contradicts the paper or is newer than it; empty: none."""
+    gives_up: frozenset[str] = frozenset()
+    """Names that a change of one value removes from a setting."""
+    adds: frozenset[str] = frozenset()
+    """Names that a change of one value adds to a setting."""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the paper's words allow the setting."""
+        return not self.change
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A statement's numbers in a setting, one item per seed; `None` where a run does not have the number."""
+
+    values: tuple[float | None, ...]
+    bound: Bound
+    placebo: tuple[float | None, ...] | None = None
+    """The numbers without the event that the statement is about; `None` if the statement is not about an event."""
+    little: bool = False
+    """Whether the flows don't load the network enough to decide."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the mean keeps the bound, and the mean without the event does not."""
+        return not self.little and self._keeps(self.values) and not self._keeps(self.placebo or ())
+
+    def holds_with(self, seed: int) -> bool:
+        """Whether the number of one seed, given by its position, keeps the bound, and that without the event not."""
+        without = () if self.placebo is None else (self.placebo[seed],)
+        return not self.little and self._keeps((self.values[seed],)) and not self._keeps(without)
+
+    def _keeps(self, values: Iterable[float | None]) -> bool:
+        there = [value for value in values if value is not None]
+        return bool(there) and self.bound.holds(statistics.fmean(there))
 
 
 @dataclass(frozen=True)
@@ -45,16 +101,53 @@ class Found:
     """A setting's numbers."""
 
     tried: Tried
-    numbers: dict[Place, Measured | None]
+    seeds: tuple[int, ...]
+    numbers: dict[Place, Outcome] = field(default_factory=dict)
 
     @property
     def holds(self) -> set[Place]:
-        """The statements whose mean keeps its bound."""
-        return {place for place, m in self.numbers.items() if m is not None and m.holds}
+        """The statements that hold."""
+        return {place for place, outcome in self.numbers.items() if outcome.holds}
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of statements that hold with each seed."""
+        return [sum(o.holds_with(n) for o in self.numbers.values()) for n in range(len(self.seeds))]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search has found."""
+
+    tried: tuple[Found, ...]
+    """All settings on the first seeds of the choice; the joint setting is the first."""
+    finals: tuple[Found, ...]
+    """The joint setting and the finalists on all seeds of the choice."""
+    judged: tuple[Found, Found]
+    """The joint setting and the candidate on fresh seeds."""
+
+    @property
+    def gain(self) -> tuple[float, float]:
+        """The mean difference in statements per fresh seed, candidate minus one world, and half its 99 % interval."""
+        return paired(self.judged[1].counts, self.judged[0].counts)
+
+    @property
+    def better(self) -> bool:
+        """Whether the candidate is better than the joint setting on fresh seeds."""
+        mean, half = self.gain
+        return mean - half > 0
+
+
+def paired(a: Sequence[int], b: Sequence[int]) -> tuple[float, float]:
+    """Return the mean of a − b, paired by seed, and half the width of its 99 % interval."""
+    apart = [x - y for x, y in zip(a, b, strict=True)]
+    spread = statistics.stdev(apart) if len(apart) > 1 else math.inf
+    quantile = _T99.get(len(apart) - 1, _T99[4])
+    return statistics.fmean(apart), quantile * spread / math.sqrt(len(apart))
 
 
 def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
-    """Return the settings of a sweep.
+    """Return the settings of the first two steps.
 
     They are the joint setting, the paper as printed, each value changed separately, each change that is not the
     paper's, and the rows of the design.
@@ -63,36 +156,117 @@ def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
     world = experiments[0].world
     taken = frozenset(world.takes) if world is not None else frozenset()
     found = [Tried("one world", "one world", taken), Tried("as printed", "as printed", frozenset())]
-    listed = [v for v in values(family) if v.others]
-    for value in listed:
+    for value in values(family):
         levels = frozenset(o.name for o in value.others)
         for other in value.others:
             if other.name not in taken:
-                found.append(Tried("one at a time", other.name, taken - levels | {other.name}))
+                found.append(_one(taken, other.name, levels, frozenset({other.name})))
         if taken & levels:
-            found.append(Tried("one at a time", f"{value.name}: as set up", taken - levels))
-    read = dict.fromkeys(o.name for e in experiments for s in e.statements for o in s.others)
-    for name in read:
-        turned = taken - {name} if name in taken else taken - frozenset(read) | {name}
-        label = f"not {name}" if name in taken else name
-        found.append(Tried("one at a time", label, turned))
+            found.append(_one(taken, f"{value.name}: as set up", levels, frozenset()))
+    read = frozenset(_readings(experiments))
+    for name in _readings(experiments):
+        if name in taken:
+            found.append(_one(taken, f"not {name}", frozenset({name}), frozenset()))
+        else:
+            found.append(_one(taken, name, read, frozenset({name})))
     for name in dict.fromkeys(c.name for e in experiments for c in e.changes):
         found.append(Tried("not the paper's", name, taken, name))
-    return [*found, *design(listed, rows, seed)]
+    return [*found, *design(factors(family), rows, seed)]
 
 
-def design(listed: Sequence[Value], rows: int, seed: int) -> list[Tried]:
-    """Return a balanced design over the levels of the values."""
+def _one(taken: frozenset[str], name: str, gives_up: frozenset[str], adds: frozenset[str]) -> Tried:
+    return Tried("one at a time", name, taken - gives_up | adds, gives_up=gives_up, adds=adds)
+
+
+def _readings(experiments: Iterable[Experiment]) -> list[str]:
+    """Return the names of the other numbers that statements' words allow."""
+    return list(dict.fromkeys(o.name for e in experiments for s in e.statements for o in s.others))
+
+
+def factors(family: str) -> list[tuple[str, list[str]]]:
+    """Return the factors of a design, each with the names of its other levels: the values, and other numbers."""
+    listed = [(v.name, [o.name for o in v.others]) for v in values(family) if v.others]
+    return [*listed, *((name, [name]) for name in _readings(FAMILIES[family]))]
+
+
+def design(listed: Sequence[tuple[str, Sequence[str]]], rows: int, seed: int) -> list[Tried]:
+    """Return a balanced design over the levels of factors. The empty level is the value as set up."""
     columns: list[list[str]] = []
-    for value in listed:
-        levels = ["", *(o.name for o in value.others)]
+    for name, others in listed:
+        levels = ["", *others]
         column = [levels[n % len(levels)] for n in range(rows)]
-        random.Random(f"{seed} {value.name}").shuffle(column)
+        random.Random(f"{seed} {name}").shuffle(column)
         columns.append(column)
-    return [
-        Tried("design", f"design {n + 1}", frozenset(c[n] for c in columns if c[n]) - {""})
-        for n in range(rows)
-    ]
+    return [Tried("design", f"design {n + 1}", frozenset(c[n] for c in columns if c[n])) for n in range(rows)]
+
+
+def best_levels(found: Sequence[Found], listed: Sequence[tuple[str, Sequence[str]]]) -> Tried:
+    """Return the setting that takes of each factor the level whose rows have the most statements on average."""
+    rows = [f for f in found if f.tried.kind == "design"]
+    takes = set()
+    for _, others in listed:
+        means = {
+            level: statistics.fmean(counts)
+            for level in ("", *others)
+            if (counts := [len(f.holds) for f in rows if f.tried.takes & set(others) == {level} - {""}])
+        }
+        takes.add(max(means, key=lambda level: means[level], default=""))
+    return Tried("design", "design, best level of each value", frozenset(takes - {""}))
+
+
+def search(
+    family: str,
+    rows: int,
+    seeds: Sequence[int],
+    progress: Progress | None = None,
+    *,
+    pictures: bool = True,
+    without: Iterable[str] = (),
+    clips: Sequence[Path] = (),
+) -> Search:
+    """Search a family's settings, and judge the best one on fresh seeds.
+
+    Args:
+        family: for example "B".
+        rows: number of rows of the design.
+        seeds: the seeds of the first three steps, out of `CHOOSING`.
+        progress: receives the number of completed runs.
+        pictures: whether the statements that need decoded pictures are included.
+        without: ids of experiments that are left out.
+        clips: videos for the parts that need pictures, as in `reproduce`.
+
+    """
+    left = frozenset(without)
+
+    def runs(tried: Sequence[Tried], of: Sequence[int]) -> list[Found]:
+        return run(family, tried, of, progress, pictures=pictures, without=left, clips=clips)
+
+    found = runs(settings(family, rows), seeds)
+    if rows:
+        found += runs([best_levels(found, factors(family))], seeds)
+    moves = [f.tried for f in _gaining(found)][:_STEPS]
+    designed = [f for f in found if f.tried.kind == "design"]
+    for start in (found[0], *sorted(designed, key=lambda f: -len(f.holds))[:1]):
+        best = start
+        for move in moves:
+            takes = best.tried.takes - move.gives_up | move.adds
+            if takes in {f.tried.takes for f in found if f.tried.allowed}:
+                continue
+            tried = Tried("added", f"{best.tried.name} + {move.name}", takes)
+            found += runs([tried], seeds)
+            best = max(best, found[-1], key=lambda f: len(f.holds))
+    best_first = sorted((f for f in found[1:] if f.tried.allowed), key=lambda f: -len(f.holds))
+    finals = runs([found[0].tried, *(f.tried for f in best_first[:FINALISTS])], CHOOSING)
+    chosen = max(finals[1:], key=lambda f: len(f.holds)).tried
+    judged = runs([found[0].tried, replace(chosen, kind="candidate")], JUDGED)
+    return Search(tuple(found), tuple(finals), (judged[0], judged[1]))
+
+
+def _gaining(found: Sequence[Found]) -> list[Found]:
+    """Return the changes of one value with which statements are gained, in the order of the net gain."""
+    base = found[0]
+    apart = [f for f in found if f.tried.kind == "one at a time" and len(f.holds) >= len(base.holds)]
+    return sorted((f for f in apart if f.holds - base.holds), key=lambda f: -len(f.holds))
 
 
 def run(
@@ -101,56 +275,73 @@ def run(
     seeds: Sequence[int] = CHOOSING,
     progress: Progress | None = None,
     *,
+    pictures: bool = True,
     without: Iterable[str] = (),
     clips: Sequence[Path] = (),
 ) -> list[Found]:
-    """Run the settings of a family, and return the numbers of its statements.
-
-    Args:
-        family: for example "B".
-        tried: the settings.
-        seeds: one run each.
-        progress: receives the number of completed runs.
-        without: ids of experiments to leave out.
-        clips: videos for the parts that need pictures, as in `reproduce`.
-
-    """
-    plans = [
-        _Settings(e, medium.name, Plan(e, medium, tuple(seeds)), tried)
-        for e in FAMILIES[family]
-        if e.id not in set(without)
-        for medium in media_of(e, tuple(clips))
-    ]
-    jobs = dict.fromkeys(job for plan in plans for job in plan.plan.jobs())
-    seen = run_all(list(jobs), progress or Silent())
-    numbers: list[dict[Place, Measured | None]] = [{} for _ in tried]
-    for plan in plans:
-        for at, place, number in plan.numbers(seen):
-            numbers[at][place] = number
-    return [Found(t, n) for t, n in zip(tried, numbers, strict=True)]
+    """Run the settings of a family, and return the numbers of its statements. Runs that are cached are not repeated."""
+    without = frozenset(without)
+    found = [Found(t, tuple(seeds)) for t in tried]
+    for e in FAMILIES[family]:
+        if e.id in without:
+            continue
+        # Experiment by experiment, because the observations of a whole family need gigabytes.
+        for medium in media_of(e, tuple(clips)):
+            each = _Settings(e, Plan(e, medium, tuple(seeds)), tried)
+            if not each.plan.statements() or (medium.pixels and not pictures):
+                continue
+            for at, id, outcome in each.outcomes(progress or Silent()):
+                found[at].numbers[e.id, id] = outcome
+    return found
 
 
 class _Settings:
     """One experiment with one medium in all settings."""
 
-    def __init__(self, experiment: Experiment, medium: str, plan: Plan, tried: Sequence[Tried]) -> None:
-        self.experiment, self.medium, self.plan, self.tried = experiment, medium, plan, tried
-        plan.settings = {str(n): Setting(tuple(self._changes(t))) for n, t in enumerate(tried)}
+    def __init__(self, experiment: Experiment, plan: Plan, tried: Sequence[Tried]) -> None:
+        self.experiment, self.plan, self.tried = experiment, plan, tried
+        # Settings that are the same for this experiment have the same name, and are evaluated once.
+        self._names: list[str] = []
+        plan.settings = {}
+        for each in tried:
+            changes = tuple(self._changes(each))
+            name = "; ".join(c.name for c in changes)
+            self._names.append(name)
+            plan.settings[name] = Setting(changes)
+            for placebo in experiment.placebos:
+                made = Setting((*changes, placebo), frozenset(placebo.only))
+                plan.settings[f"{name}, {placebo.name}"] = made
 
     def _changes(self, tried: Tried) -> Iterator[Change]:
         yield from (c for c in self.experiment.alternatives if c.name in tried.takes)
         yield from (c for c in self.experiment.changes if c.name == tried.change)
 
-    def numbers(self, seen: dict[Job, Observed]) -> Iterator[tuple[int, Place, Measured | None]]:
-        by = self.plan.runs_by(seen)
+    def outcomes(self, progress: Progress) -> Iterator[tuple[int, str, Outcome]]:
+        """Yield the number of the setting, the id of a statement, and its outcome."""
+        by = self.plan.runs_by(run_all(self.plan.jobs(), progress))
+        known: dict[tuple[str, str, frozenset[str]], Outcome] = {}
         for s in self.plan.statements():
             if s.kind not in (Kind.MEASURED, Kind.CLIP) or s.bound == Bound():
                 continue
-            for at, tried in enumerate(self.tried):
+            for at, (tried, name) in enumerate(zip(self.tried, self._names, strict=True)):
                 change = next((c for c in self.experiment.changes if c.name == tried.change), None)
-                if tried.change and (change is None or not self.plan.concerns(change, s, str(at))):
+                if tried.change and (change is None or not self.plan.concerns(change, s, name)):
                     continue
-                yield at, (self.experiment.id, s.id), measured(as_read(s, tuple(tried.takes)), by[str(at)])
+                key = (name, s.id, tried.takes & {o.name for o in s.others})
+                if key not in known:
+                    known[key] = self._outcome(as_read(s, tuple(tried.takes)), name, by)
+                yield at, s.id, known[key]
+
+    def _outcome(self, s: Statement, name: str, by: dict[str, tuple[Seen, ...]]) -> Outcome:
+        placebo = next((p for p in self.experiment.placebos if s.id in p.only), None)
+        without = None if placebo is None else _numbers(s, by[f"{name}, {placebo.name}"])
+        little = bool(asks_little(self.experiment, by[name], s.measure.variants))
+        return Outcome(_numbers(s, by[name]), s.bound, without, little)
+
+
+def _numbers(s: Statement, seeds: Sequence[Seen]) -> tuple[float | None, ...]:
+    needed = set(s.measure.variants)
+    return tuple(s.measure(seen) if needed <= seen.keys() else None for seen in seeds)
 
 
 def turned(base: Found, found: Found) -> tuple[list[Place], list[Place]]:
@@ -159,39 +350,83 @@ def turned(base: Found, found: Found) -> tuple[list[Place], list[Place]]:
     return sorted(found.holds - base.holds), sorted((base.holds & there) - found.holds)
 
 
-HEADS = ("kind", "setting", "holds", "of", "turned on", "turned off")
+HEADS = ("kind", "setting", "seeds", "holds", "of", "turned on", "turned off")
 
 
-def table(found: Sequence[Found]) -> Iterator[list[str]]:
-    """Yield one row per setting, compared with the first setting, which is the joint setting."""
-    base = found[0]
-    for each in found:
-        on, off = turned(base, each)
-        told = each.tried.name
-        if each.tried.kind == "design":
-            told = f"{told}: {'; '.join(sorted(each.tried.takes)) or 'as set up'}"
-        counts = (str(len(each.holds)), str(len(each.numbers)))
-        yield [each.tried.kind, told, *counts, _names(on), _names(off)]
+def table(found: Search) -> Iterator[list[str]]:
+    """Yield one row per setting and group of seeds, compared with the joint setting on the same seeds."""
+    for group in (found.tried, found.finals, found.judged):
+        for each in group:
+            on, off = turned(group[0], each)
+            told = each.tried.name
+            if each.tried.kind in ("design", "added", "candidate"):
+                told = f"{told}: {'; '.join(sorted(each.tried.takes)) or 'as set up'}"
+            seeds = f"{each.seeds[0]}–{each.seeds[-1]}" if len(each.seeds) > 1 else str(each.seeds[0])
+            counts = (seeds, str(len(each.holds)), str(len(each.numbers)))
+            yield [each.tried.kind, told, *counts, _names(on), _names(off)]
 
 
 def _names(places: Iterable[Place]) -> str:
     return ", ".join(f"{experiment} {id}" for experiment, id in places)
 
 
-def summary(found: Sequence[Found], link: str) -> str:
-    """Report which statements change their verdict with each value, and how many hold in the design's best row."""
-    base = found[0]
-    apart = [f for f in found if f.tried.kind == "one at a time"]
-    lines = ["| value, in place of the world's | turns on | turns off |", "|---|---|---|"]
+def _texts(places: Iterable[Place]) -> str:
+    """Return what the statements measure, grouped by experiment."""
+    texts = {(e.id, s.id): s.text for family in FAMILIES.values() for e in family for s in e.statements}
+    groups: dict[str, list[str]] = {}
+    for experiment, id in places:
+        groups.setdefault(experiment, []).append(texts.get((experiment, id), id))
+    return "; ".join(f"{experiment}: {', '.join(each)}" for experiment, each in groups.items())
+
+
+def summary(found: Search, link: str) -> str:
+    """Report which statements each value changes, the best setting, and whether it is better on fresh seeds."""
+    base = found.tried[0]
+    apart = [f for f in found.tried if f.tried.kind == "one at a time"]
+    lines = [
+        "| value, in place of the world's | statements that hold with it | statements that no longer hold |",
+        "|---|---|---|",
+    ]
     for each in apart:
         on, off = turned(base, each)
         if on or off:
-            lines.append(f"| {each.tried.name} | {_names(on) or ' '} | {_names(off) or ' '} |")
+            lines.append(f"| {each.tried.name} | {_texts(on) or ' '} | {_texts(off) or ' '} |")
     still = [f.tried.name for f in apart if turned(base, f) == ([], [])]
-    rows = [len(f.holds) for f in found if f.tried.kind == "design"]
-    more = max((len(f.holds) for f in apart if len(f.numbers) == len(base.numbers)), default=0)
-    said = f"On the choice's seeds {len(base.holds)} of {len(base.numbers)} means keep their bounds in the one world"
-    said += f", {max(rows)} in the best of {len(rows)} designed settings" if rows else ""
-    said += f", and {more} at most where one value is another."
-    nothing = f" {len(still)} values turn nothing: {'; '.join(still)}." if still else ""
-    return "\n".join([f"{said}{nothing} [All settings]({link}).", "", *lines])
+    nothing = f"{len(still)} values change no verdict: {'; '.join(still)}." if still else ""
+    return "\n".join([*_answer(found, link), "", *lines, *(("", nothing) if nothing else ())])
+
+
+def _answer(found: Search, link: str) -> list[str]:
+    base, world, candidate = found.tried[0], *found.judged
+    allowed = [f for f in found.tried[1:] if f.tried.allowed]
+    counts = {
+        kind: max((len(f.holds) for f in allowed if f.tried.kind == kind), default=None)
+        for kind in ("one at a time", "design", "added")
+    }
+    said = {
+        "one at a time": "with one value changed",
+        "design": "in the best designed setting",
+        "added": "in the best setting made by adding changes",
+    }
+    best = "; ".join(f"{counts[kind]} {words}" for kind, words in said.items() if counts[kind] is not None)
+    mean, half = found.gain
+    final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
+    differs = sorted(candidate.tried.takes - base.tried.takes) + [
+        f"not {name}" for name in sorted(base.tried.takes - candidate.tried.takes)
+    ]
+    verdict = (
+        "The candidate is better than the one world."
+        if found.better
+        else "So no setting that was tried is shown to be better than the one world."
+    )
+    seeds = ", ".join(str(seed) for seed in base.seeds)
+    return [
+        f"{len(allowed)} allowed settings were tried on seeds {seeds}. Statements that hold, of "
+        f"{len(base.numbers)}: {len(base.holds)} in the one world; {best}. [All settings]({link}).",
+        "",
+        f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements against "
+        f"{len(found.finals[0].holds)} in the one world. It differs from the one world in: {'; '.join(differs)}. "
+        f"On the fresh seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} means hold against "
+        f"{len(world.holds)}. Per seed, the difference is {mean:+.1f} ± {half:.1f} statements (99 % interval: one "
+        f"comparison for each of five papers). {verdict}",
+    ]

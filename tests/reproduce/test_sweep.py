@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -11,19 +12,17 @@ from papers.engine import sweep, tables
 from papers.engine.experiment import Bound, Medium
 from papers.engine.observe import Observed
 from papers.engine.registry import FAMILIES
-from papers.engine.suite import Part
-from papers.engine.values import values
-from papers.engine.verdict import Measured
+from papers.engine.suite import JUDGED, Part
 
 
 @pytest.mark.parametrize("family", "KMHCB")
 @pytest.mark.parametrize("rows", [7, 24])
 def test_each_level_of_a_value_stands_in_equally_many_rows_of_the_design(family: str, rows: int) -> None:
-    listed = [v for v in values(family) if v.others]
+    listed = sweep.factors(family)
     made = sweep.design(listed, rows, seed=1)
     assert made == sweep.design(listed, rows, seed=1) != sweep.design(listed, rows, seed=2)
-    for value in listed:
-        names = {o.name for o in value.others}
+    for _, others in listed:
+        names = set(others)
         taken = [names & t.takes for t in made]
         assert all(len(each) <= 1 for each in taken), "levels of a value exclude each other"
         counts = Counter(name for each in taken for name in each)
@@ -39,17 +38,103 @@ def test_a_sweep_changes_one_thing_of_the_world_at_a_time(family: str) -> None:
     assert found[0].takes == set(world.takes)
     apart = [t for t in found if t.kind == "one at a time"]
     assert all(1 <= len(t.takes ^ found[0].takes) <= 2 for t in apart)
+    assert all(found[0].takes - t.gives_up | t.adds == t.takes for t in apart)
     assert len({t.name for t in found}) == len(found)
 
 
-def test_what_a_setting_turns_is_told_beside_the_world() -> None:
-    def found(name: str, *numbers: float) -> sweep.Found:
-        measured = {("A", str(n)): Measured((x, x), Bound(most=1.0), 2) for n, x in enumerate(numbers)}
-        return sweep.Found(sweep.Tried("one at a time", name, frozenset()), dict(measured))
+@pytest.mark.parametrize("family", "KMHCB")
+def test_a_world_takes_one_level_of_a_value_at_most_so_that_a_design_can_contain_it(family: str) -> None:
+    world = FAMILIES[family][0].world
+    assert world is not None
+    known = {name for _, others in sweep.factors(family) for name in others}
+    assert set(world.takes) <= known
+    assert all(len(set(others) & set(world.takes)) <= 1 for _, others in sweep.factors(family))
 
-    world, other = found("one world", 0.5, 2.0, 0.1), found("other", 2.0, 0.5, 0.2)
+
+def _found(name: str, *numbers: float, kind: str = "one at a time") -> sweep.Found:
+    outcomes = {("A", str(n)): sweep.Outcome((x, x), Bound(most=1.0)) for n, x in enumerate(numbers)}
+    return sweep.Found(sweep.Tried(kind, name, frozenset()), (1, 2), outcomes)
+
+
+def test_what_a_setting_turns_is_told_beside_the_world() -> None:
+    world, other = _found("one world", 0.5, 2.0, 0.1), _found("other", 2.0, 0.5, 0.2)
     assert sweep.turned(world, other) == ([("A", "1")], [("A", "0")])
-    assert "| other | A 1 | A 0 |" in sweep.summary([world, other, found("same", 0.1, 3.0, 0.2)], "x.csv")
+    same = _found("same", 0.1, 3.0, 0.2)
+    text = sweep.summary(sweep.Search((world, other, same), (world, same), (world, same)), "x.csv")
+    assert "| other | A: 1 | A: 0 |" in text
+    assert "| same |" not in text
+
+
+@pytest.mark.parametrize(
+    ("values", "placebo", "little", "holds"),
+    [
+        ((0.5, 1.3), None, False, True),
+        ((0.5, 1.7), None, False, False),
+        ((None, 0.5), None, False, True),
+        ((None, None), None, False, False),
+        ((0.5, 0.5), (2.0, 2.0), False, True),
+        ((0.5, 0.5), (0.5, 0.7), False, False),
+        ((0.5, 0.5), None, True, False),
+    ],
+)
+def test_a_statement_holds_by_its_mean_if_it_does_not_hold_without_its_event(
+    values: tuple[float | None, ...], placebo: tuple[float | None, ...] | None, little: bool, holds: bool
+) -> None:
+    assert sweep.Outcome(values, Bound(most=1.0), placebo, little).holds is holds
+
+
+def test_a_difference_between_settings_is_paired_by_seed_with_a_99_per_cent_interval() -> None:
+    mean, half = sweep.paired([12, 14, 13, 15, 16], [10, 12, 11, 13, 14])
+    assert (mean, half) == (2.0, 0.0)
+    mean, half = sweep.paired([1, 0, 1, 0, 1], [0, 1, 0, 1, 0])
+    assert mean == pytest.approx(0.2)
+    assert half == pytest.approx(4.604 * 1.0954 / 5**0.5, rel=1e-3)
+
+
+def test_the_best_level_of_each_value_is_that_whose_rows_have_the_most_statements() -> None:
+    def row(takes: str, count: int) -> sweep.Found:
+        outcomes = {("A", str(n)): sweep.Outcome((0.0,), Bound(most=1.0)) for n in range(count)}
+        return sweep.Found(sweep.Tried("design", takes, frozenset(takes.split())), (1,), outcomes)
+
+    rows = [row("a x", 5), row("b", 2), row("a", 6), row("x", 3), row("b x", 1)]
+    best = sweep.best_levels(rows, [("one", ["a", "b"]), ("two", ["x"])])
+    assert best.takes == {"a"}
+
+
+@pytest.mark.parametrize("family", "HB")
+@pytest.mark.parametrize("draw", range(4))
+def test_a_search_judges_one_candidate_on_seeds_that_it_has_not_used(
+    family: str, draw: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = random.Random(draw)
+    names = [name for _, others in sweep.factors(family) for name in others]
+    wanted = set(drawn.sample(names, 5))
+    asked: list[tuple[tuple[int, ...], int]] = []
+
+    def run(
+        _: str, tried: list[sweep.Tried], seeds: tuple[int, ...], *__: object, **___: object
+    ) -> list[sweep.Found]:
+        asked.append((tuple(seeds), len(tried)))
+        made = []
+        for each in tried:
+            # A statement holds in this paper if its value is as wanted.
+            outcomes = {
+                ("A", name): sweep.Outcome(
+                    ((0.0 if (name in each.takes) == (name in wanted) else 2.0),) * 5, Bound(most=1.0)
+                )
+                for name in names
+            }
+            made.append(sweep.Found(each, tuple(seeds), outcomes))
+        return made
+
+    monkeypatch.setattr(sweep, "run", run)
+    found = sweep.search(family, rows=12, seeds=(1, 2))
+    assert asked[-1] == (JUDGED, 2)
+    assert all(not set(seeds) & set(JUDGED) for seeds, _ in asked[:-1])
+    world, candidate = found.judged
+    assert len(candidate.holds) == max(len(f.holds) for f in found.tried[1:] if f.tried.allowed)
+    assert found.better == (len(candidate.holds) > len(world.holds))
+    assert len({row[1] for row in sweep.table(found)}) > 12
 
 
 @pytest.mark.parametrize(
