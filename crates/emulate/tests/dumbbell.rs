@@ -337,16 +337,16 @@ feedback = 'rfc8888'
     };
     let marked = |summary: &Value| number(summary, "/links/0/marked_packets");
     let dropped = |summary: &Value| number(summary, "/links/0/dropped_packets");
-    // At a rate above the capacity, ECT(1) and ECT(0) packets are marked, and others are dropped. (It was 2.1 Mb/s. A
-    // machine that stalls for 5 % of the time does not exceed the capacity then.)
+    // At a rate above the capacity, ECT(1) and ECT(0) packets are marked, and others are dropped. (The rate was 2.1
+    // Mb/s. A machine that stalls for 5 % of the time does not exceed the capacity then.)
     let [ect1, ect0, off] = ["ect1", "ect0", "off"].map(|ecn| video(ecn, "2.4Mbps", "2Mbps"));
     assert!(marked(&ect1) > 200.0, "{}", marked(&ect1));
     assert!(marked(&ect0) > 1.0 && marked(&ect0) < marked(&ect1) / 2.0, "{}", marked(&ect0));
     assert_eq!(marked(&off), 0.0);
     assert!(dropped(&off) > 1.0, "{}", dropped(&off));
     // Without a queue nothing is marked. After a stall of the machine many packets arrive together. On this link, a
-    // hundred of them wait for less than the queue's first mark needs. (It was 2 Mb/s. There a stall of 30 ms made the
-    // queue mark.)
+    // hundred of them wait for less than the queue's first mark needs. (The link had 2 Mb/s at first. A stall of 30 ms
+    // made its queue mark.)
     assert_eq!(marked(&video("ect1", "1Mbps", "1Gbps")), 0.0);
 }
 
@@ -414,6 +414,6 @@ padding = true
     assert_eq!(number(&summary, "/flows/0/receivers/0/loss_frac"), 0.0);
     let rate = number(&summary, "/flows/0/receivers/0/throughput_bps");
     // The bound is far below the capacity, because a stall may spoil both results: 1.06 Mb/s were seen, and 0.66 with
-    // many stalls. (The bound was 1.5 before that.)
+    // many stalls. (The bound was 1.5 Mb/s before that.)
     assert!((0.5e6..4.0e6).contains(&rate), "{rate}: {how}");
 }

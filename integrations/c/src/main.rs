@@ -1,4 +1,4 @@
-//! Makes `crates/capi/include/steadycast.h` from the library's source: `cargo run` here.
+//! Generates `crates/capi/include/steadycast.h` from the library's source: `cargo run` in this folder.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,5 @@
-//! One way of a call: `call send HOST SECONDS [CONTROLLER]` on one host, `call receive HOST SECONDS` on the other.
+//! One direction of a call: `call send HOST SECONDS [CONTROLLER]` on one host, `call receive HOST SECONDS` on the
+//! other.
 //!
 //! The sender's frames have the size that `estimated-bitrate` allows, 30 in a second, as those of an encoder that
 //! always hits its target would. Each side ends by itself and prints what it counted as JSON.
@@ -10,12 +11,12 @@ use std::sync::{Arc, Mutex};
 type Error = Box<dyn std::error::Error>;
 
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-/// Media, its RTCP, and RTCP on its way back.
+/// Ports of the media, of its RTCP, and of the RTCP in the reverse direction.
 const PORTS: [u16; 3] = [21_000, 21_001, 21_005];
 /// Frames per second.
 const FPS: u64 = 30;
 
-/// What a packet needs for `rtpsession` to number it.
+/// Returns caps with which `rtpsession` gives packets transport-wide numbers.
 fn caps() -> String {
     format!(
         "application/x-rtp, media=(string)application, clock-rate=(int)90000, encoding-name=(string)X-GST, payload=(int)96, \
@@ -160,7 +161,8 @@ fn receive(host: &str, seconds: u64) -> Result<(), Error> {
         }
         gst::PadProbeReturn::Ok
     });
-    // Of which RTCP takes a twentieth: without it, feedback waits for what is received at the time.
+    // The session's bandwidth, of which RTCP gets a twentieth. By default it is derived from the present receiving
+    // rate, which can delay feedback.
     let session = named(&pipeline, "bin")?.emit_by_name::<gst::Element>("get-session", &[&0_u32]);
     session.set_property("bandwidth", 2e6);
     pipeline.set_state(gst::State::Playing)?;

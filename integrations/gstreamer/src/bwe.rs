@@ -370,7 +370,7 @@ impl Bwe {
                 Next::Leave(Item::Packet(packet)) => {
                     state.leaves(at, &packet);
                     list.push(packet.buffer);
-                    // Lists are short, so that an event behind one waits a short time only.
+                    // Buffer lists are kept short, so that an event behind a list waits only for a short time.
                     if list.len() >= 32 {
                         break Some(at);
                     }

@@ -1,8 +1,8 @@
 //! The GStreamer element `rtpsteadycastbwe`: Steadycast's rate controllers right before `rtpsession`, on transport-wide
 //! feedback.
 //!
-//! It paces what passes through it and says in `estimated-bitrate` what the encoder may produce, with the names of
-//! properties that `rtpgccbwe` has. docs/gstreamer.md has pipelines.
+//! It paces the packets that pass through it. Its property `estimated-bitrate` is the rate that the encoder may
+//! produce. The properties have the same names as those of `rtpgccbwe`. docs/gstreamer.md has pipelines.
 
 mod bwe;
 mod feedback;
@@ -16,7 +16,7 @@ glib::wrapper! {
     pub struct RtpSteadycastBwe(ObjectSubclass<bwe::Bwe>) @extends gstreamer::Element, gstreamer::Object;
 }
 
-/// Makes the element known.
+/// Registers the element.
 ///
 /// # Errors
 /// GStreamer refuses it.
@@ -33,7 +33,7 @@ gstreamer::plugin_define!(
     env!("CARGO_PKG_DESCRIPTION"),
     plugin_init,
     env!("CARGO_PKG_VERSION"),
-    // GStreamer knows a list of words; this is the MIT licence's, one of the two.
+    // GStreamer accepts only names from a fixed list. This one is the MIT licence, one of the project's two licences.
     "MIT/X11",
     env!("CARGO_PKG_NAME"),
     env!("CARGO_PKG_NAME"),

@@ -1,4 +1,4 @@
-//! The element in a harness: what passes, what it does with feedback, and what with nonsense.
+//! The element in a test harness: which packets pass, and how the element handles feedback and invalid input.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 #![allow(clippy::disallowed_methods, reason = "what a packet costs is measured on the clock")]
 
@@ -30,7 +30,7 @@ fn packet(n: u16, size: usize) -> gst::Buffer {
     gst::Buffer::from_slice(bytes)
 }
 
-/// Feedback on these packets: number, when it was sent and when it arrived, and the size of its payload.
+/// Returns feedback on packets, each given by its number, its sending and arrival time, and its payload size.
 fn feedback(packets: &[(u32, u64, Option<u64>, u32)]) -> gst::Event {
     let all = packets.iter().map(|(number, sent, arrived, size)| {
         let told = gst::Structure::builder("RTPTWCCPacket")
@@ -98,7 +98,7 @@ fn a_highest_value_below_the_least_one_wins_while_packets_go_on() {
     let mut harness = harness(&[]);
     for n in 0..20_u16 {
         if n == 10 {
-            // Below the least value's default.
+            // Below the default of `min-bitrate`.
             harness.element().unwrap().set_property("max-bitrate", 40_000_u32);
         }
         harness.push(packet(n, 200)).unwrap();
@@ -185,7 +185,7 @@ fn a_packet_costs_at_most_three_microseconds_more_than_without_the_element() {
         for n in 0..100_000_u32 {
             harness.push(packet(n as u16, 1_000)).unwrap();
             if n % 100 == 99 {
-                // As many as the thread has let go.
+                // As many as were pushed and then released by the thread.
                 for _ in 0..100 {
                     drop(harness.pull().unwrap());
                 }

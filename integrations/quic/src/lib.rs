@@ -1,5 +1,6 @@
 //! Steadycast's rate controllers as congestion controllers of QUIC, for frames that are sent as streams: of quinn
-//! ([`quinn_proto::congestion::Controller`]), which names no packets, and of noq, which names each.
+//! ([`quinn_proto::congestion::Controller`]), whose interface does not identify packets, and of noq, whose interface
+//! identifies each packet.
 //!
 //! ```
 //! use steadycast_quic::{Bounds, Rate, Steadycast};
@@ -41,8 +42,8 @@ pub struct Steadycast {
 impl Steadycast {
     /// Creates a factory of the controller called `controller`. Rates and sizes in `bounds` are those of IP packets.
     ///
-    /// # Errors
-    /// Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`]: quinn names no packet when it is sent.
+    /// # Errors Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`]: quinn does not report a packet
+    /// when it is sent.
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Arc<Self>, ParamError> {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
@@ -72,7 +73,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection's controller, by either stack.
+/// The controller of a connection of either stack.
 #[derive(Debug)]
 struct Connection {
     remote: Remote,
@@ -80,7 +81,7 @@ struct Connection {
     rtt: Duration,
     /// Whether the connection had nothing to send before the newest acknowledgements.
     data_limited: bool,
-    /// The fates that the current batch of acknowledgements tells.
+    /// The fates of packets in the current batch of acknowledgements.
     fates: Vec<PacketResult>,
 }
 
@@ -98,8 +99,8 @@ impl Connection {
         self.remote.sent(self.time(at), &packet)
     }
 
-    /// Notes that a packet was acknowledged at `now`, or lost. The time of acknowledgement is that of a batch's newest
-    /// packet (RFC 9002, section 5.1), as the controller knows.
+    /// Notes that a packet was acknowledged or lost, at `now`. The time of an acknowledgement is that of the newest
+    /// packet in its batch (RFC 9002, section 5.1); the controller takes this into account.
     fn on_fate(&mut self, now: Instant, number: u64, arrived: bool) {
         let at = Some(PeerTime::from_nanos(i64::try_from(self.time(now).as_nanos()).unwrap_or(i64::MAX)));
         let arrived = arrived.then_some(PacketArrival { at, ecn: None });
@@ -124,7 +125,7 @@ impl Connection {
     /// Returns the bytes that may be in flight at the pacing rate over `rtts` round trips.
     fn window(&self, rtts: f64) -> u64 {
         let rtt = Span::from_secs_f64(self.rtt.as_secs_f64() * rtts);
-        // At least two packets, as RFC 9002, section 7.2, has it.
+        // At least two packets, which is the minimum of RFC 9002, section 7.2.
         self.remote.decision().pacing.over(rtt).get().max(2_400)
     }
 }

@@ -1,4 +1,4 @@
-//! noq: each packet is told of by its number, and its pacer takes a rate.
+//! The interface to noq, which reports each packet by its number, and whose pacer takes a rate.
 
 use crate::{Connection, Steadycast, locked};
 use noq_proto::RttEstimator;
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The packets in flight, whose numbers are kept.
+/// The most packets in flight whose numbers are stored.
 const MOST: usize = 1 << 14;
 
 #[derive(Clone, Debug)]
 struct Noq {
     connection: Arc<Mutex<Connection>>,
-    /// The controller's numbers by QUIC's.
+    /// The controller's packet numbers, by QUIC's packet numbers.
     numbers: BTreeMap<u64, u64>,
 }
 
@@ -59,7 +59,7 @@ impl Controller for Noq {
 
     fn on_mtu_update(&mut self, _mtu: u16) {}
 
-    // The pacer holds the rate; two round trips in flight leave it room for what waits in the network.
+    // The pacer enforces the rate. A window of two round trips leaves room for the packets in the network's queues.
     fn window(&self) -> u64 {
         locked(&self.connection).window(2.0)
     }

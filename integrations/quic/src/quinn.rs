@@ -1,4 +1,5 @@
-//! quinn: packets are told of with their acknowledgements alone, and the window is all that steers.
+//! The interface to quinn, which reports packets only with their acknowledgements, and is controlled only by the
+//! window.
 
 use crate::{Connection, Steadycast, locked};
 use quinn_proto::RttEstimator;
@@ -41,7 +42,8 @@ impl Controller for Quinn {
 
     fn on_mtu_update(&mut self, _mtu: u16) {}
 
-    // The window alone holds the rate. A quarter more lets what waits drain, where acknowledgements come late.
+    // Only the window limits the rate. It is a quarter above one round trip, so that waiting data drain even if
+    // acknowledgements come late.
     fn window(&self) -> u64 {
         locked(&self.0).window(1.25)
     }

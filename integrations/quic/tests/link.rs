@@ -1,21 +1,21 @@
-//! Frames as streams over a link with a queue, in virtual time: connections of quinn and of noq, by their protocols'
-//! crates, whose times are told.
+//! Frames as streams over a link with a queue, in virtual time: connections of quinn and of noq, through their protocol
+//! crates, which take the time as an argument.
 //!
-//! The bounds, written before the first run, are of 30 s after the first 10: at least 0.75 of the link's rate in frames,
-//! of which headers take 7 %; the 95th of a hundred frames takes at most the way, 40 ms of pacing, and a quarter of the
-//! queue of 500 ms, or all of the queue of 100 ms beside a loss that has to be sent again after a round trip and a
-//! quarter.
+//! The bounds were written before the first run. They are for the 30 s after the first 10 s. Frames have at least 0.75
+//! of the link's rate, of which headers take 7 %. The 95th percentile of the frames' delay is at most the sum of the
+//! propagation delay, 40 ms of pacing, and a part of the queueing delay: a quarter of the queue of 500 ms, or the whole
+//! queue of 100 ms. On the link with loss, 1.25 round trips for a retransmission are added.
 //!
-//! Changed after the first run: quinn's window is 1.25 times the rate's. Without that quarter, frames on the link with
-//! loss waited 1.1 s in the sender. On that link the mean of six seeds counts: single ones had 0.91 to 1.80 Mb/s with
-//! quinn, and 1.33 to 1.65 with noq.
+//! Changed after the first run: quinn's window is 1.25 times the rate times the round-trip time. Without the additional
+//! quarter, frames on the link with loss waited 1.1 s in the sender. On that link the bound applies to the mean of six
+//! seeds: single seeds had 0.91 to 1.80 Mb/s with quinn, and 1.33 to 1.65 with noq.
 
 mod world;
 
 use std::time::Duration;
 use world::{LONG, LOSSY, Outcome, Path, over_noq, over_quinn};
 
-/// The mean of six seeds: where losses fall is chance.
+/// Returns the mean of six seeds, because the positions of losses are random.
 fn mean(run: impl Fn(u8) -> Outcome) -> Outcome {
     let all: Vec<Outcome> = (1..=6).map(run).collect();
     println!("{all:?}");

@@ -1,10 +1,10 @@
-//! Tells `gcc` and webrtc-rs's own estimator of the same packets, and prints what each makes of them: `python -m
+//! Feeds the same packets to `gcc` and to webrtc-rs's own estimator, and prints the targets of both: `python -m
 //! validation.reference`.
 //!
-//! Standard input has a line for each packet, in the order in which they left: when it left, its IP size, and when it
-//! arrived, in seconds; a packet without the last was lost. A report of all that has come since the last one leaves the
-//! receiver each 50 ms, and takes 20 ms. Standard output has a line for each report: its time and each one's target in
-//! bits per second, of IP packets.
+//! Standard input has a line for each packet, in the order of sending: its sending time in seconds, its IP size in
+//! bytes, and its arrival time in seconds. A packet without an arrival time was lost. Every 50 ms, the receiver sends a
+//! report on all packets that arrived since the last report, which takes 20 ms to the sender. Standard output has a
+//! line for each report: its time, and both targets in bits per second of IP packets.
 #![allow(clippy::unwrap_used, reason = "an example may stop")]
 
 use rtc_interceptor::{BandwidthEstimator, Gcc, PacketReport};
@@ -15,9 +15,9 @@ use steadycast_remote::{Bounds, Bytes, FrameEdge, Given, Packet, PacketResult, P
 
 /// How often the receiver reports.
 const EACH: Duration = Duration::from_millis(50);
-/// How long a report is under way.
+/// The delay of a report.
 const BACK: Duration = Duration::from_millis(20);
-/// Where both begin, and between what they stay, in bits per second.
+/// The start rate of both, and their lower and upper limit, in bits per second.
 const START: u64 = 300_000;
 const LEAST: u64 = 50_000;
 const MOST: u64 = 8_000_000;
@@ -26,7 +26,7 @@ struct Sent {
     left: Duration,
     size: usize,
     arrived: Option<Duration>,
-    /// Its arrival has been reported.
+    /// Whether its arrival has been reported.
     told: bool,
 }
 
@@ -71,7 +71,7 @@ fn main() {
     let (mut report, mut left, mut first) = (EACH, 0, 0);
     while report <= end {
         let heard = report + BACK;
-        // What is sent until the report comes.
+        // Packets that are sent before the report arrives.
         while left < packets.len() && packets[left].left <= heard {
             let Sent { left: time, size, .. } = packets[left];
             let packet = Packet { size: Bytes::new(size as u64), edge: FrameEdge::default(), data_limited: false };

@@ -20,7 +20,7 @@ const PAYLOAD: usize = 1_150;
 const WAY: Duration = Duration::from_millis(20);
 const ROOM: Duration = Duration::from_millis(150);
 
-/// The estimator, where the test can look at it.
+/// The estimator, shared with the test, which reads it.
 #[derive(Clone)]
 struct Seen(Arc<Mutex<Box<dyn BandwidthEstimator + Send>>>);
 
@@ -98,7 +98,7 @@ fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (V
     let mut arrived = vec![0; seconds as usize];
     for ms in 0..seconds * 1_000 {
         let now = epoch + Duration::from_millis(ms);
-        // The application fills what it is given.
+        // The application uses its whole rate.
         while next <= now {
             sender.handle_write(media(now, number)).unwrap();
             number = number.wrapping_add(1);
@@ -167,8 +167,8 @@ fn steady_beside_webrtc_rs_own_estimator_on_the_same_link() {
         println!("{}: {rates:?} bit/s, {lost} lost", controller.unwrap_or("webrtc-rs' own"));
         (rates, lost)
     });
-    // Both deliver something in each part. `steady` has at least half of the link in each, and loses no more than the
-    // other one or one packet in a hundred.
+    // Both estimators deliver something in each part. `steady` has at least half of the link's rate in each part. It
+    // loses no more packets than the other estimator, or at most one in a hundred.
     let sent = results[0].0.iter().sum::<u64>() * 30 / (PAYLOAD as u64 * 8);
     assert!(results.iter().all(|(rates, _)| rates.iter().all(|rate| *rate > 50_000)), "{results:?}");
     assert!(results[0].0.iter().zip([2_000_000, 500_000, 2_000_000]).all(|(rate, link)| *rate > link / 2));

@@ -11,7 +11,7 @@ struct Net {
     rate: fn(f64) -> f64,
     /// The size of the queue in bytes.
     queue: f64,
-    /// The rate of the call and that of the others, in bit/s.
+    /// The rate of the call, and that of the other flows, in bit/s.
     sends: f64,
     others: f64,
     /// Seconds between packets of a frame, and bytes of a packet.
@@ -20,7 +20,7 @@ struct Net {
     /// The loss probability behind the queue, and that of packets that waited more than 10 ms.
     chance: f64,
     managed: f64,
-    /// Mean of an additional delay in seconds, which keeps the order.
+    /// The mean of a random additional delay, in seconds; packets keep their order.
     jitter: f64,
     /// The drift of the receiver's clock: positive if it runs faster.
     drift: f64,
@@ -200,8 +200,8 @@ fn refusal(net: Net) -> String {
 
 #[test]
 fn a_queue_that_others_share_is_refused() {
-    // In the first two cases frames are paced and others' packets are within trains; in the third each frame is sent at
-    // once and they are before the trains.
+    // In the first two cases, frames are paced, and packets of the other flows arrive within the packet trains. In the
+    // third case, each frame is sent at once, and packets of the other flows arrive before the trains.
     for (others, sends, spacing) in [(0.5e6, 1.4e6, 3e-3), (1.2e6, 0.7e6, 3e-3), (0.8e6, 1e6, 1e-5)] {
         let net = Net { others, sends, spacing, ..NET };
         assert!(refusal(net).contains("its share, not the path"));
@@ -228,8 +228,8 @@ proptest! {
     #[test]
     fn steps_of_the_delay_are_no_cross_traffic_and_leave_the_capacity(
         step in 0.004..0.06_f64,
-        // The range was 1 to 6 s at first. Of 4000 drawn calls, 12 of 782 whose steps are 5 to 6 s apart, and one of
-        // the others, count as a shared path, or as a path whose delays changed as fast.
+        // The range was 1 to 6 s at first. Of 4000 drawn calls, 13 counted as a shared path, or as a path whose delays
+        // changed as fast: 12 of the 782 calls whose steps are 5 to 6 s apart, and one of the others.
         every in 1.0..5.0_f64,
         returns: bool,
         // Packets of a frame wait for each other at a spacing of 3e-3 only if the queue is longer than a packet.

@@ -445,7 +445,8 @@ fn an_announcement_has_thirty_one_round_trips_of_those_never_told_and_then_of_th
     for from in 1..=40 {
         tell(sender.as_mut(), f64::from(from) / 100.0, from, None);
     }
-    // The newer measurement keeps its position, or a receiver that reports often would never get its announcement.
+    // The newer measurement keeps its position. Otherwise, a receiver that reports often would never get its
+    // announcement.
     tell(sender.as_mut(), 1.0, 1, None);
     let listed = |body: &Body| {
         assert_eq!(body.subtype, 2);
@@ -530,7 +531,8 @@ fn a_late_slow_receiver_sets_the_rate_until_it_leaves() {
         let before = world.mean(30, 50);
         between(before, 900e3, 2_000e3);
         between(world.mean(65, 100), 150e3, 330e3);
-        // The recovery is gradual: within 3 s of the leave a few packets per round trip, after 30 s complete.
+        // The recovery is gradual: within 3 s of the leave the rate rises by a few packets per round trip, and after 30
+        // s the recovery is complete.
         between(world.mean(100, 103), 200e3, 900e3);
         between(world.mean(130, 150) / before, 0.75, 1.3);
     }
@@ -581,7 +583,8 @@ fn as_printed_a_drift_of_a_hundred_parts_per_million_decides_how_fast_the_rate_c
         world.run(Span::secs(60));
         world.mean(50, 60)
     };
-    // A fast clock looks like a growing queue and reduces each step to a fifth; a slow one to nine tenths.
+    // A fast clock looks like a growing queue, and reduces each step to a fifth. A slow clock reduces it to nine
+    // tenths.
     between(climbed(Mode::Paper, -100.0) / climbed(Mode::Paper, 100.0), 3.0, 5.0);
     between(climbed(Mode::Repaired, -100.0) / climbed(Mode::Repaired, 100.0), 0.9, 1.1);
 }

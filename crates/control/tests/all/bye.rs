@@ -21,8 +21,8 @@ const DEAF: [&str; 2] = ["fixed", "no-control"];
 /// Controllers that halve at the last BYE. Without it their timers expire after 4 report intervals, and after 20 s.
 const AT_ONCE: [&str; 2] = ["asmp", "lda-plus"];
 
-/// Returns the seconds from the BYE of the only receiver until the rate is halved or at its floor, over 2 Mb/s with 40
-/// ms.
+/// Returns the seconds from the BYE of the only receiver until the rate is halved or at its floor, on a link of 2 Mb/s
+/// with a round trip of 40 ms.
 fn halved_after(controller: &'static str) -> f64 {
     let mut world = Plan::new(controller, Path::clean(Span::millis(40)).bottleneck(Rate::mbps(2), 50)).build();
     world.run_until(s(40.0));

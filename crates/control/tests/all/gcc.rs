@@ -73,7 +73,8 @@ fn alone_on_a_link_it_uses_most_of_it_with_a_short_queue() {
 
 #[test]
 fn a_queue_that_grows_by_less_than_the_least_threshold_is_not_seen_until_it_is_full() {
-    // Slope 6 / (4 · 60) = 0.025; at 8 Mb/s the rise is 0.5 % a second, and the threshold creeps along.
+    // The slope is 6 / (4 · 60) = 0.025. At 8 Mb/s the rate rises by 0.5 % per second, and the threshold adapts to the
+    // slope.
     let p95 = |kbps: u64| {
         let mut bench = Bench::new(Link::new(Rate::kbps(kbps), Span::millis(40)), &[plan()]);
         bench.run_until(s(80.0));
@@ -106,7 +107,8 @@ fn probes_find_the_link_within_half_a_second() {
 
 #[test]
 fn after_ten_seconds_the_estimate_is_near_the_capacity_and_follows_its_fall() {
-    // libwebrtc: within 180 kb/s. Its fall to 500 kb/s in 500 ± 33 ms is not reproduced: docs/controllers/gcc.md.
+    // libwebrtc asserts a deviation of at most 180 kb/s. Its fall to 500 kb/s in 500 ± 33 ms is not reproduced:
+    // docs/controllers/gcc.md.
     for rtt in [Span::millis(1), Span::millis(20), Span::millis(100)] {
         let mut bench = Bench::new(Link::new(Rate::mbps(1), rtt), &[text("start", "900kbps")]);
         bench.run_until(s(10.0));
@@ -134,7 +136,7 @@ fn a_jump_of_the_receivers_clock_is_overcome() {
         bench.run_until(s(10.0));
         bench.flows[0].receiver_ahead = Span::secs(ahead);
         bench.set_rate(Rate::kbps(500));
-        // libwebrtc: 867 ms with a jump ahead, 933 ms with one back.
+        // libwebrtc takes 867 ms with a jump ahead, and 933 ms with a jump back.
         let fall = when(&mut bench, |target| target <= Rate::kbps(500));
         assert!((Span::millis(500)..=Span::millis(1_200)).contains(&fall), "{ahead}: {fall}");
         bench.run_until(s(60.0));
@@ -145,7 +147,7 @@ fn a_jump_of_the_receivers_clock_is_overcome() {
 
 #[test]
 fn alone_the_rate_saws() {
-    // libwebrtc: the least target is below 0.85 of the largest, at 500 kb/s and 100 ms each way.
+    // libwebrtc asserts that the lowest target is below 0.85 of the highest, at 500 kb/s and 100 ms each way.
     let mut bench = alone(500, Span::millis(200));
     bench.run_until(s(50.0));
     let late = bench.flows[0].decisions.iter().filter(|d| d.at >= s(30.0)).map(|d| d.decision.target);
@@ -265,7 +267,7 @@ fn frames_of_uneven_size_and_lost_reports_cost_a_little() {
 
 #[test]
 fn a_queue_of_few_packets_costs_loss_and_no_rate() {
-    // 40 ms of queue: the delay can't rise enough to show before packets are lost.
+    // The queue holds 40 ms: the delay can't rise enough to be detected before packets are lost.
     for (model, least, most) in [("v2", 0.002, 0.05), ("v1", 0.01, 0.1)] {
         let link = Link::new(Rate::mbps(2), RTT).limit(Bytes::new(10_000));
         let mut bench = Bench::new(link, &[text("loss", model)]);

@@ -191,7 +191,7 @@ fn over_a_lossy_link_each_finds_more_than_one_connection_and_uses_what_one_leave
             (world.received_rate(0, s(300.0), s(600.0)).ratio(Rate::mbps(1)), n_of(&world), world)
         };
         let (used, n, world) = run(0.04);
-        // TFRC alone has 0.27 of it here, and 0.96 can arrive.
+        // TFRC alone uses 0.27 of the link here, and at most 0.96 can arrive.
         assert!((0.7..0.961).contains(&used), "{name}: {used}");
         assert!((2.0..9.0).contains(&n), "{name}: {n}");
         let lost = world.loss(0, s(300.0), s(590.0));
@@ -209,9 +209,11 @@ fn two_share_one_link_about_equally_with_the_loss_of_one_virtual_flow_each() {
         let mut world = fixed(name, 2.0, Path::clean(Span::millis(100)).losing(Loss::Bernoulli(0.03)));
         world.run_until(s(400.0));
         let p = world.decisions.iter().filter(|d| d.at > s(50.0)).filter_map(|d| d.decision.why.loss);
-        // The mean of eight intervals varies, and the mean of 1/p is its inverse's mean, not above it as that of p is.
+        // The mean of eight loss intervals varies. As 1/p is this mean, its average is right, while the average of p
+        // would be too high.
         let (sum, n) = p.fold((0.0, 0), |(sum, n), p| (sum + 1.0 / p, n + 1));
-        // One event in 1/p packets and a round trip of the virtual flow: near 0.027 here, not the aggregate's 0.023.
+        // A loss event takes 1/p packets and a round trip of the virtual flow. This gives about 0.027 here, while the
+        // aggregate has 0.023.
         assert_within(f64::from(n) / sum, 0.027, 0.12);
     }
 }

@@ -132,7 +132,7 @@ fn stable_type_two_adds_a_packet_per_round_and_yields_to_a_growing_round_trip() 
     // T + S/rtt, with no change of the round trip.
     bench.round(FULL / 2, 0, R);
     assert_within(bench.bps() - before, 8000.0 / 0.025, 2e-3);
-    // 25 ms and then 65: the smoothed one grows by 5.
+    // Round trips of 25 ms and then 65 ms: the smoothed one grows by 5 ms.
     let before = bench.bps() / 8.0;
     bench.round(FULL / 2, 0, Span::millis(65));
     assert_within(bench.bps() / 8.0, (before * 0.025 + 1000.0) / 0.030, 2e-3);

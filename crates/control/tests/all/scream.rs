@@ -271,7 +271,7 @@ fn silence_halves_the_rate_every_half_second_and_feedback_brings_it_back() {
     bench.run_until(s(40.0));
     let decision = bench.flows[0].sender.decision();
     assert_eq!((decision.target, decision.limit), (Rate::kbps(1), Limit::Floor));
-    // It continues to send single packets, which detect the return of feedback.
+    // The sender continues to send single packets, which detect the return of feedback.
     bench.link.back_loss = 0.0;
     bench.run_until(s(60.0));
     assert_between(bench.received_rate(0, s(50.0), s(60.0)), Rate::kbps(3_600), Rate::kbps(4_000));
@@ -316,7 +316,7 @@ fn on_a_bench_reports_come_with_each_frame_and_within_long_ones() {
     let mut bench = alone(20_000, Span::millis(50), Ecn::NotEct, Marking::Never);
     bench.run_until(s(30.0));
     let told = bench.flows[0].reports.iter().filter(|(at, _)| *at >= s(20.0)).count();
-    // About 80 packets a frame: five times sixteen, and the rest.
+    // A frame has about 80 packets: five reports of sixteen packets, and one of the rest.
     assert!((1_500..=2_000).contains(&told), "{told}");
 }
 

@@ -1,4 +1,5 @@
-//! The claims of `steady`, alone and among its kind. `crates/sim/tests/all/steady.rs` has those beside TCP.
+//! The claims of `steady`, alone and beside other `steady` flows. `crates/sim/tests/all/steady.rs` has those beside
+//! TCP.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -23,7 +24,7 @@ fn alone(kbps: u64, ms: u64) -> Bench {
     Bench::new(Link::new(Rate::kbps(kbps), Span::millis(ms)), &[plan(Ecn::NotEct)])
 }
 
-/// The rules that stood for a while between two times.
+/// Returns the rules of the decisions between two times.
 fn rules(bench: &Bench, i: usize, from: Time, to: Time) -> Vec<String> {
     let stood = bench.flows[i].decisions.iter().filter(|d| (from..to).contains(&d.at));
     stood.map(|d| d.decision.why.rule.to_string()).collect()
@@ -93,7 +94,8 @@ fn beside_constant_rate_traffic_it_takes_what_is_left() {
 
 #[test]
 fn random_loss_alone_costs_little() {
-    // A path of its own for each share of losses near this one. In one of sixteen they are once taken for others'.
+    // Loss rates near this one, so that each run loses other packets. In one of sixteen such runs, losses are once
+    // attributed to other flows.
     for (loss, mean) in [(0.02, 0.92), (0.05, 0.85)] {
         let used = [0.98, 0.99, 1.0, 1.01, 1.02].map(|part| {
             let link = Link::new(Rate::mbps(4), Span::millis(40)).losing(part * loss);
@@ -127,7 +129,8 @@ fn a_source_of_frames_that_sends_less_than_it_may_keeps_six_times_that() {
     bench.run_until(s(20.0));
     bench.flows[0].most = Rate::kbps(500);
     bench.run_until(s(40.0));
-    // It kept one and a half times that: what uses a fixed part of its rate, below two thirds, came to nothing.
+    // An earlier rule kept 1.5 times the source's rate. A source that uses a fixed share of its rate, below two thirds,
+    // then fell to nothing.
     assert_between(bench.flows[0].target(), Rate::kbps(2_800), Rate::kbps(3_200));
     bench.flows[0].most = Rate::MAX;
     bench.run_until(s(60.0));

@@ -1,5 +1,5 @@
-//! What `steady` claims where receivers decide: in groups, and by its own report. `crates/sim/tests/all/steady.rs` has
-//! groups beside TCP.
+//! The claims of `steady` where receivers decide: in groups, and with its own report. `crates/sim/tests/all/steady.rs`
+//! has groups beside TCP.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::group;
@@ -134,7 +134,8 @@ fn of_a_hundred_members_with_the_same_queue_few_report_beyond_rtcps_times() {
     let before: u64 = all.iter().map(|index| world.reports(*index)).sum();
     world.run(Span::secs(20));
     let each_second = (all.iter().map(|index| world.reports(*index)).sum::<u64>() - before) as f64 / 20.0;
-    // RTCP's own times make 5 % of 2 Mb/s at 112 B a report: some 85 a second, and 40 of the one that limits the rate.
+    // RTCP's regular times give about 85 reports per second: the receivers' part of 5 % of 2 Mb/s, at 112 B per report.
+    // The receiver that limits the rate sends 40 per second.
     between(each_second, 20.0, 200.0);
     between(world.mean(20, 40), 1.7e6, 2.0e6);
 }

@@ -225,7 +225,7 @@ fn what_came_through_at_the_end_of_slow_start_is_returned_to_at_once_until_the_n
         between(bench.kbps(), 240.0, 240.0);
         say(&mut bench, 800, 3_000, if more_loss { 0.02 } else { 0.01 });
         between(bench.kbps(), then - 1.0, then + 1.0);
-        // Above it, a packet per round trip in each round trip.
+        // Above it, the rate rises by a packet per round trip in each round trip.
         say(&mut bench, 900, 3_000, 0.01);
         between(bench.kbps(), then + 79.0, then + 81.0);
     }
@@ -313,7 +313,7 @@ fn when_the_limiting_receiver_leaves_the_next_is_taken_and_the_rate_held_for_a_r
                 bench.report(ms(t + dt), 3, R, 2_000, fb_nr, HAVE_RTT | HAVE_LOSS);
             }
         }
-        // At a send rate of 800 kb/s: at most twice that, plus the step in which it was noticed.
+        // The send rate is 800 kb/s, so the limit is twice that, plus the step in which the limit was noticed.
         between(bench.kbps(), 1_550.0, 1_700.0);
         // A leaving receiver never takes over.
         bench.report(ms(t + 2_000), 4, R, 100, fb_nr, HAVE_RTT | HAVE_LOSS | LEAVE);

@@ -205,7 +205,7 @@ fn only_the_last_three_received_rates_count() {
         bench.report(at, 800.0, 0.001);
     }
     for (i, want) in [(1, 1600.0), (2, 1600.0), (3, 200.0)] {
-        // Early ones: the last is less than two round trips after the last report of 800.
+        // The reports are early: the last one comes less than two round trips after the last report of 800.
         let at = 0.6 + 0.066 * f64::from(i);
         bench.send_all(at - 0.066, at);
         bench.report(at, 100.0, 0.001);

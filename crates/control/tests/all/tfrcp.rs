@@ -179,7 +179,7 @@ fn without_loss_the_original_doubles_eai_adds_a_packet_per_round_trip_and_qai_im
     for q in [58, 56, 54] {
         qai.group(100, 0, R);
         assert_eq!(qai.half.decision().why.rule, format!("no loss: quantizer {q}"));
-        // Just above the rate, so that rounding costs no quantizer.
+        // The target is slightly above the quantizer's rate, so that rounding does not select a coarser one.
         let over = qai.target().ratio(rate(q));
         assert!((1.0..1.002).contains(&over), "{over}");
         assert!(qai.target() < rate(q - 2));
@@ -359,7 +359,7 @@ fn loss_without_a_round_trip_halves_the_rate_once_an_interval_down_to_the_floor(
             let before = bench.target();
             bench.group_without_round_trip(70);
             let decision = bench.half.decision();
-            // The first target is that of a quantizer's dearest group, above the rate that is halved.
+            // The first target is that of a quantizer's largest group, above the rate that is halved.
             let (least, most) = (before.scale(0.4), before.scale(0.501).max(floor));
             assert!((least..=most).contains(&decision.target), "{name}: {} after {before}", decision.target);
             assert_eq!((decision.why.rule.as_ref(), decision.why.rtt), ("loss, no round trip: halved", None), "{name}");

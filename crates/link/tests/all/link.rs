@@ -197,7 +197,7 @@ fn wifi_jitter_keeps_the_order_and_holds_the_next_ones_back_in_each_direction_by
     // Packets behind a delayed one wait with it: more than half of all, of which a fifteenth are delayed themselves.
     let waiting = |late: &[f64]| late.iter().filter(|ms| **ms > 50.0).count();
     assert!(waiting(&forth) > 5 * waiting(&late("forth", jitter(true), 20_000)));
-    // In two independent directions the common delays are as many as by chance.
+    // In two independent directions, packets are delayed in both only as often as by chance.
     let (apart, other) = (late("forth", jitter(true), 200_000), late("back", jitter(true), 200_000));
     let both = apart.iter().zip(&other).filter(|(a, b)| **a > 50.0 && **b > 50.0).count() as f64;
     let chance = 200_000.0 * 0.0664 * 0.0664;

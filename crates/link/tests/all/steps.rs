@@ -183,7 +183,7 @@ fn in_a_hole_of_a_table_nothing_leaves_and_what_waits_leaves_at_its_end_one_by_o
     };
     let from = |ms: u64| (1..=10).map(|n| (ms + n) as f64).collect::<Vec<_>>();
     assert_eq!(offer(50, 12), from(100), "of twelve there is room for ten");
-    // Five leave before the hole, and five after it.
+    // Five packets leave before the outage, and five after it.
     assert_eq!(offer(195, 10), [196.0, 197.0, 198.0, 199.0, 200.0, 301.0, 302.0, 303.0, 304.0, 305.0]);
     assert_eq!(offer(250, 12), [306.0, 307.0, 308.0, 309.0, 310.0], "five wait already");
     assert_eq!(link.sent(at(300)).saturating_sub(link.sent(at(200))), Bytes::ZERO);

@@ -33,7 +33,8 @@ fn who_sends_at_the_rate_fills_the_bucket_to_two_thirds() {
     }
 }
 
-/// Returns the target bytes of the next GoPs in units of the rate, if each has `open` at the current quantizer.
+/// Returns the target sizes of the next GoPs as multiples of the rate, if each has `open` times the rate at the current
+/// quantizer.
 fn wanted(open: f64, gops: usize) -> Vec<f64> {
     let r = 1e6;
     let (mut fill, mut sent) = (0.5, r);
@@ -237,9 +238,10 @@ fn per_frame_a_dip_of_a_fifth_within_a_group_is_owed_and_a_halved_rate_is_follow
 
 #[test]
 fn evalvid_ras_own_rule_never_takes_the_finest_quantizer_where_only_the_next_one_fits() {
-    // Table 2 at q = 2 takes 2.61 Mb/s and at q = 3 1.42: at 1.7 Mb/s the share of the bucket decides between them.
-    // Q = 2 R_o / R' is at least 2.61 · 2 / 2.61 = 2 at an empty bucket, and rounds to 2 below 2.5: R' > 2.09 Mb/s,
-    // x < 0.11, which a GoP of 1.42 Mb/s after another, 0.56 of a bucket of 1.5, never comes to.
+    // Table 2 takes 2.61 Mb/s at q = 2 and 1.42 Mb/s at q = 3. At 1.7 Mb/s, the fill level x of the bucket decides
+    // between them. Q = 2 R_o / R' is at least 2.61 · 2 / 2.61 = 2 at an empty bucket, and rounds to 2 below 2.5. This
+    // requires R' > 2.09 Mb/s, and x < 0.11. A GoP of 1.42 Mb/s is 0.56 of a bucket of 1.5, so x never falls that low
+    // after two of them.
     let own = Vbr::Evalvid(Evalvid { bucket: 1.5, nominal: 2.0 });
     assert!(quantizers(own, 1_700.0, 200)[1..].iter().all(|q| *q == 3), "{:?}", quantizers(own, 1_700.0, 20));
     // The rule for the current quantizer alternates.

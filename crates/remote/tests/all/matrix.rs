@@ -1,11 +1,11 @@
 //! Every controller of the registry, called in every way that docs/embedding-reference.md allows, over three links, by
-//! itself and beside a CUBIC, against the native pair: the same controller  its receiver half at the receiver.
+//! itself and beside a CUBIC, against the native pair: the same controller with its receiver half at the receiver.
 //!
 //! The bounds, written before the first run, on the means of four seeds:
 //!
 //! - Rate by itself: 0.8 to 1.25 times the native pair's. Without feedback on a fifth of the packets: 0.7 to 1.3; with
-//!   the time of acknowledgement, which has the way back and the wait in it, 0.7 to 1.25; with feedback every 100 ms
-//!   0.75 to 1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25.
+//!   the time of acknowledgement, which includes the return path and the wait for it, 0.7 to 1.25; with feedback every
+//!   100 ms 0.75 to 1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25.
 //! - Rate beside a CUBIC: 0.6 to 1.6 times the native pair's, and the CUBIC's at least 0.7 times what that pair leaves
 //!   it.
 //! - `pgmcc` waits for feedback, which is known to cost it rate (`native.rs`): at least 0.4.
@@ -28,9 +28,10 @@
 //!   1.2 %. `tfrcp` controllers: 5 % more, for the same reason as above.
 //!
 //! The first form of the test compared single runs. It gave `asmp` and the `tfrcp` controllers bounds of their own, up
-//! to 0.3 to 1.6 of the rate and 15 % more loss, which are gone. All seeds were the same run where no losses are drawn;
-//! a full queue dropped the repairs and not the media, since both left at once; and `asmp`, which has 6.6 to 19.5 Mb/s
-//! natively on 20 by where its start ends, and `tfrcp`, whose cycle takes 40 s, were judged by one cycle.
+//! to 0.3 to 1.6 of the rate and 15 % more loss, which are gone. All seeds were the same run if no losses were drawn. A
+//! full queue dropped the repairs and not the media, because both left at once. `asmp` and `tfrcp` were judged by one
+//! cycle: on 20 Mb/s the native `asmp` has 6.6 to 19.5 Mb/s, which depends on the end of its start, and a cycle of
+//! `tfrcp` takes 40 s.
 
 use crate::model::{Outcome, Path, Side, Way, shared};
 use std::collections::BTreeMap;
@@ -133,7 +134,7 @@ fn broken(law: &str, way: &Way, path: &Path, beside: bool, native: &Outcome, rem
 /// Native pairs, by law, path, and whether a CUBIC is beside.
 type Natives = BTreeMap<(&'static str, usize, bool), Outcome>;
 
-/// Runs a case: the rate as a share of the native pair's, and what breaks its bounds.
+/// Runs a case. Returns the rate as a share of the native pair's, and a description if it violates a bound.
 fn case(law: &'static str, way: usize, path: usize, beside: bool, natives: &mut Natives) -> (f64, Option<String>) {
     let ((said, how), (link, over)) = (&WAYS[way], &PATHS[path]);
     let native = *natives.entry((law, path, beside)).or_insert_with(|| mean(law, Side::Native, over, beside));
@@ -146,8 +147,9 @@ fn case(law: &'static str, way: usize, path: usize, beside: bool, natives: &mut 
     (ratio, (!wrong.is_empty()).then_some(text))
 }
 
-/// Returns the range of the shares of the native pair's rate in all ways, as a row of the page's table, and what breaks
-/// a bound. Runs the cases for which `is_meant` holds, by the indices of way and link, and whether a CUBIC is beside.
+/// Runs the cases for which `is_meant` holds, by the indices of way and link, and whether a CUBIC is beside. Returns a
+/// row of the page's table, with the range of the rate in each way as a share of the native pair's. Also returns the
+/// cases that violate a bound.
 fn run(law: &'static str, is_meant: impl Fn(usize, usize, bool) -> bool) -> (String, Vec<String>) {
     let (mut natives, mut wrong, mut row) = (Natives::new(), Vec::new(), format!("| `{law}` |"));
     for (way, (_, how)) in WAYS.iter().enumerate() {
@@ -173,7 +175,7 @@ fn run(law: &'static str, is_meant: impl Fn(usize, usize, bool) -> bool) -> (Str
     (row, wrong)
 }
 
-/// Runs every fourth way of the controllers of which a run is short, on one link, by itself or beside a CUBIC.
+/// Runs every fourth way of the controllers whose runs are short, on one link, by itself or beside a CUBIC.
 #[test]
 fn controllers_keep_to_their_native_pair_in_some_ways_on_a_link() {
     let wrong = (0..).zip(ALL).filter(|(_, law)| !is_slow(law.name)).flat_map(|(n, law)| {

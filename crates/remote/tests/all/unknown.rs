@@ -173,7 +173,7 @@ proptest! {
             let Some(late) = after_feedback(controller.name, rtt, every, true) else { continue };
             let on_time = after_feedback(controller.name, rtt, every, false).unwrap();
             // Each second after the feedback, the rate is at most that on time, or that of a second before. `gcc` also
-            // falls by the bytes in flight, which nobody knows here; its loss controller alone falls by a fifth per
+            // falls by the bytes in flight, which are unknown here; its loss controller alone falls by a fifth per
             // second from 3 s on.
             for (n, target) in late.iter().enumerate().skip(1).filter(|_| controller.name != "gcc") {
                 let said = format!("{}, {n} s after the feedback: {late:?} and on time {on_time:?}", controller.name);

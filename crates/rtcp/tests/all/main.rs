@@ -1,4 +1,4 @@
-//! The claims about RTCP, in one program: what they share is compiled once.
+//! The claims about RTCP in one program, so that shared code is compiled once.
 
 mod interval;
 mod members;

@@ -191,7 +191,8 @@ fn what_no_datagram_holds_is_not_sent_and_counted() {
 
 #[test]
 fn of_packets_that_are_mostly_headers_each_is_told_in_fewer_reports() {
-    // 2 bytes for each packet in each report: of 1200 bytes three reports are 0.5 %, of 60 they would be 10 %.
+    // 2 bytes for each packet in each report: with packets of 1200 bytes three reports take 0.5 %, and with packets of
+    // 60 bytes they would take 10 %.
     let bytes = |size| {
         let outcome = run(&Load { size, ..FAST });
         assert_eq!(outcome.untold, (0, 0));

@@ -2,10 +2,10 @@
 //! with its receiver half at the receiver. Both send video of 25 frames per second over three links, by themselves and
 //! beside a CUBIC, in virtual time.
 //!
-//! The bounds, written before the first run: within 10 % of the native pair in the rate; at most 10 % and 10 ms more of
-//! queue (the 95th of a hundred packets), and the time by which feedback comes later than the native pair's; at most 10
-//! % and half a percentage point more of loss. Beside a CUBIC,  of the seeds counts, and the share of the link is
-//! within 10 percentage points.
+//! The bounds were written before the first run. The rate is within 10 % of the native pair's. The 95th percentile of
+//! the queueing delay exceeds the native pair's by at most 10 %, 10 ms, and the time by which feedback comes later. The
+//! loss exceeds it by at most 10 % and half a percentage point. Beside a CUBIC, the mean of the seeds counts, because
+//! chance decides which flow loses packets first. The share of the link is then within 10 percentage points.
 //!
 //! Changed after the first run: a share of up to 0.6 breaks no bound, as for a `Remote`. On 20 Mb/s the native pair has
 //! 0.29 and the kit up to 0.48, on 5 Mb/s 0.36 and up to 0.50.

@@ -1,5 +1,5 @@
 //! One session and one link, driven once in virtual time and once over two UDP sockets on loopback in real time. The
-//! code between the two worlds is [`drive`]; they differ in what the time is and how a datagram gets across.
+//! code between the two worlds is [`drive`]; they differ in their clocks and in the transport of datagrams.
 #![allow(clippy::disallowed_methods, reason = "one of the two worlds is the real one")]
 
 use std::net::UdpSocket;
@@ -182,9 +182,9 @@ fn is_media(port: Port, datagram: &[u8]) -> bool {
     port == Port::Rtp && !(192..224).contains(&datagram[1])
 }
 
-/// 375 packets of 1000 B in 3 s, of which 0.8 Mb/s less the first 30 ms arrive. A stall costs no more than what its
-/// time had room for. (Stalls did not count, until runs on a machine that stood still for 200 ms had less than the
-/// bounds.)
+/// 375 packets of 1000 B are sent in 3 s. Of these, 0.8 Mb/s arrive, except in the first 30 ms. A stall costs at most
+/// the packets of its duration. (Stalls did not count, until runs on a machine that stalled for 200 ms had less than
+/// the bounds.)
 fn check(seen: &Seen) {
     let late = seen.late.as_secs_f64();
     let rate = seen.received.per(Span::secs(3)).as_bps_f64();

@@ -8,10 +8,10 @@
 //! | what arrives from 3 to 8 s after the path's return | 0.8 of what the run without the handover has then, at least |
 //! | what is lost of the packets that leave in these 8 s | 2 % at most |
 //!
-//! Alone each run keeps both. Beside a CUBIC the sums over the seeds 1 to 8 keep them up to a silence of 200 ms, and
-//! less of the rate ([`LEAST_AFTER_LOSS`]) beyond. Single seeds do not count there, since any change moves the two
-//! flows' windows to another place of their cycles: with three seeds the share of runs that differ by nothing else
-//! varies by a fifth.
+//! Alone, each run keeps both bounds. Beside a CUBIC, the sums over the seeds 1 to 8 keep them up to a silence of 200
+//! ms. For a longer silence, the bound of the rate is lower ([`LEAST_AFTER_LOSS`]). Single seeds do not count there,
+//! because any change moves the windows of the two flows to another place of their cycles. With three seeds, the share
+//! varies by a fifth even if the runs differ in nothing else.
 
 use crate::lab;
 
@@ -26,10 +26,10 @@ const JUDGED: (f64, f64) = (3.0, 8.0);
 /// The least share of the rate without a handover, and the largest share of lost packets.
 const LEAST: f64 = 0.8;
 const MOST_LOST: f64 = 0.02;
-/// The least share beside a CUBIC after a silence of more than 200 ms. The bound was 0.8, and 0.76 to 1.09 were seen:
-/// without feedback the video sends on for half a second, loses in the full queue and cuts its window once, while the
-/// CUBIC's window stops it before it loses. Before COMPETE's equation counted a run of lost packets as three at most,
-/// 0.52 were seen, and this bound was 0.45 from 100 ms on.
+/// The least share beside a CUBIC after a silence of more than 200 ms. The bound was 0.8, and 0.76 to 1.09 were seen.
+/// Without feedback, the video continues to send for half a second, loses packets in the full queue, and cuts its
+/// window once. The CUBIC's window stops it before it loses packets. At first, COMPETE's equation counted each packet
+/// of a run of lost packets, instead of three at most. Then 0.52 were seen, and this bound was 0.45 from 100 ms on.
 const LEAST_AFTER_LOSS: f64 = 0.7;
 
 /// One handover.
@@ -165,7 +165,7 @@ fn beside_a_cubic_it_has_its_share_again_soon_after_a_handover() {
 fn alone_it_has_its_rate_again_soon_after_any_handover() {
     let found = broken(&grid(&RATES, &SILENCES, &STRETCHES, false), &[1]);
     assert!(found.is_empty(), "{} of 90\n{}", found.len(), found.join("\n"));
-    // Each single handover had to pass at first: of 100 that were drawn before, one had 0.76.
+    // At first, each single handover had to pass. Of 100 that were drawn earlier, one had 0.76.
     let drawn: Vec<Handover> = (100..160).map(Handover::draw).collect();
     let found = broken(&drawn, &[1]);
     assert!(found.len() <= 2, "{} of 60\n{}", found.len(), found.join("\n"));

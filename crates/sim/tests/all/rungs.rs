@@ -6,10 +6,10 @@ use steadycast_media::{FrameKind, Ladder, Scale};
 use steadycast_sim::{Inputs, Simulation, Values};
 use steadycast_units::{Chance, Seed};
 
-/// The drawn networks. The rule was tuned with the seeds 281101 to 281120. With 281121 to 281140, two networks had more
-/// than four switches at rest. A quicker start was then chosen with these networks in view: four missed with its first
-/// form, two with its second, and five of 281141 to 281160. The wait then grew by eight in place of four, and these
-/// networks were drawn.
+/// The drawn networks. The rule was tuned with the seeds 281101 to 281120. With the seeds 281121 to 281140, two
+/// networks had more than four switches at rest. A quicker start was then chosen with these networks in view: four of
+/// them missed the bound with its first form, and two with its second form, as did five of 281141 to 281160. The wait
+/// then grew by eight instead of four, and the present networks were drawn.
 const CELLS: std::ops::Range<u64> = 281_161..281_181;
 
 /// Size of the drift's steps.

@@ -103,8 +103,8 @@ fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
 fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
     let self_queue_count =
         |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
-    // With some seeds it never competes, or stops competing by another rule. One seed was judged, with 1 to 8, until
-    // growth near the path's rate depended on the mean queue: with that seed it never competes any more.
+    // With some seeds it never competes, or stops competing by another rule. At first one seed was judged, which had to
+    // have 1 to 8 such decisions. It never competes since growth near the path's rate depends on the mean queue.
     let own: Vec<Run> =
         (1..=5).map(|seed| seeded(seed, ("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""))).collect();
     between(own.iter().map(self_queue_count).sum::<usize>() as f64, 1.0, 40.0);
@@ -203,8 +203,8 @@ fn pictures_of_which_each_leaves_at_once_learn_of_a_cubic_from_how_little_of_its
 
 #[test]
 fn beside_newreno_in_a_queue_of_one_bdp_no_start_leaves_it_starved() {
-    // Losses make its target small. It then gives way to a queue of less than one of its packets, which the TCP
-    // empties again and again. One seed in five left it 0.04 or 0.08 of its share; fresh draws require a half.
+    // Losses make the target of `steady` small. It then gives way to a queue of less than one of its packets, which the
+    // TCP empties again and again. In one seed of five it had 0.04 or 0.08 of its share; fresh draws require a half.
     for (rate, queue) in [("10Mbps", "17p"), ("20Mbps", "33p")] {
         for seed in 1..=5 {
             let reno = tcp("start = { uniform = [\"0s\", \"1s\"] }").replace("cubic", "newreno");
@@ -287,8 +287,8 @@ fn jitter_is_no_queue_whether_packets_overtake_each_other_or_not() {
             num(&run.flow("video")["throughput_bps"]) / 4e6
         })
         .collect();
-    // Each share was to be above 0.85 with one seed. Exponential jitter of 20 ms in another order has 0.39 to 0.92 in
-    // twelve seeds, with a mean of 0.75, and had 0.68 with the law of 60 constants.
+    // At first each share had to be above 0.85, with one seed. Exponential jitter of 20 ms that reorders packets has
+    // 0.39 to 0.92 in twelve seeds, with a mean of 0.75. It had 0.68 with the law of 60 constants.
     let mean = used.iter().sum::<f64>() / 7.0;
     assert!((0.85..=1.0).contains(&mean) && used.iter().all(|used| *used > 0.38), "{used:?}");
 }

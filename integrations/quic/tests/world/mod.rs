@@ -22,7 +22,7 @@ pub struct Path {
 #[derive(Debug)]
 pub struct Outcome {
     pub bps: f64,
-    /// The 95th of a hundred frames, from the encoder to its last byte at the receiver.
+    /// The 95th percentile of the delay of frames, from the encoder to the last byte at the receiver.
     pub delay: Duration,
     pub lost: u64,
 }
@@ -34,7 +34,7 @@ const END: Duration = Duration::from_secs(40);
 /// A program for one of the two stacks, which differ in three calls.
 macro_rules! stack {
     ($name:ident, $stack:ident, $endpoint:expr, $handle:expr, $most:expr) => {
-        /// Runs 40 s, and measures the last 30. `each` is told the controller's decision each second.
+        /// Runs 40 s, and measures the last 30 s. `each` is called with the controller's decision once per second.
         pub fn $name(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> Outcome {
             use $stack::{Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent};
             let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
@@ -65,7 +65,7 @@ macro_rules! stack {
             let (mut index, mut chance) = (0_u32, Seed(seed.into()).part("link"));
             let (mut bytes, mut lost, mut delays, mut frames) = (0, 0, Vec::new(), BTreeMap::new());
             while now < start + END {
-                // 1. The encoder makes a frame at the rate that the controller says, unless a second of frames waits.
+                // 1. The encoder makes a frame at the controller's rate, unless the frames of a second are waiting.
                 if now >= frame {
                     frame += FRAME;
                     index += 1;

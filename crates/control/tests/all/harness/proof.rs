@@ -269,7 +269,7 @@ fn slot(now: Time, expected: u64, lost: i64) -> Slot {
 }
 
 /// Delivers anything to a receiver half. It requests a finite number of reports, its reports have whole words, and
-/// deliveries change no time of a patient half.
+/// deliveries do not change the times of a half that is patient.
 pub fn receiver_stands(
     name: &'static str,
     params: &[(&str, &str)],
