@@ -87,7 +87,7 @@ class Outcome:
         return not self.little and self._keeps(self.values) and not self._keeps(self.placebo or ())
 
     def holds_with(self, seed: int) -> bool:
-        """Whether the number of one seed, given by its position, keeps the bound, and that without the event not."""
+        """Whether a seed's number keeps the bound, and its number without the event does not; `seed` is an index."""
         without = () if self.placebo is None else (self.placebo[seed],)
         return not self.little and self._keeps((self.values[seed],)) and not self._keeps(without)
 
@@ -201,7 +201,7 @@ def design(listed: Sequence[tuple[str, Sequence[str]]], rows: int, seed: int) ->
 
 
 def best_levels(found: Sequence[Found], listed: Sequence[tuple[str, Sequence[str]]]) -> Tried:
-    """Return the setting that takes of each factor the level whose rows have the most statements on average."""
+    """Return the setting with the best level of each factor: its rows have the most statements on average."""
     rows = [f for f in found if f.tried.kind == "design"]
     takes = set()
     for _, others in listed:
