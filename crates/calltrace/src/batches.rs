@@ -1,41 +1,43 @@
-//! Records in batches: packets that left one after the other have nearly the same time.
+//! Batches of records: packets that left one after the other but were recorded at nearly the same time.
 //!
 //! A capture has batches if its clock is coarse, or if the host takes packets from the interface at intervals. A link
-//! makes batches if it sends at intervals, as Wi-Fi and mobile networks do. Within a batch times show no delays.
+//! makes batches if it sends at intervals, as Wi-Fi and mobile networks do. The times within a batch do not show
+//! delays.
 //!
-//! A clock puts the records of both directions into the same batches; a link does so with its own direction alone.
+//! A coarse clock puts the records of both directions into the same batches. A link affects only one direction.
 
 use crate::clock;
 use steadycast_units::{Span, Time};
 
 /// Records that follow each other within this time belong to one batch, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// The same where departures are known. The service time of an audio packet is longer on links below 8 Mb/s.
+/// The same limit where departures are known. On links below 8 Mb/s an audio packet takes longer than this to send.
 const HELD_TOGETHER_NS: i64 = 100_000;
-/// Packets of a batch left at least this much farther apart than they were recorded, in nanoseconds.
+/// Two successive packets belong to a batch if the time between their departures exceeds the time between their records
+/// by at least this, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
-/// The least share of packets in such batches from which the record counts as batched.
+/// The record counts as batched if at least this share of its packets are in batches.
 const BATCHED_SHARE: f64 = 0.3;
-/// From this share on, times are as coarse as the batches.
+/// If at least this share of the packets are in batches, the resolution of the times is the length of a batch.
 const COARSE_SHARE: f64 = 0.1;
-/// The share of the batches' intervals that are shorter than the one that is given.
+/// The percentile of the intervals between batches that is taken as the interval of the clock.
 const SHORTER_PERCENT: usize = 5;
-/// The share of the other direction's records that are in batches, scaled from chance (0) to what a clock causes (1):
-/// at least this for a clock, and at most this for a link.
+/// The share of the other direction's records that fall into batches, scaled so that 0 is the share that chance causes
+/// and 1 is the share that a clock causes. From `OF_CLOCK` on the cause is a clock; up to `OF_LINK` it is a link.
 const OF_CLOCK: f64 = 0.6;
 const OF_LINK: f64 = 0.3;
 /// The least difference between the share that chance causes and the one that a clock causes. Below it the cause of the
 /// batches is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// The least number of records of the other direction that show the cause.
+/// The least number of records of the other direction from which the cause can be determined.
 const LEAST_OTHERS: usize = 10;
 
-/// What makes the batches.
+/// The cause of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The record's clock.
     Clock,
-    /// A link: the other direction's records are in no batches.
+    /// A link: the other direction's records are not in the same batches.
     Link,
     /// The cause is unknown.
     Unknown,
@@ -44,13 +46,13 @@ pub(crate) enum Cause {
 /// Batches of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
-    /// The time over which packets are put together.
+    /// The time over which packets are collected into a batch.
     pub(crate) interval: Span,
     pub(crate) cause: Cause,
 }
 
-/// Finds batches of packets. `points` are recorded times and departures in nanoseconds; `others` are the recorded times
-/// of the other direction.
+/// Finds batches of packets. `points` are pairs of the recorded time and the departure, in nanoseconds. `others` are
+/// the recorded times of the other direction.
 pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     let (longest, share) = longest(points)?;
     if share < COARSE_SHARE {
@@ -61,28 +63,28 @@ pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     Some(Batches { interval: Span::nanos(longest.min(most) as u64), cause: cause(times, longest, others) })
 }
 
-/// Finds batches of packets whose departures are unknown. Only batches by the clock are found, because these hold both
-/// directions.
+/// Finds batches of packets whose departures are unknown. It only finds batches that the clock causes, because these
+/// appear in both directions.
 pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> {
     let times: Vec<i64> = times.iter().map(|at| at.as_nanos() as i64).collect();
     let groups = groups(times.clone());
     let mut intervals: Vec<i64> = groups.windows(2).map(|two| two[1].0 - two[0].0).collect();
     intervals.sort_unstable();
     let shortest = *intervals.get(intervals.len() * SHORTER_PERCENT / 100)?;
-    // Packets that leave one by one are in no batches.
+    // If most packets are alone in their group, the record has no batches.
     let is_batched = groups.len() as f64 <= (1.0 - BATCHED_SHARE) * times.len() as f64;
     let is_clock = is_batched && cause(times, shortest, others) == Cause::Clock;
     (shortest >= LEAST_HELD_NS && is_clock)
         .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
 }
 
-/// Returns for how long packets are held for their batch, in nanoseconds: nine of ten batches for no longer. `None`
-/// where few packets are in batches.
+/// Returns the time for which packets are held until their batch is recorded, in nanoseconds. 90 % of the batches hold
+/// packets no longer than this. Returns `None` if few packets are in batches.
 pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// As [`held`], with the share of the packets that are in batches.
+/// Returns the same time as [`held`] for any share of packets in batches, and this share.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();
@@ -101,14 +103,14 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     Some((*longest, packets as f64 / points.len() as f64))
 }
 
-/// The first and the last time of each group of times that follow each other.
+/// Groups times that follow each other within [`TOGETHER_NS`], and returns the first and the last time of each group.
 fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
     times.sort_unstable();
     times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
 }
 
-/// Returns the cause of batches. It compares how many of the other direction's records are in batches with what chance
-/// and what a clock would cause.
+/// Returns the cause of batches. It counts how many of the other direction's records are in batches, and compares this
+/// with the share that chance and the share that a clock would cause.
 fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let groups = groups(times);
     let is_within = |at: &&i64| {
@@ -121,7 +123,7 @@ fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let lasts = (last.1 - first.0).max(1) as f64;
     let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
     let by_chance = covered as f64 / lasts;
-    // A clock puts each record into one of its intervals, of which not all have a packet.
+    // A clock puts each record into one of its intervals. Not every interval has a packet of this direction.
     let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
     if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
         return Cause::Unknown;

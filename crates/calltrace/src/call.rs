@@ -1,7 +1,8 @@
-//! One direction of a call: its packets with their departures, arrivals and fates, and the sender's estimates.
+//! One direction of a call: its packets with their departures, arrivals and fates, and the sender's bandwidth
+//! estimates.
 //!
-//! Each of these three is known by stated evidence, or unknown for a stated reason. A call without evidence of
-//! departures and arrivals is refused.
+//! The departure, the arrival and the fate of a packet are each known by stated evidence, or unknown for a stated
+//! reason. A call without evidence of departures and arrivals is refused.
 
 use crate::Problem;
 use crate::batches::{Batches, Cause};
@@ -16,41 +17,42 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time, counted};
 /// A packet with its departure, arrival and fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
-    /// When it left.
+    /// When the packet left.
     pub departure: Departure,
-    /// When it arrived.
+    /// When the packet arrived.
     pub arrival: Arrival,
-    /// What became of it.
+    /// Whether the packet arrived or was lost.
     pub fate: Fate,
-    /// The size of the IP packet. One that is not in the record has the size of its neighbour.
+    /// The size of the IP packet. A packet that is missing in the record gets the size of its neighbour.
     pub size: Bytes,
-    /// Its SSRC.
+    /// The packet's SSRC.
     pub ssrc: u32,
 }
 
-/// A frame of the stream with the most bytes.
+/// A frame of the stream that has the most bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// When its first packet left.
+    /// When the frame's first packet left.
     pub left: Time,
-    /// Its RTP timestamp relative to the first frame's, without wraps, in ticks of the stream's clock.
+    /// The RTP timestamp relative to the first frame's, with wraps resolved, in ticks of the stream's clock.
     pub ticks: i64,
     /// When its last packet arrived; `None` if one is missing or an arrival is unknown.
     pub arrived: Option<PeerTime>,
-    /// The size of its IP packets.
+    /// The size of the frame's IP packets.
     pub size: Bytes,
 }
 
-/// A report on single packets: the time at which it came and, for each packet, its index in [`Exchange::sent`] and its
-/// arrival, or `None` if it is reported as missing.
+/// A report on single packets: the time at which it arrived at the sender and, for each packet, its index in
+/// [`Exchange::sent`] and its arrival, or `None` if it is reported as missing.
 pub type PacketReport = (Time, Vec<(u32, Option<PeerTime>)>);
 
-/// The input of the sender's controller: packets that left and reports that came, on the sender's clock.
+/// The input of the sender's controller on the sender's clock: packets that left, and reports that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// Packets that left: the time, the size of the IP packet, and whether it is of the stream with the most bytes.
+    /// The packets that left: the time, the size of the IP packet, and whether the packet belongs to the stream with
+    /// the most bytes.
     pub sent: Vec<(Time, Bytes, bool)>,
-    /// Reports that came.
+    /// The reports that arrived at the sender.
     pub reports: Vec<PacketReport>,
 }
 
@@ -61,12 +63,12 @@ pub struct Call {
     pub source: String,
     /// The packets in the order of their departures.
     pub packets: Vec<Flight>,
-    /// The number of reports on single packets.
+    /// The number of reports that name single packets.
     pub reports: usize,
     /// The controller's input; empty if the record was not made at the sender.
     pub exchange: Exchange,
-    /// Whether the record has the call's first packets. It has not if a report came sooner than a round trip after the
-    /// first packet.
+    /// Whether the record has the call's first packets. It lacks them if a report arrived less than a round trip after
+    /// the record's first packet.
     pub begins: bool,
     /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
@@ -74,9 +76,9 @@ pub struct Call {
     pub frames: Vec<Frame>,
     /// The least time from a departure to the report on it; `None` if the record was not made at the sender.
     pub round_trip: Option<Span>,
-    /// The resolution of departures and of arrivals.
+    /// The resolution of departure times and of arrival times.
     pub every: (Span, Span),
-    /// The sizes of the steps of the record's clock that were taken out.
+    /// The sizes of the steps of the record's clock that were removed.
     pub clock_steps: Vec<Span>,
     /// Notes on the record for the user.
     pub notes: Vec<String>,
@@ -87,7 +89,7 @@ pub struct Call {
 pub enum Side {
     /// Where packets left.
     Sender,
-    /// Where they arrived.
+    /// Where packets arrived.
     Receiver,
 }
 
@@ -95,7 +97,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRecord {
     pub(crate) seen: Time,
-    /// The send time that it carries, on a clock that begins near the record's.
+    /// The send time that the packet carries, on a clock that begins near the record's first time.
     pub(crate) stamp: Option<Time>,
     pub(crate) size: Bytes,
     pub(crate) ssrc: u32,
@@ -103,72 +105,73 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// False for a packet that is missing in the record and that the numbers around it show. Its time and size are
-    /// those of its neighbours.
+    /// False for a packet that is missing in the record, and is known only from a gap in the sequence numbers. Its time
+    /// and size are those of its neighbours.
     pub(crate) is_recorded: bool,
 }
 
-/// Where a capture was made, by its own evidence.
+/// Where a capture was made, according to the capture itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vantage {
     /// Where packets left.
     Sender,
-    /// Where they arrived.
+    /// Where packets arrived.
     Receiver,
-    /// The receiver is a round trip away.
+    /// Before the receiver: the round trip from the capture to the receiver takes `receiver`.
     Before { receiver: Span },
-    /// Nothing shows it.
+    /// Nothing in the capture shows where it was made.
     Unknown,
 }
 
-/// Why no report of the receiver names single packets.
+/// The reason why no report of the receiver names single packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
     /// No RTCP goes back.
     Absent,
-    /// It is encrypted.
+    /// The RTCP is encrypted.
     Sealed,
-    /// It was cut when it was captured.
+    /// The RTCP was cut when it was captured.
     Cut,
-    /// It is readable, and has cumulative counts.
+    /// The RTCP is readable, but has only cumulative counts.
     Summary,
 }
 
-/// One direction as a record has it, with packets and reports in the order of their times.
+/// One direction of a call in a record, with packets and reports in the order of their times.
 pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
-    /// RTCP from the receiver: the record's time and its bytes.
+    /// RTCP from the receiver: the time of the record and the RTCP's bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// Where it was recorded, by the user's word or a log's kind; `None` if the record has to show it.
+    /// Where the record was made, if the user states it or the kind of log implies it; `None` if the record has to show
+    /// it.
     pub(crate) side: Option<Side>,
-    /// Where it was recorded, by the record's evidence.
+    /// Where the record was made, according to the record itself.
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// The times at which the record's clock was set, to a few milliseconds.
+    /// The times at which the record's clock was set, with an error of a few milliseconds.
     pub(crate) set_at: Vec<Time>,
-    /// The sizes of all steps of the record's clock that were taken out.
+    /// The sizes of all steps of the record's clock that were removed.
     pub(crate) set_by: Vec<Span>,
     /// The number of packets whose header extension was cut off.
     pub(crate) cut_extensions: usize,
     /// The number of reports that were cut off.
     pub(crate) cut_reports: usize,
     pub(crate) unread: Unread,
-    /// The resolution of its clock.
+    /// The resolution of the record's clock.
     pub(crate) every: Span,
-    /// The batches of its packets.
+    /// The batches of the record's packets.
     pub(crate) batches: Option<Batches>,
 }
 
-/// Gaps of the record itself: a packet that is missing there may have passed.
+/// Gaps of the record. A packet that is missing at such a gap may have arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
     /// The times of records that can't be read.
     pub(crate) times: Vec<Time>,
     /// The packets whose record has no time, by SSRC and sequence number.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
-    /// The number of packets that it lacks at unknown times.
+    /// The number of packets that the record lacks at unknown times.
     pub(crate) unplaced: u64,
-    /// The spans in which nothing was recorded at all.
+    /// The spans in which nothing at all was recorded.
     pub(crate) silences: Vec<(Time, Time)>,
 }
 
@@ -181,7 +184,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Returns the call with the arrivals that this file shows.
+    /// Returns the call with the arrivals that this file alone shows.
     pub(crate) fn alone(self) -> Result<Call, Problem> {
         let (mut call, later) = self.direction.joined(self.notes)?;
         call.exchange.sent.iter_mut().for_each(|packet| packet.0 += later);
@@ -190,7 +193,7 @@ impl Recording {
         Ok(Call { estimates, source: self.source.to_owned(), ..call })
     }
 
-    /// Returns the call with departures from this file and arrivals from the receiver's.
+    /// Returns the call with departures from this file and arrivals from the receiver's file.
     pub(crate) fn with(mut self, other: Self) -> Result<Call, Problem> {
         self.notes.extend(other.notes);
         let later = if self.direction.all_stamped() { BEFORE } else { Span::ZERO };
@@ -210,33 +213,33 @@ enum DepartureClock {
     Record,
 }
 
-/// Delays that spread by less than this show no queue: the two times may be taken at the same place.
+/// If delays vary by less than this, they show no queue: the two times may have been taken at the same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
-/// The least share of packets with a send time in a stream that has send times.
+/// A stream has send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
-/// The least share of the bytes in streams with evidence.
+/// The streams with evidence must have at least this share of the bytes.
 const LEAST_SHARE: f64 = 0.5;
-/// Below this share of reported packets, the record's own times are preferred as arrivals.
+/// If less than this share of the bytes is reported, the record's own times are preferred as arrivals.
 const ENOUGH_REPORTED: f64 = 0.9;
-/// The least share of packets with unknown fates that is noted.
+/// A note is made if the fates of at least this share of the packets are unknown.
 const NOTED_SHARE: f64 = 0.01;
 
 /// The resolution of abs-send-time.
 const SEND_TIME_RESOLUTION: Span = Span::micros(4);
 /// The longest plausible delay: half of the time after which send times wrap.
 const LONGEST_DELAY: Span = Span::secs(32);
-/// The largest share of packets with implausible delays in a file that is used.
+/// A file is refused if more than this share of its packets have implausible delays.
 const MOST_IMPLAUSIBLE: f64 = 0.02;
 
 const WHOLE_PACKETS: &str = "capture whole packets: tcpdump -s 0";
 const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 8888) readable, as an event log has \
                              them, or at the receiver with the header extension abs-send-time";
 
-/// Where a call's departures and arrivals are taken from.
+/// The sources of a call's departure and arrival times.
 #[derive(Clone, Copy)]
 struct Clocks {
     departures: DepartureClock,
-    /// Whether arrivals are those that the receiver reports; otherwise they are the record's times.
+    /// Whether arrivals are taken from the receiver's reports. If not, they are the record's times.
     by_reports: bool,
 }
 
@@ -244,15 +247,16 @@ struct Clocks {
 struct Stamps {
     streams: BTreeSet<u32>,
     share: f64,
-    /// The share of the packets that carry one, in any stream.
+    /// The share of all packets, of any stream, that carry a send time.
     packets: f64,
 }
 
 impl Direction {
-    /// Joins departures with arrivals. Also returns by how much departures are later than on the record's clock.
+    /// Joins departures with arrivals. Also returns the offset of the departures' clock: by how much it is ahead of the
+    /// record's clock.
     ///
     /// # Errors
-    /// Nothing says when packets left, or when they arrived.
+    /// There is no evidence of when packets left, or of when they arrived.
     pub(crate) fn joined(mut self, mut notes: Vec<String>) -> Result<(Call, Span), Problem> {
         self.packets.sort_by_key(|packet| packet.seen);
         self.reports.sort_by_key(|report| report.0);
@@ -286,7 +290,7 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // The resolution within batches is their interval.
+        // Within batches the resolution is the batches' interval.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -311,7 +315,7 @@ impl Direction {
     /// Decides which clocks give departures and arrivals.
     ///
     /// # Errors
-    /// One of these is unknown.
+    /// There is no clock for departures or for arrivals.
     fn clocks(&self, arrivals: &Arrivals, notes: &mut Vec<String>) -> Result<Clocks, Problem> {
         let is_at_receiver =
             self.side == Some(Side::Receiver) || self.side.is_none() && self.vantage == Vantage::Receiver;
@@ -324,7 +328,8 @@ impl Direction {
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
-            // The longest reports are cut, and these are about the busiest times: the others are not representative.
+            // Only the longest reports are cut, and these are about the busiest times. The other reports are therefore
+            // not representative.
             let what = format!(
                 "{} were cut when they were captured, and of {:.0} % of its bytes nothing else says when they arrived",
                 counted(self.cut_reports as u64, "report"),
@@ -395,7 +400,8 @@ impl Direction {
         let departure = |packet: &PacketRecord| match packet.stamp {
             _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
             _ if by_record => Departure::Unknown(packet.seen),
-            // Most queues keep the order, so that it left soon after the packet recorded before.
+            // Most queues keep the order of packets. So this packet left soon after the packet that was recorded before
+            // it.
             None => Departure::Unknown(before),
             Some(at) => {
                 before = at;
@@ -433,7 +439,8 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // Packets are not lost before they leave: at the sender a gap is the record's own.
+                // This record was made at the sender, where packets are not lost yet. A gap therefore means that the
+                // record missed the packet.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {
@@ -473,7 +480,7 @@ impl Direction {
         Stamps { streams, share, packets: stamped as f64 / all.max(1) as f64 }
     }
 
-    /// Returns the reason why its packets have no send times, and the remedy.
+    /// Returns the reason why the direction's packets have no send times, and the remedy.
     fn without_stamps(&self, stamps: &Stamps) -> (String, &'static str) {
         if self.cut_extensions * 10 > self.packets.len() {
             let share = 100.0 * self.cut_extensions as f64 / self.packets.len() as f64;
@@ -493,10 +500,10 @@ impl Direction {
         !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some())
     }
 
-    /// Notes the streams without send times.
+    /// Adds a note on the streams without send times.
     ///
     /// # Errors
-    /// They carry most of the call's bytes.
+    /// These streams carry most of the call's bytes.
     fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))
@@ -520,10 +527,10 @@ impl Direction {
         Ok(())
     }
 
-    /// Decides which clock gives departures, if reports give arrivals.
+    /// Decides which clock gives departures if the receiver's reports give arrivals.
     ///
     /// # Errors
-    /// The capture was made at the receiver, or may have been.
+    /// The capture was made at the receiver, or may have been made there.
     fn departure_clock(&self, arrivals: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
         let recorded = || self.packets.iter().filter(|packet| packet.is_recorded);
         if recorded().all(|packet| stamped.contains(&packet.ssrc)) {
@@ -564,7 +571,7 @@ impl Direction {
         Ok(if by_stamp.is_empty() { DepartureClock::Record } else { DepartureClock::Stamps })
     }
 
-    /// Removes steps of the record's clock, which the reported arrivals show.
+    /// Removes steps of the record's clock. They are found by comparison with the reported arrivals.
     fn set_right(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
         let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
@@ -598,7 +605,7 @@ impl Direction {
     }
 
     /// Removes steps of less than a second. If a clock is set, the delays of the two directions change by the same
-    /// amount with opposite signs. If the route changes, they do not: [`crate::path`] removes such steps.
+    /// amount with opposite signs. If the route changes, they don't, and [`crate::path`] removes the step.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -607,14 +614,14 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Reported arrivals are on another clock, which puts packets into their true order.
+        // Reported arrivals are on another clock. They put the packets into their true order.
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // Packets on a shorter route overtake those on the former one. Such a change is one step in the order of
-        // departures, and several in the order of arrivals.
+        // Packets on a shorter route overtake earlier packets on the longer one. Such a change of route is one step in
+        // the order of departures, but several in the order of arrivals.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
@@ -648,7 +655,7 @@ impl Direction {
     /// Checks that the record's times are arrivals, and that packets carry send times.
     ///
     /// # Errors
-    /// One of these is not so; the error gives the reason.
+    /// One of these conditions does not hold; the error says why.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
         let hidden = if is_cut { Hidden::Cut } else { self.hidden };
@@ -691,6 +698,7 @@ impl Direction {
         }
         let by_stamp: Vec<(i64, i64)> = self.packets.iter().filter_map(since_stamp).collect();
         let spread = clock::spread(&by_stamp);
+        // Behind the bottleneck, the queue makes the difference between a packet's time and its send time vary.
         if spread.is_none_or(|spread| spread <= SAME_PLACE_NS + self.every.as_nanos() as i64) {
             let shown = if spread.is_some() {
                 "its times and the packets' send times agree to a millisecond, as where packets leave"
@@ -716,7 +724,7 @@ impl Direction {
         other.has_times()?;
         let arrivals = self.arrivals();
         let stamped = self.all_stamped();
-        // The same sequence number and timestamp recur after hours at the earliest.
+        // The same pair of sequence number and timestamp recurs only after hours.
         let key = |packet: &PacketRecord| (packet.ssrc, packet.seq, packet.timestamp);
         let mut seen_there: BTreeMap<(u32, u16, u32), Time> = BTreeMap::new();
         for packet in &other.packets {
@@ -750,6 +758,7 @@ impl Direction {
                 (None, None) if other.unread.untimed.contains(&(packet.ssrc, packet.seq)) => {
                     (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record))
                 }
+                // The receiver's record may begin later or end earlier than the sender's.
                 (None, None) if !is_within => {
                     (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
                 }
@@ -792,13 +801,13 @@ impl Direction {
     }
 }
 
-/// Returns the record's time of a packet, and its difference to the send time in the packet, in nanoseconds.
+/// Returns the record's time of a packet, and this time minus the send time in the packet, in nanoseconds.
 fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     let seen = packet.seen.as_nanos() as i64;
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
 }
 
-/// Notes streams whose sequence numbers began anew, as after a restart of the sender.
+/// Adds a note on streams whose sequence numbers began anew, as after a restart of the sender.
 fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     if !restarted.is_empty() {
         let listed: Vec<String> = restarted.iter().map(u32::to_string).collect();
@@ -809,7 +818,7 @@ fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     }
 }
 
-/// Notes how many packets are missing in the record itself, and how many have an unknown fate.
+/// Adds a note on how many packets are missing in the record itself, and how many have an unknown fate.
 fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
     let own = all.iter().filter(|(packet, flight)| {
@@ -844,7 +853,7 @@ impl Call {
     /// Removes arrivals whose delays differ from the median by more than [`LONGEST_DELAY`].
     ///
     /// # Errors
-    /// Their share is more than [`MOST_IMPLAUSIBLE`].
+    /// More than a share of [`MOST_IMPLAUSIBLE`] of the arrivals is removed.
     fn without_implausible_delays(mut self) -> Result<Self, Problem> {
         let times = self.packets.iter().filter_map(|packet| {
             Some((packet.departure.known()?.as_nanos() as i64, packet.arrival.known()?.as_nanos()))
@@ -892,7 +901,8 @@ fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     carried.iter().max_by_key(|(_, bytes)| **bytes).map(|(ssrc, _)| *ssrc)
 }
 
-/// Returns the frames of a source, by their timestamps. If the last packet of a frame has no marker, one is missing.
+/// Returns the frames of a source, separated by their timestamps. If the last packet of a frame has no marker bit, a
+/// packet is missing.
 fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let Some(main) = main else { return Vec::new() };
     let mine = || all.iter().filter(|(packet, _)| packet.ssrc == main);
@@ -926,6 +936,7 @@ fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let whole = frames.into_iter().zip(until).map(|((_, frame, ended), end)| {
         let within =
             |times: &[Time]| times.get(times.partition_point(|at| *at < frame.left)).is_some_and(|at| *at < end);
+        // A packet that arrived without being recorded may have had the marker bit.
         let torn = !(ended || within(&came)) || within(&holes);
         Frame { arrived: frame.arrived.filter(|_| !torn), ..frame }
     });

@@ -1,5 +1,5 @@
-//! Reads captures (pcap and pcapng): RTP with its header extensions, and the RTCP that reports on it, if it is
-//! readable.
+//! Reads captures (pcap and pcapng): RTP packets with their header extensions and, if it is readable, the RTCP that
+//! reports on them.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Unread, Vantage};
 use crate::capture_file::{self, Record, TimeSource};
@@ -25,15 +25,16 @@ pub(crate) const MOST_PACKETS: usize = 20_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
 /// The shortest RTP header (RFC 3550, section 5.1).
 const RTP_HEADER: usize = 12;
-/// The length in bytes to which a cut datagram is padded with zeros, so that its RTP header can be parsed.
+/// A cut datagram is padded with zeros to this length in bytes, so that its RTP header can be parsed.
 const FILLED: usize = 2048;
 /// The longest time between two copies of an RTCP packet in a capture of two interfaces.
 const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
-/// The longest time between two fragments of a datagram. Later ones with the same identification are another's.
+/// The longest time between two fragments of a datagram. A later fragment with the same identification belongs to
+/// another datagram.
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
-/// The largest number of STUN requests that are remembered until their answer.
+/// The largest number of STUN requests that are remembered until they are answered.
 const MOST_REQUESTS: usize = 100_000;
-/// The longest round trip to the end at which the capture was made.
+/// If the round trip to an end is at most this long, the capture was made at that end.
 const HERE: Span = Span::millis(2);
 
 /// The captured fragments of a datagram.
@@ -41,7 +42,8 @@ struct Fragments {
     last: Time,
     bytes: u64,
     place: usize,
-    /// From the first fragment: the datagram's size in bytes, its endpoints, and its index among their packets.
+    /// Known from the first fragment: the datagram's size in bytes, its endpoints, and its index among the packets of
+    /// these endpoints.
     first: Option<(u64, (Endpoint, Endpoint), usize)>,
 }
 
@@ -54,31 +56,32 @@ struct Capture {
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
-    /// The places of records that may have been packets of a call, with their endpoints if they were readable.
+    /// The places in the file of unread records that may have been packets of a call. Each has its endpoints if these
+    /// were readable.
     unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
     /// RTP packets whose record has no time, by SSRC and sequence number.
     untimed: BTreeSet<(u32, u16)>,
-    /// The number of datagrams that are no RTP, by their lower port.
+    /// The number of datagrams that are not RTP, by their lower port.
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
-    /// What gave the current record its time.
+    /// The source of the current record's time.
     source: TimeSource,
-    /// The time of each record, in the order of the file; one without a time has that of the record before.
+    /// The time of each record, in the order of the file. A record without a time has the time of the record before it.
     times: Vec<Time>,
     /// The number of packets that the capturing program reports as dropped.
     dropped: u64,
     send_time_id: Option<u8>,
-    /// STUN requests without an answer so far, by transaction.
+    /// STUN requests that are not answered yet, by transaction.
     requests: BTreeMap<[u8; 12], (Time, IpAddr)>,
-    /// The least time from a STUN request to its answer, by host.
+    /// The least time from a STUN request to its answer, by the host that answered.
     distances: BTreeMap<IpAddr, Span>,
 }
 
-/// Reads a capture: the direction that `options.stream` names, or the only one.
+/// Reads one direction of a capture: the one that `options.stream` names, or the only one.
 ///
 /// # Errors
-/// It is broken, or has no RTP or several calls.
+/// The capture is broken, has no RTP, or has several calls.
 pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Recording, Problem> {
     let mut capture = Capture::default();
     let cut = capture_file::read(bytes, &mut |record| capture.record(record))?;
@@ -135,7 +138,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// Notes packets that are not used although they have an SSRC or the endpoints of the chosen direction.
+/// Adds notes on packets that are not used although they have an SSRC or the endpoints of the chosen direction.
 fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
     let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
     let elsewhere = others().flat_map(|flow| &flow.packets).filter(|one| Some(one.record.ssrc) == stream).count();
@@ -176,7 +179,7 @@ fn direction(
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
-    // Records may be out of order, as from several threads or a merge. Their times are right.
+    // Records may be out of order, for example after a merge or if several threads wrote them. Their times are right.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = flow.resolution().ok_or_else(|| {
@@ -188,6 +191,7 @@ fn direction(
         return Err(Problem::at(0, what, "capture with times to a microsecond: tcpdump --time-stamp-precision=micro"));
     }
     let batches = flow.batches(&times, &reports.iter().map(|one| one.at).collect::<Vec<_>>());
+    // A record of an interface that the file does not describe has no time.
     let unplaced = capture.dropped + capture.skipped.get(&Skipped::NoInterface).copied().unwrap_or(0);
     if capture.dropped > 0 {
         let packets = counted(capture.dropped, "packet");
@@ -217,18 +221,19 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Returns the times of all records. If the capture's clock was set, the corrected times of the packets are among them.
+/// Returns the times of all records. If the capture's clock was set, packets have their corrected times.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();
     within.chain(corrected.iter().copied()).collect()
 }
 
-/// Returns why reports in the other direction do not name single packets.
+/// Returns the reason why reports in the other direction do not name single packets.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
-    // In a plain report the SSRC of its subject follows the first eight bytes, which SRTCP does not encrypt.
+    // A plain report has the SSRC of its subject after the first eight bytes. SRTCP encrypts this SSRC, but not the
+    // first eight bytes.
     let names_source = |one: &CapturedRtcp| {
         let about = one.bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
         about.is_some_and(|ssrc| ssrc == 0 || sources.contains(&ssrc))
@@ -293,7 +298,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Remembers the packet of a record without a time, so that it does not count as lost.
+    /// Remembers a packet whose record has no time, so that it does not count as lost.
     fn untimed(&mut self, link: Linktype, bytes: &[u8]) {
         let known = match decapsulate(link, bytes) {
             Content::Datagram(found) if found.payload.first().is_some_and(|head| head >> 6 == 2) => {
@@ -366,7 +371,7 @@ impl Capture {
         }
     }
 
-    /// Adds a fragment to its datagram, which arrives with its last fragment.
+    /// Adds a fragment to its datagram. The datagram's arrival is that of its last fragment.
     fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (Endpoint, Endpoint), usize)>) {
         let known = self.fragments.remove(&fragment.of).filter(|known| at.since(known.last) <= FRAGMENTS_WITHIN);
         let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, place: self.records, first: None });
@@ -386,7 +391,7 @@ impl Capture {
         }
     }
 
-    /// Measures the round trip to a host by STUN, which is not encrypted.
+    /// Measures the round trip to a host by STUN messages, which are not encrypted.
     fn measure(&mut self, at: Time, found: &Datagram<'_>) {
         match stun(found.payload) {
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
@@ -419,7 +424,7 @@ impl Capture {
         notes.extend(left_out(&self.skipped));
     }
 
-    /// Returns the refusal of a capture without RTP. It names the most frequent reason for skipped records.
+    /// Returns the error for a capture without RTP. It names the most frequent reason for skipped records.
     fn without_rtp(&self) -> Problem {
         let records = counted(self.records as u64, "record");
         if self.records == 0 {
@@ -455,7 +460,7 @@ impl Capture {
         Problem::at(0, what, remedy)
     }
 
-    /// Returns the RTCP in the opposite direction that names one of the flow's sources.
+    /// Returns the RTCP of the opposite direction that names one of the flow's SSRCs.
     fn reports_on(&self, flow: &Flow) -> Vec<CapturedRtcp> {
         let sources = flow.sources();
         let is_back = |one: &&CapturedRtcp| {
@@ -463,7 +468,7 @@ impl Capture {
             flow.endpoints.iter().any(goes_back) && names_source_of(&one.bytes, &sources)
         };
         let mut found: Vec<CapturedRtcp> = self.rtcp.iter().filter(is_back).cloned().collect();
-        // A capture with two copies of each packet has two copies of each report.
+        // If a capture has two copies of each packet, it has two copies of each report.
         let mut last: BTreeMap<Vec<u8>, Time> = BTreeMap::new();
         found.retain(|one| {
             let before = last.insert(one.bytes.clone(), one.at);
@@ -472,7 +477,7 @@ impl Capture {
         found
     }
 
-    /// Returns the places and times of unreadable records that may have been packets of a flow.
+    /// Returns the places and times of unreadable records that may have been packets of this flow.
     fn unread_beside(&self, flow: &Flow) -> Vec<(usize, Time)> {
         let near = |place: usize| {
             let after = flow.packets.partition_point(|one| one.place < place);
@@ -490,7 +495,7 @@ impl Capture {
         skipped.chain(orphans.map(|(_, fragments)| (fragments.place, fragments.last))).collect()
     }
 
-    /// Determines where the capture was made, by its own evidence.
+    /// Determines from the capture itself where it was made.
     fn vantage(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Vantage {
         let directions: Vec<bool> = flow.packets.iter().filter_map(|one| one.is_outgoing).collect();
         let outgoing = directions.iter().filter(|is| **is).count();
@@ -515,8 +520,8 @@ impl Capture {
         }
     }
 
-    /// Returns the least round trip to the receiver, by its answers to sender reports (RFC 3550, section 6.4.1: LSR and
-    /// DLSR).
+    /// Returns the least round trip to the receiver, measured by its answers to sender reports (the fields LSR and DLSR
+    /// of RFC 3550, section 6.4.1).
     fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Option<Span> {
         let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
         let goes_there =
@@ -545,7 +550,7 @@ impl Capture {
     }
 }
 
-/// Lists the records that were skipped, by their reasons; `None` without any.
+/// Returns a list of the skipped records by their reasons; `None` if no record was skipped.
 pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     let mut skipped: Vec<(&Skipped, &u64)> = skipped.iter().collect();
     skipped.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -560,14 +565,14 @@ pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     }
 }
 
-/// Parses an RTP header, and those short extension elements that were completely captured. Also returns whether the
-/// header was cut.
+/// Parses an RTP header and its short extension elements, as far as these were completely captured. Also returns
+/// whether the header was cut.
 pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
     if payload.len() < RTP_HEADER {
         return None;
     }
     let mut bytes = payload.to_vec();
-    // The padding's length is in the last byte, which may be cut off. The padding counts as payload here.
+    // The length of the padding is in the last byte, which may have been cut off. The padding then counts as payload.
     bytes[0] &= !0x20;
     if is_cut {
         bytes.resize(bytes.len().max(FILLED), 0);
@@ -575,7 +580,7 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     let (header, extensions, _) = RtpHeader::parse(&bytes).ok()?;
     let mut elements = Elements::new();
     for (id, data) in extensions.filter(|(_, data)| (2..=4).contains(&data.len())) {
-        // A value that is partly cut off is unknown.
+        // A value of which a part was cut off is unknown.
         let end = data.as_ptr() as usize + data.len() - bytes.as_ptr() as usize;
         if end <= payload.len() {
             elements.push((id, data.len(), data.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))));
@@ -587,7 +592,8 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     Some((header, elements, is_header_cut))
 }
 
-/// Returns the length of an RTP header with its extension, in bytes; `None` if the extension's length was cut off.
+/// Returns the length of an RTP header with its extension, in bytes; `None` if the field with the extension's length
+/// was cut off.
 fn header_length(payload: &[u8]) -> Option<usize> {
     let head = *payload.first()?;
     let sources = RTP_HEADER + usize::from(head & 0x0f) * 4;
@@ -599,7 +605,7 @@ fn header_length(payload: &[u8]) -> Option<usize> {
     Some(sources + 4 + words * 4)
 }
 
-/// The protocol that tunnels packets in UDP with this port.
+/// Returns the name of the tunnel protocol that uses this UDP port.
 fn tunnel_of(port: u16) -> Option<&'static str> {
     Some(match port {
         500 | 4500 => "IPsec",

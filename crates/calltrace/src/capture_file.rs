@@ -11,7 +11,7 @@ use steadycast_units::Span;
 /// The first four bytes of a pcapng file, in either byte order.
 const PCAPNG: u32 = 0x0a0d_0d0a;
 
-/// What gave a packet its time.
+/// The source of a packet's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimeSource {
     /// The number of the interface in the file.
@@ -28,7 +28,7 @@ pub(crate) enum Record<'a> {
     Untimed { link: Linktype, bytes: &'a [u8] },
     /// A packet that can't be read.
     Unreadable(Skipped),
-    /// The total number of packets that the capturing program dropped, by its statistics so far.
+    /// The total number of packets that the capturing program has dropped so far, according to its statistics.
     Dropped(u64),
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
 }
 
-/// Reads all records; returns the byte at which the file is cut or broken, if it is.
+/// Reads all records. Returns the offset of the byte from which on the file is cut or broken, if it is.
 ///
 /// # Errors
 /// The file's header is damaged, or `take` fails.
@@ -49,7 +49,7 @@ pub(crate) fn read(
     if bytes.starts_with(&PCAPNG.to_be_bytes()) { pcapng(bytes, take) } else { pcap(bytes, take) }
 }
 
-/// An interface: its link type, and the resolution and offset of its times.
+/// An interface: its link type, the resolution of its times, and their offset.
 type Interface = (Linktype, u8, i64);
 
 fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) -> Result<Option<u64>, Problem> {
@@ -57,7 +57,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     let mut is_big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut of_sections_before = 0;
-    // Statistics are cumulative, and an interface may have several of them.
+    // Statistics are cumulative, and the file may have several of them for one interface.
     let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
     while !rest.is_empty() {
         let parsed = if is_big_endian { parse_block_be(rest) } else { parse_block_le(rest) };
@@ -123,7 +123,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     Ok(None)
 }
 
-/// Returns the ticks of a second by if_tsresol: a power of ten, or of two if its highest bit is set.
+/// Returns the number of ticks per second by if_tsresol: a power of ten, or of two if its highest bit is set.
 fn per_second(resolution: u8) -> Option<u128> {
     match resolution {
         two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f)),
@@ -136,7 +136,7 @@ fn tick(resolution: u8) -> Span {
     Span::nanos(per_second(resolution).map_or(1, |ticks| (1_000_000_000 / ticks).max(1) as u64))
 }
 
-/// Returns the time of an enhanced packet block by if_tsresol and if_tsoffset, which is in seconds.
+/// Returns the time of an enhanced packet block by if_tsresol and if_tsoffset. The latter is in seconds.
 fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
     let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second(resolution)?;
     let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;
@@ -147,7 +147,7 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
     let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
     let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
     let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper four bits are about the frame check sequence.
+    // The upper four bits are about the frame check sequence, not the link type.
     let link = Linktype(header.network.0 & 0x0fff_ffff);
     while !rest.is_empty() {
         let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };

@@ -2,24 +2,26 @@
 
 use steadycast_units::{Span, Time};
 
-/// The coarsest resolution of times that show delays.
+/// The coarsest resolution with which times still show delays.
 pub(crate) const COARSEST: Span = Span::millis(5);
-/// The shortest of the long steps. They need not last, because a queue does not change by as much between two packets.
+/// The shortest step that counts as long. A long step counts even if it does not last, because a queue does not change
+/// by a second between two packets.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
-/// The largest change of a queue between two packets of a call, which are seldom farther apart.
+/// The largest change of a queue between two packets of a call. Packets of a call are seldom farther apart in time.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
-/// The least time on either side of a step.
+/// The record has to continue for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
-/// The least length of a gap in which the recording may have been interrupted: in time, and in median intervals.
+/// The least length of a gap in which the recording may have been interrupted: as a time, and as a number of median
+/// packet intervals.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
-/// The least share of equal successive times by which a clock is coarser than the intervals of packets.
+/// If at least this share of successive times are equal, the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
 
 /// Returns the resolution of times, at least a nanosecond; `None` if all are equal.
 ///
-/// A resolution of up to 1 ms is found by the decimals. A coarser one is found only if packets share a time, because a
-/// sender may space its packets by 10 ms.
+/// A resolution of up to 1 ms is found by the decimals of the times. A coarser one is found only if packets share a
+/// time, because times that are multiples of 10 ms may also come from a sender that spaces its packets by 10 ms.
 pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -33,7 +35,7 @@ pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     Some(Span::nanos(decimal.unwrap_or(1)))
 }
 
-/// A step of a clock: the place from which on the clock is ahead, and by how many nanoseconds.
+/// A step of a clock: the place from which on the clock is ahead, and the number of nanoseconds by which it is ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) place: usize,
@@ -48,16 +50,16 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a record's clock was set by at least a second, by delays against another clock.
+/// Finds where a record's clock was set by at least a second. It compares delays against another clock.
 ///
 /// `points` are the record's times and delays in nanoseconds, in the order in which the packets were recorded. A queue
-/// drains and a late packet is alone, but what a set clock adds to delays stays: the least delay of the whole part
-/// behind a step differs by it from that of the part before. `delay_steps` finds shorter steps.
+/// drains again, and a late packet is alone. A set clock, however, changes all later delays: the least delay of the
+/// whole part after the step differs by the step from that of the part before. `delay_steps` finds shorter steps.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            // Of records out of order, the later one is earlier on both clocks.
+            // If records are out of order, the later record has the earlier time on both clocks.
             let advances = after.0 - after.1 >= before.0 - before.1;
             advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })
@@ -67,7 +69,7 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // Jumps soon after a step that return to its level are late packets.
+        // If jumps soon after a step return to its level, they are late packets.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
@@ -78,8 +80,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // The jump includes the queue's change between the two packets. If the least delays agree with it, the queue
-        // was empty at times on both sides, and their difference is the exact step.
+        // The jump includes the queue's change between the two packets. If the difference of the least delays agrees
+        // with the jump, the queue was empty at times on both sides. This difference is then the exact step.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;
@@ -87,7 +89,7 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether delays are constant beside a step. After a stall they fall as the queue drains.
+/// Whether delays beside a step are constant. After a stall they are not: they fall as the queue drains.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
@@ -97,13 +99,13 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns the remainder of a step at `place` that was found by another clock: the difference between the least delays
-/// of the ten seconds on either side.
+/// Returns the error of a step at `place` that was found by another clock: the difference between the least delays of
+/// the ten seconds before and after it.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;
     let index = |at: i64| points.partition_point(|point| point.0 < at);
-    // Packets near the step may be assigned to its wrong side.
+    // Packets near the step may be assigned to the wrong side of it.
     let before = points.get(index(at - SIDE_NS)..index(at - 2 * QUEUE_CHANGE_NS))?;
     let after = points.get(index(at + 2 * QUEUE_CHANGE_NS)..index(at + SIDE_NS))?;
     let rest = least(after)? - least(before)?;
@@ -120,7 +122,7 @@ fn lasts(part: &[(i64, i64)]) -> bool {
 }
 
 /// Returns the spread of delays in nanoseconds: the largest difference of the 5th and 95th percentile within five
-/// seconds, in which clocks drift apart by little. `None` if no five seconds have enough packets.
+/// seconds. Clocks drift apart by little in this time. Returns `None` if no five seconds have enough packets.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;
@@ -136,7 +138,8 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     widths.max()
 }
 
-/// Returns the spans in which nothing was recorded for at least `least` and `intervals` of the median interval.
+/// Returns the spans in which nothing was recorded for at least `least`, and for at least `intervals` times the median
+/// interval.
 pub(crate) fn silences(times: &[Time], least: Span, intervals: u64) -> Vec<(Time, Time)> {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -174,7 +177,8 @@ mod tests {
                         (k * every_ms * 1_000_000, (chance >> 40) as i64)
                     })
                     .collect();
-                // The last of 20 packets is sent 19 intervals after the first: within five seconds up to 263 ms.
+                // The last of 20 packets is sent 19 intervals after the first. These fit into five seconds if an
+                // interval is at most 263 ms.
                 let known = packets >= 20 && 19 * every_ms < 5_000;
                 assert_eq!(spread(&points).is_some(), known, "{packets} packets, one each {every_ms} ms");
             }
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_set_clock_is_found_and_a_queue_a_stall_and_a_late_packet_are_none() {
-        // 20 s of a packet each 10 ms; the delay grows to 150 ms and drains, every 4 s.
+        // A packet each 10 ms for 20 s. The delay grows to 150 ms and drains again, every 4 s.
         let queue = |k: i64| (k % 400 - 200).abs().min(150) * 1_000_000;
         let record = |set: &dyn Fn(i64) -> i64| -> Vec<(i64, i64)> {
             let delay = |k: i64| queue(k) + set(k);

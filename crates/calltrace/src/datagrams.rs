@@ -1,4 +1,4 @@
-//! The UDP datagrams of a capture one by one, so that the captures of two hosts can be compared packet by packet.
+//! Lists the UDP datagrams of a capture, so that the captures of two hosts can be compared packet by packet.
 
 use crate::Problem;
 use crate::capture::{FRAGMENTS_WITHIN, MOST_PACKETS, left_out, rtp};
@@ -10,38 +10,40 @@ use std::time::Duration;
 use steadycast_units::counted;
 use steadycast_wire::is_rtcp;
 
-/// Bytes of a payload that its digest covers: those that a capture of 96 bytes per packet has of UDP over IPv6.
+/// The number of payload bytes that the digest covers. A capture of 96 bytes per packet has this many bytes of payload
+/// if the packet is UDP over IPv6.
 const DIGESTED: usize = 34;
 
 /// A UDP datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedDatagram {
-    /// When it was captured, since 1970-01-01 00:00 UTC by the capturing host's clock; of fragments, the last one.
+    /// When the datagram was captured, since 1970-01-01 00:00 UTC by the capturing host's clock. If it was fragmented,
+    /// this is the time of the last fragment.
     pub at: Duration,
     /// The source address and port.
     pub from: SocketAddr,
     /// The destination address and port.
     pub to: SocketAddr,
-    /// Bytes of the IP packet, header included; of fragments as if they were one packet.
+    /// The bytes of the IP packet, header included. Fragments count as if they were one packet.
     pub size: u64,
     /// The identification of the IPv4 header (RFC 791); `None` for IPv6.
     pub id: Option<u16>,
-    /// The SSRC and the sequence number, where the payload begins as an RTP packet does (RFC 3550).
+    /// The SSRC and the sequence number, if the payload begins like an RTP packet (RFC 3550).
     pub rtp: Option<(u32, u16)>,
     /// A digest of the payload's first bytes.
     pub digest: u64,
 }
 
-/// The datagrams of a capture, in its order, and notes on records that are left out.
+/// The datagrams of a capture, in the order of the file, and notes on records that are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
     /// Datagrams of which every fragment was captured.
     pub all: Vec<CapturedDatagram>,
-    /// What is left out, and why.
+    /// The records that are left out, and why.
     pub notes: Vec<String>,
 }
 
-/// The fragments of a datagram so far: its place among the datagrams once the first was captured.
+/// The fragments of a datagram so far, and its index among the datagrams once its first fragment was captured.
 struct Fragments {
     last: Duration,
     bytes: u64,
@@ -60,7 +62,7 @@ struct Reading {
 /// Reads the UDP datagrams of a capture, pcap or pcapng.
 ///
 /// # Errors
-/// It is no capture, its header is damaged, or it has too many packets.
+/// The bytes are not a capture, the header is damaged, or there are too many packets.
 pub fn datagrams(bytes: &[u8]) -> Result<Datagrams, Problem> {
     if !capture_file::is(bytes) {
         return Err(Problem::at(0, "this is not a capture", "give a file as .pcap or .pcapng"));

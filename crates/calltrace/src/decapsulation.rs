@@ -1,7 +1,7 @@
-//! The UDP datagram in a captured frame: link headers, tags and tunnels are removed by `etherparse` and `pcap-parser`.
+//! Finds the UDP datagram in a captured frame. `etherparse` and `pcap-parser` remove link headers, tags and tunnels.
 //!
 //! The tunnels that `etherparse` does not read (PPP, MPLS, GRE, ERSPAN, VXLAN, GTP-U, TURN) have headers of a few
-//! bytes, which are skipped here.
+//! bytes. These are skipped here.
 
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice, UdpSlice, ip_number};
 use pcap_parser::Linktype;
@@ -13,7 +13,7 @@ pub(crate) type Endpoint = (IpAddr, u16);
 
 /// The largest number of headers in one frame. A frame with more counts as damaged.
 const MOST_LAYERS: usize = 12;
-/// The ports of tunnels in UDP; Linux has used 8472 for VXLAN since before 4789 was assigned.
+/// The UDP ports of tunnels. For VXLAN, Linux has used 8472 since before 4789 was assigned.
 const VXLAN: [u16; 2] = [4789, 8472];
 const GENEVE: u16 = 6081;
 const GTP_U: u16 = 2152;
@@ -24,16 +24,17 @@ const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 pub(crate) struct Datagram<'a> {
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
-    /// Bytes of the IP packet; of fragments as if they were one packet.
+    /// The bytes of the IP packet. Fragments count as if they were one packet.
     pub(crate) size: u64,
     /// The identification of the IPv4 header.
     pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
-    /// The place of the fragment, if this is the first fragment of a longer datagram.
+    /// The place of the fragment, if this is the first fragment of a fragmented datagram.
     pub(crate) fragment: Option<Fragment>,
 }
 
-/// A fragment's place: its datagram, its bytes, and the size of the whole datagram if this is the first fragment.
+/// The place of a fragment: its datagram, the bytes that it covers, and the size of the whole datagram if this is the
+/// first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) of: FragmentedDatagram,
@@ -41,35 +42,35 @@ pub(crate) struct Fragment {
     pub(crate) all: u64,
 }
 
-/// What the fragments of one datagram have in common.
+/// The fields that all fragments of one datagram share: the two addresses and the identification.
 pub(crate) type FragmentedDatagram = (IpAddr, IpAddr, u32);
 
-/// Why a record is not a datagram that can be read.
+/// The reason why a record is not a readable datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Skipped {
-    /// The capture's link type is not read.
+    /// The reader does not support the capture's link type.
     LinkType(i32),
-    /// It carries no IP.
+    /// The frame carries no IP.
     EtherType(u16),
-    /// It is TCP.
+    /// The packet is TCP.
     Tcp,
-    /// It is another protocol over IP.
+    /// The packet is of another protocol over IP.
     Protocol(u8),
-    /// It is encrypted by IPsec.
+    /// The packet is encrypted by IPsec.
     Ipsec,
-    /// It is encrypted by MACsec.
+    /// The frame is encrypted by MACsec.
     Macsec,
-    /// It is an IEEE 802.3 frame with a length in place of a type, and carries no IP.
+    /// The frame is an IEEE 802.3 frame that has a length in place of a type, and carries no IP.
     Llc,
-    /// Its interface is not described in the file.
+    /// The file does not describe the record's interface.
     NoInterface,
-    /// Too few of its bytes were captured.
+    /// Too few bytes of the record were captured.
     CutShort,
-    /// It is UDP, and not RTP.
+    /// The packet is UDP, but not RTP.
     NotRtp,
-    /// Its headers contradict themselves.
+    /// It is UDP, but not RTP.
     Damaged,
-    /// Its record has no time.
+    /// The packet's record has no time.
     Timeless,
 }
 
@@ -115,17 +116,17 @@ impl Skipped {
     }
 }
 
-/// What is in a frame.
+/// The content of a frame.
 pub(crate) enum Content<'a> {
     Datagram(Datagram<'a>),
-    /// A fragment that is not its datagram's first: it has no ports.
+    /// A later fragment of a datagram. It has no ports, because only the first fragment has them.
     LaterFragment(Fragment),
     Skipped(Skipped),
     /// The payload of TCP, which may contain a session description.
     Tcp(&'a [u8]),
 }
 
-/// The part of a frame that is still to be read, by the protocol of its first header.
+/// The rest of a frame that is still to be parsed, by the protocol of its first header.
 enum Layer<'a> {
     Ethernet(&'a [u8]),
     EtherType(u16, &'a [u8]),
@@ -138,7 +139,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]))
 }
 
-/// Whether a frame was sent by the host that captured it, by the packet type of Linux's cooked captures.
+/// Returns whether the capturing host itself sent a frame, by the packet type of Linux's cooked captures.
 pub(crate) fn is_outgoing(link: Linktype, bytes: &[u8]) -> Option<bool> {
     let kind = match link {
         Linktype::LINUX_SLL => word(bytes, 0)?,
@@ -171,7 +172,7 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let from = |at: usize| bytes.get(at..).filter(|rest| !rest.is_empty()).ok_or(Skipped::CutShort);
     let kind = |at: usize| word(bytes, at).ok_or(Skipped::CutShort);
     Ok(match link.0 {
-        // BSD loopback: four bytes of an address family, in the order of the host or of the network.
+        // BSD loopback: four bytes with an address family, in the byte order of the host or of the network.
         0 | 108 => Layer::Ip(from(4)?),
         9 => Layer::Ppp(bytes),
         12 | 14 => Layer::Ip(bytes),
@@ -181,7 +182,7 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
         109 => Layer::Ip(from(12)?),
         117 => Layer::Ip(from(usize::from(*bytes.first().ok_or(Skipped::CutShort)?).next_multiple_of(4))?),
         239 => nflog(bytes)?,
-        // Apple's PKTAP: its length and the link type behind it are in the order of little endians.
+        // Apple's PKTAP: its length and the type of the link header behind it are in little-endian order.
         258 => {
             let number = |at: usize| {
                 let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
@@ -205,8 +206,8 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     })
 }
 
-/// The packet of Linux's NFLOG: attributes of a length, a type and a value, padded to four bytes, behind an address
-/// family, a version and a group.
+/// Parses the packet in Linux's NFLOG. After an address family, a version and a group, it has attributes of a length, a
+/// type and a value, padded to four bytes.
 fn nflog(bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let mut rest = bytes.get(4..).ok_or(Skipped::CutShort)?;
     while let [l0, l1, k0, k1, ..] = *rest {
@@ -253,15 +254,15 @@ fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
         0x8847 | 0x8848 => mpls(packet),
         0x6558 => Some(Layer::Ethernet(packet)),
         0x88e5 => return skipped(Skipped::Macsec),
-        // A length (IEEE 802.3, section 3.2.6). SNAP (IEEE 802) has a type behind it.
+        // The field is a length (IEEE 802.3, section 3.2.6). If SNAP follows (IEEE 802), it has the type.
         ..0x0600 => match packet {
             [0xaa, 0xaa, 0x03, 0, 0, 0, rest @ ..] => {
                 word(rest, 0).zip(rest.get(2..)).map(|(kind, rest)| Layer::EtherType(kind, rest))
             }
             _ => return skipped(Skipped::Llc),
         },
-        // ERSPAN: a header of 8 bytes in version 1 (type II), of 12 in version 2 (type III), and 8 more where its last
-        // bit says so; type I has none, nor has GRE a sequence number then.
+        // ERSPAN's header has 8 bytes in version 1 (type II) and 12 in version 2 (type III), plus 8 more if its last
+        // bit is set. Type I has no header; GRE then has no sequence number.
         0x88be if packet.first().is_some_and(|first| first >> 4 == 1) => packet.get(8..).map(Layer::Ethernet),
         0x22eb => {
             let more = packet.get(11).is_some_and(|last| last & 1 == 1);
@@ -274,7 +275,7 @@ fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
     layer.map_or_else(|| skipped(Skipped::CutShort), Inner::Layer)
 }
 
-/// PPP's protocol number (RFC 1661, section 2), with or without HDLC's address and control.
+/// Parses PPP's protocol number (RFC 1661, section 2), with or without the address and control fields of HDLC.
 fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
     let packet = packet.strip_prefix(&[0xff, 0x03]).unwrap_or(packet);
     // A protocol number whose first byte is odd is compressed to one byte.
@@ -289,7 +290,8 @@ fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
     })
 }
 
-/// MPLS labels down to the bottom of the stack (RFC 3032); a pseudowire's Ethernet may have a control word (RFC 4448).
+/// Skips MPLS labels down to the bottom of the stack (RFC 3032). Ethernet in a pseudowire may have a control word (RFC
+/// 4448).
 fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
     loop {
         let (label, rest) = packet.split_at_checked(4)?;
@@ -315,14 +317,14 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
-/// The IP packet that `etherparse` found behind the tags, or what else stands there.
+/// Returns the IP packet that `etherparse` found behind the tags, or the other content there.
 fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u16>) -> Inner<'a> {
     let (from, to, head, total, id, first): (IpAddr, IpAddr, u64, u64, u32, bool) = match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
             let head = u64::from(header.ihl()) * 4;
             let offset = header.fragments_offset().value();
-            // A total length of zero: the network card is to cut the packet into parts (TSO), or the capture is of one.
+            // If the total length is zero, the packet was captured before the network card cuts it into parts (TSO).
             let total = match header.total_len() {
                 0 => captured as u64,
                 total => u64::from(total),
@@ -398,7 +400,7 @@ fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'
         return skipped(Skipped::CutShort);
     }
     match packet.ether_payload() {
-        // Nothing was removed: this type is not read.
+        // No header was removed, so this type is not supported.
         Some(inside) if Some(inside.ether_type.0) != read_as || !packet.link_exts.is_empty() => {
             Inner::Layer(Layer::EtherType(inside.ether_type.0, inside.payload))
         }
@@ -407,7 +409,7 @@ fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'
     }
 }
 
-/// The datagram, or what a tunnel in UDP carries.
+/// Returns the datagram, or the packet that a UDP tunnel carries in it.
 fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
     let payload = datagram.payload;
     let inside = |at: usize| payload.get(at..);
@@ -427,7 +429,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
     Inner::Content(Content::Datagram(Datagram { payload: relayed(payload).unwrap_or(payload), ..*datagram }))
 }
 
-/// GTP-U with extension headers (3GPP TS 29.281, section 5).
+/// Skips the header of GTP-U with its extension headers (3GPP TS 29.281, section 5).
 fn gtp(payload: &[u8]) -> Option<&[u8]> {
     let mut at = 12;
     let mut next = if payload[0] & 0x04 != 0 { *payload.get(11)? } else { 0 };
@@ -439,18 +441,18 @@ fn gtp(payload: &[u8]) -> Option<&[u8]> {
     payload.get(at..)
 }
 
-/// Whether a datagram is a Send or Data indication of TURN, which carries another (RFC 8656, section 11).
+/// Whether a datagram is a Send or Data indication of TURN, which carries another datagram (RFC 8656, section 11).
 pub(crate) fn is_indication(payload: &[u8]) -> bool {
     matches!(word(payload, 0), Some(0x0016 | 0x0017)) && payload.get(4..8) == Some(&STUN_COOKIE)
 }
 
-/// Returns the datagram in a message between a TURN client and its server: ChannelData (RFC 8656, section 12.4), or
-/// the DATA attribute of a Send or Data indication (section 11).
+/// Returns the datagram that a message between a TURN client and its server carries. The message is ChannelData (RFC
+/// 8656, section 12.4), or a Send or Data indication with a DATA attribute (section 11).
 fn relayed(payload: &[u8]) -> Option<&[u8]> {
     let kind = word(payload, 0)?;
     let length = usize::from(word(payload, 2)?);
     if (0x4000..0x5000).contains(&kind) {
-        // Padding to four bytes may follow; a capture may be cut.
+        // Padding to four bytes may follow, and the capture may have cut the datagram.
         return payload.get(4..).map(|data| &data[..length.min(data.len())]).filter(|data| !data.is_empty());
     }
     if !is_indication(payload) {
@@ -468,8 +470,8 @@ fn relayed(payload: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Returns the transaction of a STUN message (RFC 8489, section 5), and whether the message is a response; `None` if it
-/// is no STUN message.
+/// Returns the transaction id of a STUN message (RFC 8489, section 5), and whether the message is a response. Returns
+/// `None` if the payload is not a STUN message.
 pub(crate) fn stun(payload: &[u8]) -> Option<([u8; 12], bool)> {
     let kind = word(payload, 0).filter(|kind| kind >> 14 == 0)?;
     let id = payload.get(8..20).filter(|_| payload.get(4..8) == Some(&STUN_COOKIE))?;

@@ -1,4 +1,4 @@
-//! Replays a call's reports into a controller in open loop: packets leave as recorded, whatever it decides.
+//! Replays a call's reports into a controller in open loop: packets leave as recorded, whatever the controller decides.
 
 use crate::Call;
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Given, Need, Packet, PacketResult, ParamError, Rate, Remote, Span, Stream, Time,
 };
 
-/// The limits of the target rate. Calls stay within them.
+/// The limits of the target rate. The rates of calls lie within them.
 const FLOOR: Rate = Rate::kbps(30);
 const CAP: Rate = Rate::mbps(30);
 /// The longest interval between two packets while the pacer's queue is not empty.
@@ -17,10 +17,10 @@ const BEGUN: Span = Span::secs(2);
 /// A decision: its time, the target rate, and the rule.
 pub type Decided = (Time, Rate, Cow<'static, str>);
 
-/// Returns each decision whose target or rule differs from the previous one.
+/// Returns each decision whose target or rule differs from that of the previous one.
 ///
-/// Probes of the controller are not sent: it gets reports on the packets that left at that time. If the record begins
-/// in mid-call, a controller with a start rate starts at the rate of the first `BEGUN`.
+/// Probes of the controller are not sent: the controller gets the reports on the packets that were actually sent. If
+/// the record begins in mid-call, a controller with a start rate starts at the mean rate of the first `BEGUN`.
 ///
 /// # Errors
 /// No controller has this name.
@@ -55,6 +55,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
             note(*at, &remote);
         }
         until(&mut remote, left, &mut note);
+        // A longer interval to the next packet shows that the pacer's queue was empty.
         let data_limited = next.is_none_or(|next| next.since(left) > PACED);
         let edge = FrameEdge::default();
         numbers.push(if media {
@@ -66,7 +67,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     Ok(all)
 }
 
-/// Calls the controller's timer at each of its wake-ups before a time.
+/// Calls the controller's timer at each of its wake-up times before `at`.
 fn until(remote: &mut Remote, at: Time, note: &mut impl FnMut(Time, &Remote)) {
     // A controller that returns the same wake-up again would cause an endless loop.
     let mut last = None;

@@ -1,39 +1,40 @@
-//! Steps of the delay that stay: one of the two clocks was set, or the route changed.
+//! Finds lasting steps of the delay: one of the two clocks was set, or the route changed.
 //!
-//! A queue that grows in one step drains again. After a step that stays, the delay never returns to its former least
-//! value, and the least values on both sides differ by the step. Steps are therefore chosen so that, once they are
-//! taken out, the delay above that of an empty queue is as short as possible over the whole record.
+//! A queue that grows in one step drains again. After a lasting step, the delay never returns to its former least
+//! value, and the least values on both sides differ by the step. Steps are therefore chosen so that, without them, the
+//! delay above that of an empty queue is as short as possible over the whole record.
 
-/// The shortest step that is looked for, in seconds, on clocks that are exact.
+/// The shortest step that can be found with exact clocks, in seconds.
 const LEAST_STEP_S: f64 = 3e-3;
-/// A step is longer than this many times the changes that 98 % of the packets have.
+/// A step has to exceed a percentile of the delay's changes between packets by this factor.
 const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
-/// Packets on either side of a step whose delays all differ by it: a single late packet is no step.
+/// The number of packets on either side of a step whose delays all have to differ by it. A single late packet is
+/// therefore no step.
 const PACKETS_BESIDE: usize = 3;
-/// A queue drains by no more than this between two packets of a call, which seldom leave farther apart.
+/// The largest change of a draining queue between two packets of a call. Packets of a call seldom leave farther apart.
 const LONGEST_DRAIN_S: f64 = 0.04;
 /// The length of the parts whose least delays are compared, in seconds.
 const CELL_S: f64 = 0.25;
-/// A step has at least this share of the change that shows it.
+/// A step explains at least this share of the change of the delay at its place.
 const LEAST_OF_CHANGE: f64 = 0.5;
-/// Time over which a step is judged, on either side, in seconds.
+/// The time on either side over which a step is judged, in seconds.
 const SIDE_S: f64 = 60.0;
-/// A step has to shorten the delays of at least this time by its own size, in seconds.
+/// A step has to shorten the delays by its own size during at least this time, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
-/// The least delays of this time on either side give the exact size of a step, in seconds.
+/// The exact size of a step is the difference of the least delays over this time on either side, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
-/// Two clocks drift apart by no more than this.
+/// The largest drift between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;
-/// The largest number of changes that may be steps. More are no single events.
+/// The largest number of changes that are examined as possible steps. If there are more, they are not single events.
 const MOST_CANDIDATES: usize = 64;
 
 /// A step of the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DelayStep {
-    /// The index of the first packet behind the step, in the order of departures.
+    /// The index of the first packet after the step, in the order of departures.
     pub(crate) index: usize,
-    /// By how many seconds the delay is longer from there on.
+    /// The number of seconds by which the delay is longer from there on.
     pub(crate) seconds: f64,
 }
 
@@ -41,20 +42,20 @@ pub(crate) struct DelayStep {
 #[derive(Clone, Copy)]
 struct Candidate {
     index: usize,
-    /// The change since the previous packet, and the range of possible sizes of the step: a queue may have drained or
-    /// grown between the two packets.
+    /// The change of the delay since the previous packet, and the range of possible sizes of the step. A queue may have
+    /// drained or grown between the two packets.
     change: f64,
     range: (f64, f64),
     /// The size of the step; `None` if the candidate is not chosen.
     step: Option<f64>,
 }
 
-/// A part of the record between two candidates, of at most [`CELL_S`].
+/// A part of the record between two candidates, at most [`CELL_S`] long.
 struct Cell {
     at: f64,
     lasts: f64,
     least: f64,
-    /// The number of candidates before it.
+    /// The number of candidates before this part.
     segment: usize,
 }
 
@@ -67,16 +68,16 @@ pub(crate) enum Axis {
     Arrivals,
 }
 
-/// Finds steps that stay. `points` are times on the axis and delays in seconds, in the order of these times;
-/// `resolution` is that of the delays.
+/// Finds lasting steps. `points` are times on the axis and delays in seconds, in the order of these times. `resolution`
+/// is the resolution of the delays.
 pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<DelayStep> {
     let mut candidates = candidates(points, axis, resolution);
     if candidates.is_empty() {
         return Vec::new();
     }
     let cells = cells(points, &candidates);
-    // Each round makes the one change that shortens the delays most. A step up and the step back that follows it have
-    // to be found together: one of them alone explains nothing.
+    // Each round makes the one change that shortens the delays most. A step up and the step back after it have to be
+    // found together, because either of them alone shortens nothing.
     loop {
         let mut best: Option<(f64, Vec<Candidate>)> = None;
         for which in moves(&candidates) {
@@ -89,7 +90,7 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
         let Some((_, better)) = best else { break };
         candidates = better;
     }
-    // The size of each depends on those of its neighbours.
+    // The size of each step depends on the sizes of its neighbours.
     for i in (0..candidates.len()).chain(0..candidates.len()) {
         candidates[i].step = candidates[i].step.map(|_| exact(&cells, &candidates, i));
     }
@@ -100,7 +101,8 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
     candidates.iter().filter_map(step).collect()
 }
 
-/// The candidates that may be chosen or dropped together: each alone, and each with the next one of the other sign.
+/// Returns the sets of candidates that are added or dropped together: each candidate alone, and each with the next
+/// candidate of the opposite sign.
 fn moves(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     let returns = |i: usize| {
         let is_back = |j: &usize| candidates[i].change * candidates[*j].change < 0.0;
@@ -109,7 +111,7 @@ fn moves(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     (0..candidates.len()).map(|i| vec![i]).chain((0..candidates.len()).filter_map(returns)).collect()
 }
 
-/// Changes of the delay that are longer than usual, and stay for a few packets.
+/// Finds changes of the delay that are larger than usual, and last for a few packets.
 fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candidate> {
     let least = |part: &[(f64, f64)]| part.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let most = |part: &[(f64, f64)]| part.iter().map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
@@ -120,7 +122,7 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         let passed = points[k].0 - points[k - 1].0;
         let up = least(after) - most(before);
         let up = if up >= (points[k].1 - points[k - 1].1) / 2.0 { up } else { 0.0 };
-        // A queue drains no faster than time passes. A late packet changes the delay for itself alone.
+        // A queue drains no faster than time passes. A late packet changes only its own delay.
         let (fall, lasts) = (points[k - 1].1 - points[k].1, least(before) - most(after));
         let down = if fall > passed + resolution && lasts >= fall / 2.0 { lasts } else { 0.0 };
         changes.push((k, up, down));
@@ -170,18 +172,19 @@ fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
     cells
 }
 
-/// The candidates with some taken for steps that were not, or the reverse; `None` where that contradicts their changes.
+/// Returns the candidates with those of `which` switched: steps become candidates that are not chosen, and the reverse.
+/// Returns `None` if the sizes then contradict the observed changes.
 fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
     let mut other = candidates.to_vec();
     for &i in which {
         other[i].step = if other[i].step.is_none() { Some(exact(cells, &other, i)) } else { None };
     }
-    // A change that is mostly explained by the queue is no step.
+    // If the queue explains most of a change, the change is no step.
     let is_plausible = |one: &Candidate| one.step.is_none_or(|size| size / one.change >= LEAST_OF_CHANGE);
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// By how much the delays get shorter if `which` are toggled, less what each step has to explain at least.
+/// Returns by how much the delays get shorter if `which` are switched, minus the least that each step has to explain.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
     let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
     let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
@@ -199,8 +202,8 @@ fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
 
-/// The integral of the least delays above the line below all of them, without the steps that are chosen: in seconds
-/// squared. The line is the drift of the clocks.
+/// Returns the integral of the least delays above the line below all of them, in seconds squared. The chosen steps are
+/// removed before. The line is the drift of the clocks.
 fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     let mut offset = 0.0;
     let mut next = 0;
@@ -218,8 +221,8 @@ fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     points.iter().map(|(at, delay, lasts)| (delay - line(*at)) * lasts).sum()
 }
 
-/// Whether the delays between several steps nearly all grow, or all fall, faster than clocks drift apart: then a drift
-/// that is too large, or others' packets in the queue, was cut into steps.
+/// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. If so, the
+/// search has cut something else into steps: an excessive drift, or other flows' packets in the queue.
 fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     const SEVERAL: usize = 3;
     const NEARLY_ALL: f64 = 0.8;
@@ -246,7 +249,7 @@ fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     grow.max(fall) as f64 >= NEARLY_ALL * slopes.len() as f64
 }
 
-/// The line below all points that is nearest to them, no steeper than clocks drift apart.
+/// Returns the line below all points that is nearest to them. Its slope is at most the drift between clocks.
 fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
     let (hull, slope) = slope_below(points);
     let slope = slope.clamp(-MOST_DRIFT, MOST_DRIFT);
@@ -254,7 +257,8 @@ fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
     move |at| base + slope * at
 }
 
-/// The lower hull of points, and the slope of its edge at their middle (Moon, Skelly, Towsley, INFOCOM 1999).
+/// Returns the lower hull of the points, and the slope of the hull's edge at their middle (Moon, Skelly, Towsley,
+/// INFOCOM 1999).
 fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(at, delay, _) in points {
@@ -296,7 +300,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A call of 200 packets a second whose queue grows and drains, with steps of the delay: (s, s).
+    /// Creates a call of 200 packets a second whose queue grows and drains, with steps of the delay. Each step is a
+    /// time and a size in seconds.
     fn call(seconds: f64, period: f64, top: f64, drift: f64, steps: &[(f64, f64)]) -> Vec<(f64, f64)> {
         let mut chance = 1_u64;
         let mut unit = || {
@@ -314,8 +319,8 @@ mod tests {
             .collect()
     }
 
-    /// A size and the steepness of the queue, as a share of the time that passes. A shorter step beside a steeper queue
-    /// is missed in up to a third of the calls, as the queue's own changes between two packets are as long.
+    /// A step's size, and the slope of the queue as a share of the time that passes. A shorter step beside a steeper
+    /// queue is missed in up to a third of the calls, because the queue's own changes between two packets are as large.
     fn single() -> impl Strategy<Value = (f64, f64)> {
         prop_oneof![(0.015..0.02_f64, 0.0..0.3_f64), (0.02..0.9_f64, 0.0..0.5_f64)]
     }
@@ -341,7 +346,7 @@ mod tests {
 
         #[test]
         fn steps_that_follow_each_other_are_found(
-            // Of shorter steps, or of steps that follow each other sooner, several may be found as one of their sum.
+            // If steps are shorter or follow each other sooner, several may be found as one step of their sum.
             size in prop_oneof![0.03..0.3_f64, -0.3..-0.03_f64],
             every in 3.0..20.0_f64,
             alternates: bool,

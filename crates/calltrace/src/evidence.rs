@@ -5,16 +5,17 @@ use steadycast_units::{PeerTime, Time};
 /// When a packet left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The packet carries its send time: abs-send-time, or the stamp of our sessions.
+    /// The packet carries its send time: abs-send-time, or the time stamp of this project's own sessions.
     Stamped(Time),
     /// The record was made where packets left, and this is its time.
     Recorded(Time),
-    /// Unknown: the packet is not in the record, or carries no send time. The packets around it left near this time.
+    /// Unknown: the packet is not in the record, or carries no send time. The packets before and after it left near
+    /// this time.
     Unknown(Time),
 }
 
 impl Departure {
-    /// Returns the time, or that of the packets around it if it is unknown.
+    /// Returns the time. If it is unknown, returns that of the neighbouring packets.
     pub fn near(self) -> Time {
         match self {
             Self::Stamped(at) | Self::Recorded(at) | Self::Unknown(at) => at,
@@ -37,7 +38,7 @@ pub enum Arrival {
     Recorded(PeerTime),
     /// The receiver reported it: transport-wide feedback or RFC 8888.
     Reported(PeerTime),
-    /// It is unknown.
+    /// The arrival time is unknown.
     Unknown(Unknown),
 }
 
@@ -54,11 +55,11 @@ impl Arrival {
 /// Whether a packet arrived or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrived.
+    /// The packet arrived.
     Arrived(Evidence),
-    /// It was lost on its way.
+    /// The packet was lost on its way.
     Lost(Evidence),
-    /// It is unknown whether it arrived.
+    /// It is unknown whether the packet arrived.
     Unknown(Unknown),
 }
 
@@ -69,29 +70,30 @@ pub enum Evidence {
     Feedback,
     /// The cumulative loss of receiver reports (RFC 3550, section 6.4.1).
     ReceiverReport,
-    /// It is in the record that was made at the receiver.
+    /// The packet is in the record that was made at the receiver.
     Record,
-    /// The record that was made at the receiver has its neighbours by number, but not the packet.
+    /// The packet is missing in the receiver's record, which has packets with sequence numbers before and after it.
     Gap,
 }
 
-/// Why something about a packet is unknown.
+/// The reason why something about a packet is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// The packet did not arrive.
     Lost,
     /// No report in the record is about the packet.
     NotReported,
-    /// It is reported as arrived, without a time.
+    /// The packet is reported as arrived, but without a time.
     TimeNotReported,
     /// The packet is not in the record, and there is no other evidence of it.
     Unrecorded,
     /// The packet is in the record, without a time.
     Untimed,
-    /// Beside the other packets' times, its time would be an impossible delay.
+    /// Compared with the times of the other packets, this packet's time would be an impossible delay.
     Contradictory,
-    /// The packet was lost, or it is missing in the record because a part of that can't be read or was not recorded.
+    /// Either the packet was lost, or it is missing in the record because that part of the record is unreadable or
+    /// absent.
     LostOrUnread,
-    /// As [`Unknown::LostOrUnread`], but the record may lack any packet: it is unknown which ones it dropped.
+    /// Either the packet was lost or the record dropped it. The record does not say which packets it dropped.
     LostOrDropped,
 }

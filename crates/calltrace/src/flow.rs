@@ -13,19 +13,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 
-/// The least number of packets in sequence by which a source counts as RTP.
+/// A source counts as RTP if at least this number of packets is in sequence.
 pub(crate) const IN_SEQUENCE: usize = 20;
-/// The largest difference between the sequence numbers of two such packets.
+/// The largest difference between the sequence numbers of two packets that count as in sequence.
 const LONGEST_STEP: i16 = 64;
-/// The longest time between two copies of a packet. It is shorter without a header extension, because the bytes do not
-/// show then whether the packet was retransmitted.
+/// The longest time between two copies of a packet. The limit is shorter for packets without a header extension,
+/// because their bytes do not show whether a second packet is a retransmission.
 const COPY_WITHIN: Span = Span::secs(2);
 const COPY_WITHIN_BARE: Span = Span::millis(5);
-/// The largest spread of the time between two copies, from two interfaces of one host or a mirror port.
+/// The largest variation of the time between two copies, if they come from two interfaces of one host or from a mirror
+/// port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// The least gap in all records at a step of the capture's clock, relative to the step.
+/// At a step of the capture's clock, all records have a gap of at least this share of the step.
 const GAP_OF_STEP: f64 = 0.8;
-/// The largest change of a queue between two packets. A larger difference between two clocks is a step of one of them.
+/// The largest change of a queue between two packets. A larger difference between two clocks is a step of one clock.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
 /// A packet as captured.
@@ -34,7 +35,7 @@ pub(crate) struct CapturedPacket {
     /// The number of its record in the file, from 1.
     pub(crate) place: usize,
     pub(crate) record: PacketRecord,
-    /// What gave its time.
+    /// The source of the packet's time.
     pub(crate) source: TimeSource,
     pub(crate) elements: Elements,
     /// Whether its header extension was cut off.
@@ -53,15 +54,15 @@ pub(crate) struct CapturedRtcp {
     pub(crate) is_cut: bool,
 }
 
-/// RTP of one sender, between one or more pairs of endpoints.
+/// The RTP of one sender, between one or more pairs of endpoints.
 #[derive(Default)]
 pub(crate) struct Flow {
     pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
-    /// In the order of the file.
+    /// The packets in the order of the file.
     pub(crate) packets: Vec<CapturedPacket>,
-    /// The number of other senders with packets between the same endpoints.
+    /// The number of other senders whose packets have the same endpoints.
     pub(crate) other_senders: usize,
-    /// The number of packets with two copies.
+    /// The number of packets of which the capture has two copies.
     copies: usize,
     /// The header extension with the send time, by SSRC.
     send_times: BTreeMap<u32, Kind>,
@@ -88,7 +89,7 @@ pub(crate) fn flows(
     Ok(all)
 }
 
-/// Removes sources that are not RTP: their sequence numbers are not in order, neither in the file nor by time.
+/// Removes sources that are not RTP: their sequence numbers are in order neither in the file nor by time.
 fn rtp_of(
     mut packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
 ) -> BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>> {
@@ -116,8 +117,8 @@ fn rtp_of(
     packets
 }
 
-/// Joins packets of one source between different endpoints: a NAT was rebound, or both of its sides were captured. The
-/// two directions of an echo, and packets that a relay forwards, are not joined.
+/// Joins packets of one source between different endpoints. Their endpoints differ if a NAT was rebound, or if both
+/// sides of a NAT were captured. The two directions of an echo, and packets that a relay forwards, are not joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
@@ -142,7 +143,8 @@ fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<F
     all
 }
 
-/// Whether a report is about one of these sources. Feedback that names no source counts, and so do unreadable reports.
+/// Whether a report is about one of these sources. This also holds for feedback that names no source, and for
+/// unreadable reports.
 pub(crate) fn names_source_of(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
     let Ok(compound) = Compound::parse(bytes) else { return true };
     compound.packets.iter().any(|packet| match packet {
@@ -168,7 +170,7 @@ impl Flow {
         self.packets.iter().map(|one| one.record.size.get()).sum()
     }
 
-    /// Describes the flow by its largest stream, its length and its bytes.
+    /// Returns a description of the flow: its largest stream, its duration and its bytes.
     pub(crate) fn described(&self, bytes: u64) -> String {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for one in &self.packets {
@@ -200,8 +202,8 @@ impl Flow {
     /// Checks that the time between two copies of a packet is nearly constant.
     ///
     /// # Errors
-    /// Most packets have two copies, and the time between these varies as a queue or is long: the file has two
-    /// captures.
+    /// Most packets have two copies, and the time between the copies is long or varies as a queue does. The file then
+    /// has two captures.
     fn check_captures(&self) -> Result<(), Problem> {
         let mut first: BTreeMap<(u32, u16, u32), (i64, &Elements)> = BTreeMap::new();
         let mut apart: Vec<i64> = Vec::new();
@@ -232,8 +234,8 @@ impl Flow {
 
     /// Removes copies of packets, as in a capture of several interfaces or of a mirror port.
     ///
-    /// If nearly all packets have copies and all have header extensions, the later time is kept, which is nearer to the
-    /// receiver.
+    /// If nearly all packets have copies and all have header extensions, the later copy's time is kept, because it is
+    /// nearer to the receiver.
     fn drop_copies(&mut self) {
         self.packets.sort_by_key(|one| one.record.seen);
         let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
@@ -279,7 +281,7 @@ impl Flow {
         self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
     }
 
-    /// Splits the flow by sender. Streams without send times remain with the others if these have one sender.
+    /// Splits the flow by sender. If the streams with send times have one sender, the other streams remain with them.
     fn by_sender(self) -> Vec<Self> {
         let stamped = self.packets.iter().filter_map(|one| {
             let (seen, ssrc, size) = (one.record.seen, one.record.ssrc, one.record.size.get());
@@ -305,10 +307,10 @@ impl Flow {
         flows.collect()
     }
 
-    /// Finds steps of the capture's clock by the send times; without these, only where it was set back. `times` are
-    /// those of all records, in the order of the file.
+    /// Finds steps of the capture's clock by the send times. Without send times it finds only where the clock was set
+    /// back. `times` are those of all records, in the order of the file.
     pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
-        // Places count from one.
+        // Places are counted from one.
         let gap = |place: usize| {
             let pair = place.checked_sub(2).and_then(|before| Some((times.get(before)?, times.get(before + 1)?)));
             pair.map_or(0, |(before, after)| after.as_nanos() as i64 - before.as_nanos() as i64)
@@ -317,7 +319,7 @@ impl Flow {
         gaps.sort_unstable();
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
         let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
-        // The first record by the new clock may be another packet's, between the two of this flow.
+        // The first record with the new clock may be of another flow, between two packets of this flow.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
             let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);
@@ -327,8 +329,8 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// Returns the steps, each with the place of the packet before. `gap` returns the time from the previous record to
-    /// the one at a place.
+    /// Returns the steps, each with the place of the packet before it. `gap` returns the time from the previous record
+    /// to the record at a place.
     fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
@@ -339,7 +341,8 @@ impl Flow {
             if let Some((last, last_raw)) = before {
                 let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
                 let apart = passed - send_time::advance(last_raw, raw, bits);
-                // A pause may have been longer than a wrap. A difference to a multiple of it is a step of the clock.
+                // A pause may have been longer than a wrap of the send times. The part of the difference beyond a
+                // multiple of the wrap is a step of the clock.
                 let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
                 delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
             }
@@ -365,8 +368,8 @@ impl Flow {
         for step in lasting_steps(&by_departure, Axis::Departures, resolution) {
             let (before, after) = (place(left[step.index - 1].2), place(left[step.index].2));
             let nanos = (step.seconds * 1e9) as i64;
-            // A clock that is set ahead leaves a gap in all records, and one that is set back leaves them in order.
-            // Otherwise the path's delay has changed.
+            // A clock that is set ahead leaves a gap in all records, and a clock that is set back puts times out of
+            // order. Otherwise the path's delay has changed.
             let longest = (before + 1..=after).map(gap).max().unwrap_or(0);
             if before < after && (nanos < 0 || longest as f64 >= GAP_OF_STEP * nanos as f64) {
                 steps.push((before, clock::Step { place: after, nanos }));
@@ -376,8 +379,8 @@ impl Flow {
         steps
     }
 
-    /// Returns the resolution of the times, at least a nanosecond; `None` if all are equal. Of several interfaces it is
-    /// the coarsest one's.
+    /// Returns the resolution of the times, at least a nanosecond; `None` if all are equal. If the capture has several
+    /// interfaces, it is the coarsest resolution of these.
     pub(crate) fn resolution(&self) -> Option<Span> {
         let mut times: BTreeMap<TimeSource, Vec<Time>> = BTreeMap::new();
         for one in &self.packets {
@@ -385,14 +388,14 @@ impl Flow {
         }
         let all: Vec<Time> = times.values().flatten().copied().collect();
         let own = times.iter().map(|(source, times)| match clock::resolution(times) {
-            // The times of a few packets may be multiples of a longer time by chance.
+            // With only a few packets, all times may be multiples of a longer time by chance.
             Some(every) if times.len() >= IN_SEQUENCE => every.max(source.every),
             _ => source.every,
         });
         clock::resolution(&all).map(|every| own.fold(every, Span::max))
     }
 
-    /// Finds batches of records. `times` are those of the packets, and `others` those of the other direction.
+    /// Finds batches of records. `times` are the times of the packets, and `others` those of the other direction.
     pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
         if self.send_times.is_empty() {
             return batches::find_by_times(times, others);
@@ -405,7 +408,7 @@ impl Flow {
         batches::find(&stamped.collect::<Vec<_>>(), others)
     }
 
-    /// Finds steps back of the clock without send times: sequence numbers go on, and times repeat.
+    /// Finds, without send times, where the clock was set back: sequence numbers continue, but times repeat.
     fn set_back(&self) -> Vec<(usize, clock::Step)> {
         const LEAST_NS: i64 = 100_000_000;
         const FOLLOWING: usize = 5;
@@ -433,7 +436,7 @@ impl Flow {
         let stamps: BTreeSet<Kind> = self.send_times.values().copied().collect();
         let kinds: BTreeSet<Kind> =
             self.packets.iter().flat_map(|one| one.elements.iter().map(|(id, len, _)| (*id, *len))).collect();
-        // Transport-wide numbers have 16 bits; with a request of feedback (version 2) 16 more follow.
+        // Transport-wide numbers have 16 bits. In version 2 a request for feedback of 16 more bits may follow.
         let number = |kind: Kind, value: u32| (if kind.1 == 4 { value >> 16 } else { value }) as u16;
         let counts = kinds.into_iter().filter(|kind| matches!(kind.1, 2 | 4) && !stamps.contains(kind)).find(|&kind| {
             let all = self.packets.iter().filter_map(|one| of(&one.elements, kind));
@@ -449,7 +452,7 @@ impl Flow {
     }
 }
 
-/// Whether 16-bit values number packets: nine of ten are slightly larger than the previous one.
+/// Whether 16-bit values are packet numbers: nine of ten values are slightly larger than the previous one.
 fn does_count(values: &[u16]) -> bool {
     let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
     values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9

@@ -1,8 +1,8 @@
 //! Reads recordings of calls, and estimates the network path from them.
 //!
 //! [`read`] reads an event log of libwebrtc or a capture into a [`Call`]: each packet with its departure, arrival and
-//! fate. [`Path::of`] estimates the path from it, or gives the reasons why it is unknown. Addresses and payloads are
-//! not kept.
+//! fate. [`Path::of`] estimates the path from the call, or gives the reasons why the path is unknown. Addresses and
+//! payloads are not kept.
 
 mod batches;
 mod call;
@@ -38,7 +38,7 @@ pub const MOST_BYTES: u64 = 1 << 30;
 pub struct Problem {
     /// The byte offset of the problem.
     pub at: u64,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// The remedy.
     pub remedy: String,
@@ -50,34 +50,34 @@ impl Problem {
     }
 }
 
-/// Decrypts SRTCP of a capture. Returns `None` for a datagram of another key.
+/// Decrypts the SRTCP of a capture. Returns `None` if the datagram is encrypted with another key.
 pub type Opener<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
 
-/// What the user specifies about a file.
+/// The user's choices for reading a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// The SSRC of the call to read, if a capture has several calls.
     pub stream: Option<u32>,
-    /// The direction to read of a log, or the end at which a capture was made.
+    /// For a log, the direction to read. For a capture, the end at which it was made.
     pub side: Option<Side>,
-    /// The id of the header extension abs-send-time, as the session description's `a=extmap` says.
+    /// The id of the header extension abs-send-time, as in the `a=extmap` line of the session description.
     pub send_time_id: Option<u8>,
 }
 
-/// Reads a file's bytes. `opener` decrypts a capture's SRTCP.
+/// Reads a call from the bytes of a file. `opener` decrypts a capture's SRTCP.
 ///
 /// # Errors
-/// It is neither a log nor a capture, contradicts itself, or has no evidence of departures and arrivals.
+/// The file is neither a log nor a capture, contradicts itself, or has no evidence of departures and arrivals.
 pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Call, Problem> {
     record(bytes, options, opener)?.alone()
 }
 
-/// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. Two captures of an
-/// encrypted call have both, though neither has alone. `opener` decrypts the sender's SRTCP, which shows the round
+/// Reads a call from the files of both ends: departures from the sender's, arrivals from the receiver's. Of an
+/// encrypted call, a single capture does not show both. `opener` decrypts the sender's SRTCP, which shows the round
 /// trip.
 ///
 /// # Errors
-/// As [`read`]; or they are not of one call.
+/// Those of [`read`], or the two files are not of the same call.
 pub fn read_ends(
     sender: &[u8],
     receiver: &[u8],
@@ -88,7 +88,7 @@ pub fn read_ends(
     record(sender, at(Side::Sender), opener)?.with(record(receiver, at(Side::Receiver), None)?)
 }
 
-/// Magic bytes of formats that are not read, and their names.
+/// The magic bytes and names of formats that are recognised but not supported.
 const FOREIGN: [(&[u8], &str); 7] = [
     (b"snoop\0\0\0", "a Solaris snoop capture"),
     (b"btsnoop\0", "a Bluetooth capture"),

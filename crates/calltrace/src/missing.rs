@@ -1,4 +1,5 @@
-//! Packets that are missing in a record though the numbers around them show that they were sent, and their fates.
+//! Finds packets that are missing in a record although sequence numbers show that they were sent, and determines their
+//! fates.
 
 use crate::call::{Direction, PacketRecord};
 use crate::evidence::{Evidence, Fate};
@@ -8,24 +9,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// A record that can't be read, this near to a gap, may be one of its packets.
+/// An unreadable record within this time of a gap may be one of the gap's packets.
 const NEAR_GAP: Span = Span::millis(100);
-/// If at most one in this many missing packets can be due to the capture, the number of losses is right to 2 %.
+/// If the capture can be the cause of at most one in this many missing packets, the number of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
-/// The least number of missing packets that arrived, by the reports, from which the capture counts as unreliable.
+/// If reports say that at least this number of missing packets arrived, the capture may be unreliable.
 const LEAST_REPORTED: usize = 20;
 
 /// A packet that is missing in the record, and the transport-wide numbers of its neighbours in the stream.
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
-    /// Adds the packets that the numbers around them show to be missing in the record. Returns the streams whose
-    /// numbers began anew.
+    /// Adds the packets that are missing in the record according to their neighbours' sequence numbers. Returns the
+    /// streams whose numbers began anew.
     ///
-    /// Each gets an unused transport-wide number between those of its neighbours in the stream.
+    /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
-        // In the order in which packets left, if they say when.
+        // Packets are sorted in the order in which they left, if they carry send times.
         self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
         let mut numbers: BTreeSet<i64> = BTreeSet::new();
         let mut number = 0;
@@ -51,12 +52,14 @@ impl Direction {
             for two in placed.windows(2) {
                 let [(from, (before, counted_before)), (to, (after, counted))] = two else { continue };
                 let ahead = to.number - from.number;
+                // After a restart of the numbering, the numbers do not show how many packets are missing.
                 if from.run != to.run || ahead > numbering::LONGEST_GAP {
                     continue;
                 }
                 for n in 1..ahead {
                     let between = |from: Time, to: Time| from + to.since(from).scale(n as f64 / ahead as f64);
                     let packet = PacketRecord {
+                        // Reordered packets may have been recorded in the reverse order.
                         seen: between(before.seen, after.seen.max(before.seen)),
                         stamp: before.stamp.zip(after.stamp).map(|(from, to)| between(from, to)),
                         seq: before.seq.wrapping_add(n as u16),
@@ -69,8 +72,8 @@ impl Direction {
                 }
             }
         }
-        // Earliest deadline first: the packet with the lowest upper bound chooses first, so that each finds a number if
-        // that is possible.
+        // This is earliest deadline first: the packet with the lowest upper bound chooses first, so that each packet
+        // finds a number if that is possible.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
@@ -82,8 +85,9 @@ impl Direction {
         restarted
     }
 
-    /// The fates of missing packets by receiver reports: between two of them the receiver counts its losses, and other
-    /// gaps are the record's. A stream in `restarted` has none: its receiver counts anew, too.
+    /// Returns the fates of missing packets by receiver reports. Between two reports, the receiver counts its losses;
+    /// the remaining gaps are due to the record. A stream in `restarted` is left out, because its receiver restarts its
+    /// counts too.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
@@ -100,7 +104,8 @@ impl Direction {
             counts.dedup_by_key(|count| count.0);
             let mine = || self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
             let Some((_, first)) = mine().next() else { continue };
-            // The receiver's cycle count has another origin: extended numbers are relative to the first packet here.
+            // The receiver counts sequence number cycles from another origin, so extended numbers are relative to the
+            // first packet here.
             let base = i64::from(first.seq);
             let place = |high: u32| base + i64::from(high.wrapping_sub(u32::from(first.seq)) as u16);
             let mut last = base;
@@ -122,7 +127,7 @@ impl Direction {
                     Some(at + *cycle)
                 })
                 .collect();
-            // The first report's count includes losses before the record, unless it is zero.
+            // The count in the first report includes losses before the record, unless it is zero.
             let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
             let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
             let known: Vec<(i64, i32)> = known.collect();
@@ -130,7 +135,7 @@ impl Direction {
                 let within: Vec<usize> =
                     gaps.range(pair[0].0 + 1..=pair[1].0.max(pair[0].0)).map(|(_, place)| *place).collect();
                 let lost = usize::try_from(i64::from(pair[1].1) - i64::from(pair[0].1)).unwrap_or(0).min(within.len());
-                // The reports do not show which of them were lost: losses are spread evenly.
+                // The reports do not show which packets were lost, so losses are spread evenly.
                 for (k, place) in within.iter().enumerate() {
                     let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
                     let evidence = Evidence::ReceiverReport;
@@ -141,11 +146,11 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets of unknown fate that the record itself may lack: a record near them could not be
-    /// read, or nothing at all was recorded at the time.
+    /// Returns the missing packets of unknown fate that the record itself may lack. Either a record near them is
+    /// unreadable, or nothing at all was recorded at that time.
     ///
-    /// `None` if it may lack any: the capture dropped packets at unknown times, or most missing packets on which there
-    /// are reports arrived.
+    /// Returns `None` if the record may lack any packet. Either the capture dropped packets at unknown times, or most
+    /// of the missing packets with reports did arrive.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();
@@ -180,7 +185,7 @@ impl Direction {
         Some(found)
     }
 
-    /// For each missing packet the times of the recorded packets around it.
+    /// Returns for each missing packet the times of the recorded packets before and after it.
     fn gap_bounds(&self) -> BTreeMap<usize, (Time, Time)> {
         let mut bounds = BTreeMap::new();
         let mut open: BTreeMap<u32, (Time, Vec<usize>)> = BTreeMap::new();
@@ -197,7 +202,7 @@ impl Direction {
     }
 }
 
-/// The packets of one stream as [`numbering::extend`] takes them.
+/// Converts the packets of one stream to the input of [`numbering::extend`].
 fn numbered<'a>(packets: impl Iterator<Item = &'a PacketRecord>) -> Vec<Numbered> {
     packets
         .map(|packet| Numbered {

@@ -1,27 +1,29 @@
-//! Sequence numbers of one RTP stream, extended over their wraps and over restarts of the sender.
+//! Extends the sequence numbers of one RTP stream over their wraps and over restarts of the sender.
 //!
-//! RFC 3550, appendix A.1, tells late packets from a restart by the size of the step. A record holds the whole stream,
-//! so that more can be told: a late packet fills a gap or repeats a packet, and a restart does neither.
+//! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A record holds the whole
+//! stream, which allows a better test: a late packet fills a gap or repeats a packet, and a restart does neither.
 
 use steadycast_units::{Span, Time};
 
 /// The longest run of missing numbers that counts as a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
 pub(crate) const LONGEST_GAP: i64 = 3000;
-/// The farthest that a number may lie before the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
+/// The largest distance by which a late packet's number may lie before the stream's first one (`MAX_MISORDER` of RFC
+/// 3550, appendix A.1).
 const LONGEST_LATENESS: i64 = 100;
-/// A restart is confirmed by one of this many following packets, whose number is at most this much higher.
+/// A restart is confirmed if one of the next [`CONFIRMING_PACKETS`] packets has a number that is higher by at most
+/// [`CONFIRMING_STEP`].
 const CONFIRMING_PACKETS: usize = 5;
 const CONFIRMING_STEP: u16 = 10;
 /// A shorter gap is never taken for a restart.
 const SHORTEST_JUMP: i64 = 100;
-/// A gap is a restart if its packets would have been sent this many times faster than the stream's mean rate. A key
-/// frame is some 20 times as large as the mean frame.
+/// A gap is a restart if its packets would have been sent at more than this multiple of the stream's mean rate. The
+/// margin is large because a key frame is some 20 times as large as the mean frame.
 const JUMP_RATE: f64 = 40.0;
 
 /// A packet of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
-    /// Its departure, or the record's time.
+    /// The packet's departure, or the record's time if the departure is unknown.
     pub(crate) at: Time,
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
@@ -30,13 +32,13 @@ pub(crate) struct Numbered {
 /// The position of a packet in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// How often the numbering had begun anew before.
+    /// The number of restarts of the numbering before this packet.
     pub(crate) run: u32,
-    /// The extended sequence number. Numbers of a later run are larger.
+    /// The extended sequence number. Numbers after a restart are larger than those before it.
     pub(crate) number: i64,
 }
 
-/// Extends the sequence numbers of one stream's packets, which are in the order of their times.
+/// Extends the sequence numbers of one stream's packets. The packets are in the order of their times.
 pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     let Some((first, last)) = packets.first().zip(packets.last()) else { return Vec::new() };
     let mean_interval = last.at.since(first.at).as_secs_f64() / packets.len() as f64;
@@ -70,7 +72,7 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     positions
 }
 
-/// Whether more packets are missing than could have been sent in `passed`.
+/// Whether more packets are missing than can have been sent in `passed`.
 fn is_jump(step: i64, passed: Span, mean_interval: f64) -> bool {
     step >= SHORTEST_JUMP && step as f64 * mean_interval > JUMP_RATE * passed.as_secs_f64()
 }
@@ -124,7 +126,8 @@ mod tests {
             let seq = |k: u64| begin.wrapping_add(k as u16).wrapping_add(if k >= at { jump as u16 } else { 0 });
             let packets = stream((0..1000).map(|k| (k, seq(k))));
             let found = extend(&packets);
-            // A step back to before the stream's first packet, by less than a late packet, has no repeated number.
+            // A step back to shortly before the stream's first packet repeats no number, so that it looks like a late
+            // packet.
             prop_assume!(jump > 0 || -jump < at as i32 || -jump > at as i32 + 100);
             for (k, position) in found.iter().enumerate() {
                 prop_assert_eq!(position.run, u32::from(k as u64 >= at), "packet {}", k);

@@ -1,9 +1,10 @@
 //! Estimates the network path from a call: capacity, queue and losses, or the reason why they are unknown.
 //!
-//! A packet that leaves before the previous one has left the bottleneck waits behind it. The time between the arrivals
-//! of two such packets is the bottleneck's service time of the second. Trains of them show the capacity at any sending
-//! rate (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6),
-//! 2004). If cross traffic stands between them, they show the call's share of the capacity.
+//! If a packet leaves the sender before the previous packet has left the bottleneck, it waits behind that packet. The
+//! time between the arrivals of the two is then the service time of the second packet at the bottleneck. Trains of such
+//! packets show the capacity at any sending rate (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a
+//! capacity-estimation methodology, ToN 12(6), 2004). If cross traffic lies between the packets, they show the call's
+//! share of the capacity.
 
 use crate::batches;
 use crate::call::Call;
@@ -15,35 +16,38 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
 /// The length of a bin, in seconds.
 pub(crate) const BIN_S: f64 = 0.5;
-/// The least length of all trains in a bin whose capacity is known, in seconds.
+/// The capacity of a bin is known if the trains in it have at least this total duration, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// The least number of packets in a train, and its least length in seconds: without and with jitter behind the queue.
+/// A train needs at least this number of packets and this duration in seconds. The first pair of limits holds without
+/// jitter behind the queue, the second one with it.
 const LEAST_PACKETS: usize = 4;
 const LEAST_S: f64 = 0.004;
 const LEAST_JITTERED_S: f64 = 0.020;
-/// Half of the window whose least delay is the delay of an empty queue, in seconds.
+/// Half of a window, in seconds. The least delay in the window is taken as the delay of an empty queue.
 const BASE_S: usize = 15;
-/// The length of the windows in which cross traffic is looked for, in seconds.
+/// The length of the windows that are searched for cross traffic, in seconds.
 const WINDOW_S: f64 = 5.0;
-/// The shortest time between two steps of the delay that are told from cross traffic, in seconds.
+/// The shortest time between two steps of the delay at which they can be distinguished from cross traffic, in seconds.
 const LEVEL_S: f64 = 0.5;
-/// From this number on, steps of the delay have to be this far apart on average, in seconds, and each this long, in
-/// seconds: several shorter ones may be found as one, and their errors add up.
+/// If there are at least this number of steps of the delay, they must be [`LEAST_BETWEEN_STEPS_S`] apart on average,
+/// and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and their errors add
+/// up.
 const SEVERAL_STEPS: usize = 3;
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// The largest difference of a capacity, by packets that waited only if the delay did not step, from one near it.
+/// A capacity may come from packets that waited only under the assumption that the delay did not step. It is used if it
+/// differs from a known capacity near it by at most this share.
 const NEAR: f64 = 0.1;
-/// The least ratio of the trains' mean rate to their highest mode without cross traffic.
+/// Without cross traffic, the ratio of the trains' mean rate to their highest mode is at least this.
 const ALONE: f64 = 0.9;
-/// The largest drift between two clocks. A larger one is a queue that grows.
+/// The largest drift between two clocks. A larger slope of the delay is a growing queue.
 const MOST_DRIFT: f64 = 1e-3;
-/// The largest share of packets with unknown arrivals at which trains and queues are analysed.
+/// Trains and queues are analysed if the share of packets with unknown arrivals is at most this.
 const MOST_UNKNOWN: f64 = 0.1;
-/// The least share of the bins whose capacity is known, for the path to be known.
+/// The path is known if the capacity of at least this share of the bins is known.
 const LEAST_KNOWN: f64 = 0.4;
 
-/// A rate with its confidence interval: the 5th to the 95th percentile of a bootstrap.
+/// A rate with its confidence interval, from the 5th to the 95th percentile of a bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     /// The lower end.
@@ -54,16 +58,16 @@ pub struct Band {
     pub high: Rate,
 }
 
-/// Half a second of the call.
+/// The values of half a second of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
     /// The rate at which packets left.
     pub sent: Rate,
-    /// The rate of those packets that arrived, by their departures.
+    /// The rate of those packets that arrived later, counted when they left.
     pub arrived: Rate,
-    /// The number of packets that left and whose fate is known.
+    /// The number of packets that left in this bin and whose fate is known.
     pub packets: u32,
-    /// The number of these that were lost; `None` if a part of the record is missing.
+    /// The number of these packets that were lost; `None` if a part of the record is missing.
     pub lost: Option<u32>,
     /// The mean and the longest queueing delay; `None` if no packet arrived.
     pub delay: Option<(Span, Span)>,
@@ -76,15 +80,16 @@ pub struct Bin {
 /// Whose packets were in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The call's alone.
+    /// Only the call's packets were in the queue.
     Alone,
-    /// The call's alone, and delays vary behind the queue.
+    /// Only the call's packets were in the queue, and delays vary behind it.
     Jittered,
-    /// Cross traffic was in the queue, or the capacity changed faster than trains can show.
+    /// Cross traffic was in the queue, or the capacity changed too fast for the trains to show it.
     Shared,
-    /// Unknown: the least delay changed. Cross traffic, the route and a clock that is set can do this.
+    /// Unknown, because the least delay changed. Cross traffic, a change of route or a clock that is set can cause
+    /// this.
     Changing,
-    /// Unknown: too few packets waited, or their times do not show it.
+    /// Unknown, because too few packets waited, or their times do not show whether they waited for cross traffic.
     Unseen,
 }
 
@@ -93,14 +98,14 @@ pub enum Verdict {
 pub struct Queue {
     /// The largest backlog.
     pub holds: Bytes,
-    /// Whether losses show that this is its limit.
+    /// Whether losses show that the queue's limit is its size here.
     pub full: bool,
 }
 
-/// Random losses: those that no full queue explains.
+/// Random losses: losses that are not explained by a full queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
-    /// Their share of the packets.
+    /// The share of packets that are lost at random.
     pub chance: f64,
     /// The mean length of a loss burst, in packets.
     pub run: f64,
@@ -113,17 +118,19 @@ pub struct Path {
     pub begin: Time,
     /// The bins, half a second each.
     pub bins: Vec<Bin>,
-    /// The 95th percentile of the queueing delay, over the packets that arrived.
+    /// The 95th percentile of the queueing delay of the packets that arrived.
     pub delay: Option<Span>,
-    /// The median jitter behind the queue; 0 unless the verdict is [`Verdict::Jittered`].
+    /// The median jitter behind the queue. It is 0 unless the verdict is [`Verdict::Jittered`].
     pub jitter: Span,
     /// Whose packets were in the queue.
     pub verdict: Verdict,
-    /// The capacity and the call's share of it, if there was cross traffic and packets of the call followed each other.
+    /// The capacity and the call's share of it. They are known if there was cross traffic and packets of the call
+    /// followed each other directly.
     pub shared: Option<(Rate, Rate)>,
-    /// The share of the bins with packets whose capacity is known.
+    /// The share of the bins with packets in which the capacity is known.
     pub known: f64,
-    /// By how much the receiver's clock runs faster than the sender's, as a fraction; `None` if it is unknown.
+    /// The drift of the receiver's clock relative to the sender's, as a fraction. It is positive if the receiver's
+    /// clock is faster; `None` if it is unknown.
     pub drift: Option<f64>,
     /// The size of the queue.
     pub queue: Queue,
@@ -137,23 +144,25 @@ pub struct Path {
     pub refusals: Vec<String>,
 }
 
-/// When a packet left the bottleneck, on the sender's clock, without the delay of an empty queue.
+/// When a packet left the bottleneck. The time is on the sender's clock, and the delay of an empty queue is subtracted.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
-    /// In seconds.
+    /// The time in seconds.
     At(f64),
-    /// In seconds, for a packet whose departure is unknown. It has no delay, but others may have waited for it.
+    /// The time in seconds, for a packet whose departure is unknown. The packet has no delay, but other packets may
+    /// have waited for it.
     Undated(f64),
-    /// It was lost.
+    /// The packet was lost.
     Lost,
     /// It arrived, but one of its times is unknown.
     Untimed,
-    /// Its fate is unknown: it is not counted, and ends a train.
+    /// Its fate is unknown. The packet is not counted, and ends a train.
     Unknown,
-    /// The packet was lost, or it is missing in the record because a part of that can't be read or was not recorded.
-    /// Among such packets losses are more frequent than in the whole call. It is not counted, and ends a train.
+    /// Either the packet was lost, or it is missing in the record because that part of the record is unreadable or
+    /// absent. Losses are more frequent among these packets than in the whole call. The packet is not counted, and ends
+    /// a train.
     LostOrUnread,
-    /// As [`Exit::LostOrUnread`], but the record may lack any packet: it is unknown which ones it dropped.
+    /// Either the packet was lost or the record dropped it. The record does not say which packets it dropped.
     LostOrDropped,
 }
 
@@ -173,7 +182,7 @@ impl Point {
         }
     }
 
-    /// Whether it may have been in the queue at an unknown time.
+    /// Whether the packet may have been in the queue at an unknown time.
     fn is_unknown(&self) -> bool {
         matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread | Exit::LostOrDropped)
     }
@@ -192,8 +201,8 @@ impl Point {
     }
 }
 
-/// A packet that waited behind the previous one: when it left the bottleneck, its bytes, and its service time in
-/// seconds.
+/// A packet that waited behind the previous one: the time at which it left the bottleneck, its bytes, and its service
+/// time in seconds.
 #[derive(Clone, Copy)]
 struct Pair {
     at: f64,
@@ -204,8 +213,8 @@ struct Pair {
 impl Path {
     /// Estimates the path of a call.
     ///
-    /// With `beside` the user has named the cross traffic. Where it is found, the capacity is the rate at which the
-    /// call's own packets follow each other.
+    /// `beside` says that the user has named the cross traffic. Where cross traffic is found, the capacity is then the
+    /// rate at which the call's own packets follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
@@ -231,14 +240,14 @@ impl Path {
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
         let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
-        // Bursts of others may be taken for steps.
+        // Bursts of cross traffic may have been taken for steps.
         let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
         if steps.is_some() {
             (verdict, shared) = (Verdict::Changing, None);
         }
         let batch = batch(&points);
         if batch.is_some() {
-            // The times between arrivals are those of the batches.
+            // The times between arrivals are those between batches, so they don't show service times.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
@@ -258,7 +267,7 @@ impl Path {
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) = queue(&points, &bins);
-        // A TCP fills the queue up to its limit, so that the largest backlog is that limit.
+        // A TCP flow fills the queue up to its limit, so the largest backlog is this limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -287,7 +296,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
-        // Only the first of these is given: each of them makes trains useless.
+        // Only the first of these reasons is given, because each of them makes trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -361,14 +370,14 @@ struct Refused {
     named: bool,
     unknown: f64,
     batch: Option<f64>,
-    /// The number of steps of the delay, where they are too many.
+    /// The number of steps of the delay, if there are too many.
     steps: Option<usize>,
 }
 
-/// Whether cross traffic shows even if the delay may step once per [`LEVEL_S`], because a clock is set or the route
-/// changes. The least delay and the longest service time of each such time are then no evidence.
+/// Whether there is cross traffic even if the delay may step once per [`LEVEL_S`], because a clock is set or the route
+/// changes. In each such period, the least delay and the longest service time are then not used as evidence.
 ///
-/// `trains` are those beside the `levels` of the packets.
+/// `trains` are the trains without the `levels` of the packets.
 fn is_shared_between_steps(
     points: &[Point],
     levels: &[f64],
@@ -397,8 +406,9 @@ fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     longest
 }
 
-/// Returns for each packet the least delay near it, in seconds: that of the [`LEVEL_S`] before it or behind it,
-/// whichever is longer. At a step of the delay one of the two has the new level alone.
+/// Returns for each packet the least delay near it, in seconds. It is the least delay of the [`LEVEL_S`] before the
+/// packet or of the [`LEVEL_S`] after it, whichever is larger. At a step of the delay, one of these two periods has
+/// only the new level.
 fn levels(points: &[Point]) -> Vec<f64> {
     let least_before = |points: &mut dyn Iterator<Item = (f64, Option<f64>)>| -> Vec<f64> {
         let mut near: VecDeque<(f64, f64)> = VecDeque::new();
@@ -425,7 +435,8 @@ fn levels(points: &[Point]) -> Vec<f64> {
     before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
-/// Returns for how many seconds packets were held for a batch, if that is longer than the coarsest clock's resolution.
+/// Returns the time for which packets were held for a batch, in seconds; `None` if it is shorter than the coarsest
+/// clock's resolution.
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -435,28 +446,28 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of steps of the delay, by their sizes in seconds, if they are too many or too short for the
-/// delays beside them to be right.
+/// Returns the number of steps of the delay if they are too many, or too small, for the delays beside them to be right.
+/// `steps` are their sizes in seconds.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
-    // A size found by the least delays has their scatter.
+    // The size of a step is computed from the least delays, so it varies as they do.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
     let is_often = steps.len() as f64 * LEAST_BETWEEN_STEPS_S > seconds;
     (steps.len() >= SEVERAL_STEPS && (is_often || is_short)).then_some(steps.len())
 }
 
-/// Packets on one clock.
+/// The packets with their times on one clock.
 struct Placed {
     points: Vec<Point>,
-    /// The drift that was removed; `None` if it is larger than a clock's.
+    /// The drift that was removed; `None` if it is too large for a clock.
     drift: Option<f64>,
     /// The seconds at which the delay of an empty queue changed.
     routes: Vec<u32>,
-    /// The sizes of the steps of the delay that were taken out, in seconds.
+    /// The sizes of the steps of the delay that were removed, in seconds.
     moved: Vec<f64>,
 }
 
 impl Placed {
-    /// Converts packets to one clock.
+    /// Converts all times of packets to one clock.
     fn of(call: &Call, begin: Time, beside: bool) -> Self {
         let mut raw: Vec<Point> = call
             .packets
@@ -494,9 +505,9 @@ impl Placed {
             delays = delays_of(&raw);
         }
         let drift = drift(&delays, resolution);
-        // A larger slope is a queue that cross traffic fills.
+        // A larger slope is due to a queue that cross traffic fills.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
-            // Without a line below them delays are counted from the least of all.
+            // Without a line below them, delays are relative to the least of all delays.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
             raw.iter_mut().for_each(|point| point.arrives_earlier(least));
             let routes = steps.iter().map(|step| step.0.round() as u32).collect();
@@ -518,7 +529,7 @@ impl Placed {
         for point in &mut raw {
             match base.get(point.left as usize).copied().flatten() {
                 Some(floor) => point.arrives_earlier(floor),
-                // Without an empty queue's delay the time at which it left the bottleneck is unknown.
+                // If the delay of an empty queue is unknown, so is the time at which the packet left the bottleneck.
                 None if point.out().is_some() => point.exit = Exit::Untimed,
                 None => {}
             }
@@ -539,8 +550,8 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
-/// Returns the seconds at which the least delay changes by more than 3 ms, and is constant to 1 ms for five seconds on
-/// either side. A standing queue is never as constant.
+/// Returns the seconds at which the least delay changes by more than 3 ms and is constant to 1 ms for five seconds
+/// before and after. The delay of a standing queue is never as constant.
 fn routes(least: &[f64]) -> Vec<u32> {
     let level = |part: &[f64]| {
         let low = part.iter().copied().fold(f64::INFINITY, f64::min);
@@ -578,7 +589,7 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
     let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
     let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
-    // The corners at both ends are the first and the last packet, which may have waited: they do not count.
+    // The hull's first and last corners are the first and the last packet. Both may have waited, so they do not count.
     let span = last.0 - first.0;
     let inner: Vec<f64> = hull
         .iter()
@@ -592,8 +603,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Whether delays touch a line in a tenth of the seconds, at least in three, over more than half of the call. A queue
-/// does not grow linearly over such a time.
+/// Whether delays touch a line in a tenth of the seconds, and in at least three seconds, over more than half of the
+/// call. A queue does not grow linearly over such a time.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -604,7 +615,7 @@ fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> 
 }
 
 /// Finds trains of packets that waited behind each other. A lost or an overtaking packet ends a train. `levels` are the
-/// parts of the packets' delays that are not counted, in seconds.
+/// parts of the packets' delays that are subtracted first, in seconds.
 fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair>> {
     let mut all = Vec::new();
     let mut train: Vec<Pair> = Vec::new();
@@ -613,12 +624,12 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
         let waits = point.left + margin + level_before(levels, i);
         let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
-            // Later packets waited for it. Whether it waited itself is unknown.
+            // Later packets waited for this one. Whether it waited itself is unknown.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        // Its place among the other packets is a guess, so that the later of the two exits counts.
+        // The position of this packet among the others is a guess, so the later of the two exit times is used.
         before = match point.exit {
             Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
             _ => point.out(),
@@ -636,7 +647,7 @@ fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
 
 /// The trains within [`WINDOW_S`].
 struct Window {
-    /// Its index in the call.
+    /// The window's index in the call.
     place: usize,
     verdict: Verdict,
     mode: f64,
@@ -645,8 +656,8 @@ struct Window {
     at_mode: usize,
 }
 
-/// Looks for cross traffic in each [`WINDOW_S`], by the rates of large packets. Successive packets are taken together
-/// until the clock's resolution is small beside their service time.
+/// Looks for cross traffic in each [`WINDOW_S`], by the rates of large packets. Successive packets are combined until
+/// their service time is long compared with the clock's resolution.
 fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
     let mut all: BTreeMap<usize, (Vec<Pair>, Vec<Pair>)> = BTreeMap::new();
     for train in trains {
@@ -673,8 +684,8 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
     let mean = sum.0 * 8.0 / sum.1;
     let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
-    // Cross traffic makes a pair longer. One that is shorter than its service time was moved by jitter behind the
-    // queue.
+    // Cross traffic makes the time of a pair longer. If the time is shorter than the service time, jitter behind the
+    // queue changed it.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
@@ -717,8 +728,8 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// Returns the verdict on the whole call. Up to a quarter of the windows may contain a step of the capacity, which
-/// looks like cross traffic.
+/// Returns the verdict on the whole call. Up to a quarter of the windows may look like cross traffic, because a step of
+/// the capacity looks the same.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
     let verdict = if windows.is_empty() {
@@ -738,11 +749,11 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether a tenth of the packets that found no packet of the call in the queue waited for more than 3 ms nevertheless.
-/// They waited for cross traffic, which does not get into trains that leave as one burst. `levels` are as in
-/// [`trains`].
+/// Whether there was cross traffic that does not show in trains, because trains leave as one burst. The test takes the
+/// packets that found no other packet of the call in the queue. It is true if a tenth of them waited for more than 3 ms
+/// nevertheless. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
-    // The service time of a byte, by the previous train.
+    // The service time of a byte, measured by the previous train.
     let byte: Vec<(f64, f64)> = trains
         .iter()
         .map(|train| {
@@ -764,7 +775,7 @@ fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin
     idle >= 20 && late * 10 > idle
 }
 
-/// Sums over the packets of a bin: bytes, seconds of delay, and counts.
+/// Sums over the packets of a bin: bytes, seconds of delay, and numbers of packets.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sent: f64,
@@ -778,9 +789,9 @@ struct Sums {
 
 /// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in bins with packets that may only be missing in the record. If such packets are in more than
-/// half of the bins, or if any missing packet may be one, losses are unknown in all bins: their number would be too
-/// low.
+/// Losses are unknown in a bin that has packets which may be missing only in the record. If more than half of the bins
+/// have such packets, or if any missing packet may be one, losses are unknown in all bins, because their number would
+/// be too low.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -820,6 +831,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     for (i, point) in points.iter().enumerate() {
         bytes += point.size;
         lost += u32::from(point.exit == Exit::Lost);
+        // This keeps the shortest window of at least 50 ms that ends with this packet.
         while first < i && point.left - points[first + 1].left >= 0.05 {
             bytes -= points[first].size;
             lost -= u32::from(points[first].exit == Exit::Lost);
@@ -828,6 +840,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         let span = point.left - points[first].left;
         let grew = points[first].delay().zip(point.delay()).is_some_and(|(a, b)| b - a > 2e-3);
         if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.delay().is_some() {
+            // The first packet only marks the beginning of the window, so its bytes do not count.
             let rate = Rate::from_bps_f64((bytes - points[first].size) * 8.0 / span);
             let bin = &mut bins[of(point.left)];
             bin.at_least = bin.at_least.max(Some(rate));
@@ -835,7 +848,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     }
 }
 
-/// Estimates the capacity of each bin by its trains, and its confidence interval by those of its neighbours as well.
+/// Estimates the capacity of each bin from its trains. The confidence interval also uses the neighbouring bins.
 fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittered: bool) -> Vec<Option<Band>> {
     let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new(); bins];
     for train in trains.iter().filter(|train| train.iter().map(|pair| pair.took).sum::<f64>() >= least) {
@@ -845,7 +858,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
             pieces[place(&part[0])].push(sum);
         }
     }
-    // Jitter behind the queue that keeps the order makes trains longer, by at most the jitter.
+    // Jitter behind the queue that keeps the order of packets makes trains longer by at most the jitter.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     let mut capacity = |k: usize| {
@@ -868,7 +881,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
     (0..bins).map(&mut capacity).collect()
 }
 
-/// Whether the nearest known capacity before a bin, or behind it, differs from a band's rate by little.
+/// Whether a band's rate is near the nearest known capacity before or after the bin.
 fn is_near(known: &[Option<Band>], bin: usize, band: &Band) -> bool {
     let rate = band.rate.as_bps_f64();
     let before = known[..bin].iter().rev().find_map(|one| *one);
@@ -887,13 +900,14 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
-/// Estimates by how many seconds all trains are too long, and the standard deviation of this error.
+/// Estimates by how many seconds all trains are too long, and the standard deviation of this estimate.
 ///
 /// If frames leave by a clock, the first arrival of each train has the same phase to the ticks of the receiver's clock.
-/// Rounding it causes an error that all trains share: averaging does not remove it, and the bootstrap does not show it.
-/// Trains of different lengths do. In a bin with capacity C a train takes its bytes divided by C, plus the common
-/// error. This is a least-squares estimate over all bins, with the variance of rounding (a squared tick over 12) as the
-/// prior. The last arrival is rounded as well: the part of its variance that is not in the trains' scatter is added.
+/// Rounding this arrival causes an error that all trains share. Averaging does not remove the error, and the bootstrap
+/// does not show it, but trains of different lengths do. In a bin with capacity C, a train takes its bytes divided by
+/// C, plus the common error. The estimate is by least squares over all bins. Its prior has the variance of rounding (a
+/// squared tick over 12). The last arrival is rounded as well: the part of its variance that is not in the trains'
+/// scatter is added.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -909,7 +923,7 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
             sizes.insert(*size as u64);
         }
     }
-    // Trains of one size end at the same phase, so that they count as one observation.
+    // Trains of the same size end at the same phase, so that they count as one observation.
     let again = n / sizes.len().max(1) as f64;
     let before = every * every / 12.0;
     if n < 2.0 || before <= 0.0 {
@@ -921,7 +935,7 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }
 
-/// Returns the median difference between a packet's service time and the one by its train's rate, in seconds.
+/// Returns the median difference between a packet's service time and the service time at its train's rate, in seconds.
 fn jitter(trains: &[Vec<Pair>]) -> f64 {
     let mut all = Vec::new();
     for train in trains {
@@ -953,8 +967,8 @@ struct Loss {
     run: usize,
 }
 
-/// Estimates the queue's size and the random losses. Also returns the delay at which a managed queue drops, if it is
-/// one.
+/// Estimates the queue's size and the random losses. If the queue is managed, also returns the delay at which it drops
+/// packets.
 fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let capacity = nearest(bins);
     let held = |left: f64, delay: f64| capacity[((left / BIN_S) as usize).min(capacity.len() - 1)] / 8.0 * delay;
@@ -985,10 +999,11 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let at_high = losses.iter().filter(|loss| loss.held >= 0.8 * most).count();
     let below = losses.len() - at_high;
     let deep = losses.iter().filter(|loss| loss.held >= 0.3 * most).count();
-    // Random losses occur at any depth. Those of a full queue occur where it is deepest; fewer than three show nothing.
+    // Random losses occur at any depth of the queue. Losses of a full queue occur where it is deepest. Fewer than three
+    // losses show nothing.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
-    // A loss at a short queue is a random one.
+    // A loss while the queue is short is a random loss.
     let short = |held: f64| held < 0.3 * most;
     let chance = losses.iter().filter(|loss| short(loss.held));
     let (events, lost) = chance.fold((0, 0), |(events, lost), loss| (events + 1, lost + loss.run));
@@ -999,8 +1014,9 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses, if losses are more frequent at a longer queue though it was never full. The test
-/// is whether more losses than by chance (three standard deviations) are above one of the quartiles of all delays.
+/// Returns the median delay at losses, if losses are more frequent at a longer queue although it was never full. The
+/// test compares the losses at delays above each quartile of all delays with the number by chance. It requires a
+/// difference of three standard deviations.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();
@@ -1014,8 +1030,8 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Returns each bin's capacity in bit/s. An unknown one is that of the nearest known bin, or the highest rate that
-/// arrived.
+/// Returns each bin's capacity in bit/s. If it is unknown, returns that of the nearest bin with a known capacity, or
+/// the highest rate that arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =

@@ -1,4 +1,4 @@
-//! Arrivals by the receiver's reports on single packets: transport-wide feedback
+//! Finds arrivals by the receiver's reports on single packets: transport-wide feedback
 //! (draft-holmer-rmcat-transport-wide-cc-extensions-01) and RFC 8888.
 
 use crate::call::{Direction, PacketReport};
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use steadycast_units::{PeerTime, Span};
 use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
 
-/// The content of a report about a packet.
+/// What a report says about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     At(PeerTime),
-    /// It arrived, and the report has no time for it.
+    /// The packet arrived, but the report has no time for it.
     Untimed,
     Missing,
 }
 
-/// Arrivals by the receiver's reports.
+/// The arrivals that the receiver's reports show.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// The result for each packet; `None` if no report is about it.
+    /// The report on each packet; `None` if no report is about it.
     pub(crate) reported: Vec<Option<Reported>>,
     pub(crate) reports: Vec<PacketReport>,
     pub(crate) round_trip: Option<Span>,
@@ -29,9 +29,10 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns by how many nanoseconds the return delay increased at an arrival, and its spread. The return delay is
-    /// the time from the newest arrival in a report to that report. The increase is that of the median, from the ten
-    /// seconds before to the ten seconds after. `None` if one of these has few reports.
+    /// Returns the increase of the return delay at an arrival, and the spread of this delay, both in nanoseconds. The
+    /// return delay is the time from the newest arrival in a report to that report. The increase is the median of the
+    /// ten seconds after the arrival minus that of the ten seconds before. Returns `None` if one of these periods has
+    /// few reports.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;
@@ -55,8 +56,8 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// Joins reports with packets. If several packets have the same number, a report is about the newest one that had
-    /// left before the report came.
+    /// Joins reports with packets. If several packets have the same number, a report is about the newest of those that
+    /// had left before the report arrived.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
@@ -85,7 +86,8 @@ impl Direction {
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // A number that no packet has used for half a round is another packet's.
+                    // If the newest packet with this number is half a number space old, the report is about a packet
+                    // that is not in the record.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));

@@ -1,7 +1,8 @@
-//! Reads libwebrtc's RTC event log, version 2: batches of columns with a base value and delta-encoded others.
+//! Reads libwebrtc's RTC event log, version 2. It consists of batches of columns; each column has a base value, and the
+//! other values are delta-encoded.
 //!
 //! The columns are bit-packed within protobuf's byte fields (libwebrtc's
-//! `logging/rtc_event_log/encoder/delta_encoding.cc`), so that no protobuf library decodes them. Unknown fields are
+//! `logging/rtc_event_log/encoder/delta_encoding.cc`). Therefore no protobuf library decodes them. Unknown fields are
 //! skipped and counted.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
@@ -17,7 +18,7 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 const MOST_DELTAS: u64 = 1 << 20;
 /// The largest number of packets in a file.
 const MOST_PACKETS: usize = 20_000_000;
-/// Times of a log are within a day of each other.
+/// The longest time between two times of a log: a day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
 /// The size of the SRTP authentication tag, which is not part of the logged sizes.
 const SRTP_TAG: u64 = 10;
@@ -31,7 +32,7 @@ const BEGIN: u64 = 16;
 const LOSS_BASED: u64 = 18;
 const DELAY_BASED: u64 = 19;
 const SCREAM: u64 = 35;
-/// Fields of the stream that are known and ignored.
+/// The numbers of the stream's fields that are known, but not used.
 const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
 
 /// The number of events of each kind in a log.
@@ -47,7 +48,7 @@ pub struct Counts {
     pub rtcp_out: usize,
     /// Estimates of the sender's controller.
     pub estimates: usize,
-    /// Unknown fields, in the stream and in its batches of packets.
+    /// The number of unknown fields, in the stream and in its batches of packets.
     pub unknown: usize,
 }
 
@@ -57,7 +58,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// An iterator over protobuf fields: the offset of each, its number and its value.
+/// An iterator over protobuf fields. It returns the offset, the number and the value of each field.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -84,7 +85,7 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Returns the next field; `None` if it is cut or invalid.
+    /// Returns the next field; `None` if the field is cut or invalid.
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
         let key = self.varint()?;
         let value = match key & 7 {
@@ -101,7 +102,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A bit reader, most significant bit first.
+/// A bit reader that starts with the most significant bit.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -135,8 +136,8 @@ fn mask(width: u32) -> u64 {
     u64::MAX >> (64 - width)
 }
 
-/// Decodes the `n` values after a column's base; `None` if its bits are invalid. Deltas are relative to the last
-/// existing value.
+/// Decodes the `n` values after a column's base; `None` if the bits are invalid. Each delta is relative to the last
+/// value that exists.
 pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<Option<u64>>> {
     if packed.is_empty() {
         return Some(vec![base; n]);
@@ -149,7 +150,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
         1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
         _ => return None,
     };
-    // Each value has at least one bit: one that says whether it exists, or its delta.
+    // Each value has at least one bit: either the bit that says whether it exists, or its delta.
     if n > packed.len() * 8 {
         return None;
     }
@@ -175,7 +176,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
     exist.into_iter().map(&mut next).collect()
 }
 
-/// A batch: its fields by number. Of repeated fields the last one counts, as in protobuf.
+/// A batch: its fields by number. If a field is repeated, the last one counts, as in protobuf.
 struct Batch<'a> {
     fields: Vec<(u64, Value<'a>)>,
     begin: usize,
@@ -217,7 +218,7 @@ impl<'a> Batch<'a> {
         found.unwrap_or(&[])
     }
 
-    /// Returns all values of a column: the base and those that the deltas give.
+    /// Returns all values of a column: the base, and the values that follow from the deltas.
     fn column(&self, base: u64, packed: u64) -> Result<Vec<Option<u64>>, Problem> {
         let first = self.number(base);
         let mut all = vec![first];
@@ -227,7 +228,7 @@ impl<'a> Batch<'a> {
         Ok(all)
     }
 
-    /// Returns the times of a column that is in milliseconds.
+    /// Returns the times of a column in milliseconds.
     fn times(&self, packed: u64) -> Result<Vec<i64>, Problem> {
         let all = self.column(1, packed)?;
         all.into_iter()
@@ -235,7 +236,7 @@ impl<'a> Batch<'a> {
             .collect()
     }
 
-    /// Returns the datagrams: the first one, and the others from a blob of their lengths and bytes.
+    /// Returns the datagrams: the first one, and the others from a blob with their lengths and bytes.
     fn datagrams(&self) -> Result<Vec<&'a [u8]>, Problem> {
         let mut fields = Fields { bytes: self.bytes(102), at: 0 };
         let cut = || broken(self.begin, "its packets are cut");
@@ -296,7 +297,7 @@ fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result
     Ok(())
 }
 
-/// The events of a log that are used.
+/// The events of a log that this reader uses.
 #[derive(Default)]
 struct Log<'a> {
     incoming: Vec<Packet>,
@@ -371,7 +372,7 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
     Ok(())
 }
 
-/// Whether bytes begin as an event log: with one of its fields, complete or cut.
+/// Whether the bytes begin like an event log: with one of its fields, complete or cut.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let mut fields = Fields { bytes, at: 0 };
     let Some(key) = fields.varint() else { return false };
@@ -381,7 +382,7 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
 /// Counts the events of a log.
 ///
 /// # Errors
-/// Those of [`crate::read`].
+/// The same as in [`crate::read`].
 pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
     Log::read(bytes).map(|log| log.counts())
 }
@@ -389,7 +390,8 @@ pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
 /// Reads a log: the call in the direction that carried more bytes.
 ///
 /// # Errors
-/// It is no log of version 2, contradicts itself, is too large, or has packets of no sender or of several.
+/// The file is not a log of version 2, contradicts itself, is too large, has no packets of a sender, or has packets of
+/// several senders.
 pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem> {
     let mut log = Log::read(bytes)?;
     let mut notes = Vec::new();
@@ -460,10 +462,10 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
 }
 
 impl Log<'_> {
-    /// Notes what the log lacks.
+    /// Adds notes on what the log lacks.
     ///
     /// # Errors
-    /// It holds no packet, or several logs.
+    /// The log has no packet, or the file has several logs.
     fn check(&self, notes: &mut Vec<String>) -> Result<(), Problem> {
         if self.incoming.len() + self.outgoing.len() == 0 {
             let remedy = "a log is written every 5 s: record longer, and end the call before the browser";
@@ -486,7 +488,7 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// Returns the side that is named, or the one with more bytes.
+    /// Returns the side that the user names, or the one with more bytes.
     fn side(&self, named: Option<Side>) -> Result<Side, Problem> {
         let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
         let more = if total(&self.outgoing) >= total(&self.incoming) { Side::Sender } else { Side::Receiver };
@@ -501,14 +503,14 @@ impl Log<'_> {
         Ok(side)
     }
 
-    /// Returns the estimates of the controller that set the rate.
+    /// Returns the bandwidth estimates of the controller that set the rate.
     fn estimates(&mut self) -> Vec<(i64, u64)> {
         let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
         all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()
     }
 }
 
-/// Sorts packets by time, and those of one millisecond by number. Removes copies, and returns their number.
+/// Sorts packets by time, and packets of the same millisecond by number. Removes copies, and returns their number.
 fn in_order(packets: &mut Vec<Packet>) -> usize {
     packets.sort_by_key(|packet| packet.ms);
     let mut sorted = Vec::with_capacity(packets.len());
@@ -531,17 +533,17 @@ fn in_order(packets: &mut Vec<Packet>) -> usize {
 /// Sorts events by time. Removes copies, and returns their number.
 fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
     let all = events.len();
-    // A stable sort by time alone: events of one millisecond keep their order.
+    // The sort is stable and by time alone, so that events of the same millisecond keep their order.
     events.sort_by_key(|event| event.0);
     let mut seen = BTreeSet::new();
     events.retain(|event| seen.insert(*event));
     all - events.len()
 }
 
-/// Keeps the packets of one sender. A server may forward those of several.
+/// Keeps the packets of one sender only, because a server may forward packets of several senders.
 ///
 /// # Errors
-/// `stream` names none of them, or is missing though there are several senders.
+/// `stream` names none of the senders, or it is missing although there are several.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
     let stamped = packets.iter().enumerate().filter_map(|(place, packet)| {
@@ -601,7 +603,7 @@ mod tests {
         }
     }
 
-    /// Encodes a column with the general header, or with the short one if `short` and no value is absent.
+    /// Encodes a column with the general header. If `short` is set and no value is absent, it uses the short header.
     fn packed(base: Option<u64>, values: &[Option<u64>], width: u32, signed: bool, short: bool) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         let optional = values.iter().any(Option::is_none);

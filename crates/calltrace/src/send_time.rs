@@ -8,29 +8,31 @@ use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// Elements of a packet: id, length, and the value of those with 2 to 4 bytes.
+/// The header extension elements of a packet: id, length, and the value of elements with 2 to 4 bytes.
 pub(crate) type Elements = Vec<(u8, usize, u32)>;
 /// An extension's id and length.
 pub(crate) type Kind = (u8, usize);
 
-/// The time between two values that are compared; a quarter of the record, if that is shorter.
+/// The time between two values that are compared. In a record of less than four times this length, it is a quarter of
+/// the record.
 const APART: Span = Span::secs(2);
-/// The largest difference between the advances of the two clocks, relative to that time: a queue may grow or drain.
+/// The largest difference between the advances of the two clocks, relative to [`APART`]. A queue that grows or drains
+/// causes a difference.
 const TOLERANCE: f64 = 0.5;
-/// The least share of comparisons that agree: steps of a clock make some of them differ.
+/// The least share of comparisons that have to agree. Not all agree, because the clock may be set.
 const AGREEING: f64 = 0.75;
-/// The least number of packets with the extension.
+/// The least number of packets that have to carry the extension.
 const LEAST_PACKETS: usize = 20;
 /// The number of fractional bits of a second.
 const FRACTION_BITS: u32 = 18;
 
-/// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of our sessions (4 bytes, its
-/// id is fixed). `packets` are in the order of the record: their times, SSRCs and extension elements. `named` is the id
-/// that a session description or the user gives.
+/// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of this project's sessions (4
+/// bytes, with a fixed id). `packets` are in the order of the record: their times, SSRCs and extension elements.
+/// `named` is the id that a session description or the user gives.
 ///
 /// # Errors
-/// Two extensions of a stream behave as abs-send-time, and no other stream shows which one it is; or the named one does
-/// not behave so in any stream.
+/// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is. Or the named
+/// extension does not behave like abs-send-time in any stream.
 pub(crate) fn find<'a>(
     packets: impl Iterator<Item = (Time, u32, &'a Elements)>,
     named: Option<u8>,
@@ -58,6 +60,7 @@ pub(crate) fn find<'a>(
     let certain: BTreeSet<Kind> = found.values().filter(|kinds| kinds.len() == 1).map(|kinds| kinds[0]).collect();
     let mut of_stream = BTreeMap::new();
     for (ssrc, kinds) in found {
+        // If several extensions fit, the stream uses the one that is the only candidate of another stream.
         let decided: Vec<Kind> = kinds.iter().filter(|kind| certain.contains(kind)).copied().collect();
         let [kind] = (if kinds.len() == 1 { &kinds[..] } else { &decided[..] }) else {
             let ids: Vec<String> = kinds.iter().map(|kind| kind.0.to_string()).collect();
@@ -67,7 +70,7 @@ pub(crate) fn find<'a>(
         };
         of_stream.insert(ssrc, *kind);
     }
-    // A stream with too few packets is taken to use the same extension as the others.
+    // A stream with too few packets is assumed to use the same extension as the others.
     if let [kind] = certain.into_iter().collect::<Vec<_>>()[..] {
         for ((ssrc, of), _) in values {
             if of == kind {
@@ -90,10 +93,10 @@ pub(crate) fn described(text: &[u8]) -> Option<u8> {
     line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Whether values advance as the capture's clock does, over [`APART`].
+/// Whether values advance like the capture's clock, over [`APART`].
 ///
-/// One of two orders has to show it: that of the file, because a clock may have been set back, or that of the times,
-/// because records may be out of order.
+/// This has to hold in one of two orders: that of the file, because a clock may have been set back, or that of the
+/// times, because records may be out of order.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -111,7 +114,7 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
     for (i, (at, value)) in values.iter().enumerate() {
         later = later.max(i);
-        // Values are not compared across a step back of the clock.
+        // Values are not compared across a point at which the clock was set back.
         while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }
@@ -136,13 +139,13 @@ pub(crate) fn to_nearest_wrap(nanos: i64, bits: u32) -> i64 {
     (nanos + wrap / 2).rem_euclid(wrap) - wrap / 2
 }
 
-/// Unwraps send times with the help of a record's clock.
+/// Unwraps send times with the help of the record's times.
 pub(crate) struct SendTimes {
     bits: u32,
     first: Option<(u32, Time)>,
 }
 
-/// The offset that is added to send times, because packets recorded later may have left before the first one.
+/// The offset that is added to send times, because packets that were recorded later may have left before the first one.
 pub(crate) const BEFORE: Span = Span::secs(1);
 
 impl SendTimes {
@@ -163,7 +166,7 @@ impl SendTimes {
     }
 }
 
-/// Returns the signed time from one send time to another in nanoseconds, over at most one wrap.
+/// Returns the signed time from one send time to another in nanoseconds. It is at most one wrap.
 pub(crate) fn advance(from: u32, to: u32, bits: u32) -> i64 {
     let shift = 32 - bits;
     let signed = (to.wrapping_sub(from) << shift) as i32 >> shift;
@@ -180,7 +183,8 @@ mod tests {
             let (left, waits) = (u64::from(k) * 8, u64::from(wait * (k % 400) / 400));
             let mut elements = vec![(9, 3, 0x0001_4064), (4, 2, k & 0xffff)];
             elements.extend(send_time.map(|id| (id, 3, ((left * 262_144 / 1000 + 0xff_0000) & 0xff_ffff) as u32)));
-            // RFC 5450: what the pacer held it back, in ticks of 90 kHz.
+            // The transmission offset of RFC 5450: the time for which the pacer held the packet back, in ticks of 90
+            // kHz.
             elements.extend(offset.map(|id| (id, 3, k % 7 * 450)));
             (Time::from_nanos((left + waits) * 1_000_000), elements)
         };
@@ -217,7 +221,7 @@ mod tests {
         let text = b"v=0\r\na=extmap:2 urn:ietf:params:rtp-hdrext:toffset\r\n\
                      a=extmap:5/sendonly http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time\r\n";
         assert_eq!(find(all(), described(text)), Ok(BTreeMap::from([(1, (5, 3))])));
-        // A second stream has only one of them.
+        // A second stream has only one of the two extensions.
         let lone = packets(20, Some(5), None, 0);
         let both = seen.iter().map(|one| (one.0, 1, &one.1)).chain(lone.iter().map(|one| (one.0, 2, &one.1)));
         assert_eq!(find(both, None), Ok(BTreeMap::from([(1, (5, 3)), (2, (5, 3))])));

@@ -5,16 +5,17 @@ use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet counts as overtaken if it left earlier than the one recorded before it by more than this. Smaller
-/// differences occur if several threads write send times of one clock.
+/// A packet counts as overtaken if it left earlier than the packet recorded before it by more than this. Smaller
+/// differences occur if several threads write send times of the same clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
-/// The largest share of overtaken packets between two streams of one sender, beyond what each has by itself.
+/// Two streams are of one sender if the share of overtaken packets between them is at most this. Overtaking within each
+/// stream is subtracted first.
 const OVERTAKEN_SHARE: f64 = 0.1;
-/// The least number of pairs for the comparison by order. With fewer, the two packets nearest to each other are
-/// compared.
+/// The least number of pairs of packets for a comparison by order. With fewer pairs, only the two packets that are
+/// nearest in time are compared.
 const LEAST_PAIRS: usize = 10;
-/// Streams one after the other belong to one sender if their delays differ by less than this, which a queue may
-/// explain.
+/// Two streams, one after the other, belong to one sender if their delays differ by less than this. A queue may explain
+/// a smaller difference.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
 /// The largest number of packets per stream in the comparison.
 const MOST_COMPARED: usize = 20_000;
@@ -30,7 +31,7 @@ pub(crate) struct Stamped {
     pub(crate) size: u64,
 }
 
-/// Returns the senders of streams as groups of SSRCs; the group that carries the most bytes comes first.
+/// Returns the senders of streams as groups of SSRCs. The group that carries the most bytes is first.
 pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
     let mut streams: BTreeMap<u32, (u64, Vec<Stamped>)> = BTreeMap::new();
     for packet in packets {
@@ -41,7 +42,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
     let mut streams: Vec<(u64, Vec<Stamped>)> = streams.into_values().collect();
     streams.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (_, stream) in &mut streams {
-        // The order of the file is used because the clock may have been set.
+        // The order of the file is used, because the clock may have been set.
         stream.sort_by_key(|packet| packet.place);
         let every = stream.len().div_ceil(MOST_COMPARED);
         *stream = stream.iter().step_by(every).copied().collect();
@@ -62,10 +63,11 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
     groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].ssrc).collect()).collect()
 }
 
-/// Whether the packets of two streams arrived in the order in which they left: a queue keeps the order of one sender's
-/// packets. Packets of two clocks, or of two paths, seem to overtake each other.
+/// Whether the packets of two streams arrived in the order in which they left. A queue keeps the order of one sender's
+/// packets. If the send times are of two clocks, or the packets took two paths, they seem to overtake each other.
 ///
-/// The order is that of the file or that of the times: records may stand out of order, and a clock may have been set.
+/// The order is either that of the file or that of the times: records may be out of order, and a clock may have been
+/// set.
 fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
     let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
     both.sort_by_key(|packet| packet.place);
@@ -100,7 +102,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Packets of a stream whose queue takes `queue(t)` seconds, from a sender whose clock is `clock` seconds ahead.
+    /// Creates the packets of a stream. The queue on its path takes `queue(t)` seconds, and its sender's clock is
+    /// `clock` seconds ahead.
     fn stream(ssrc: u32, every_ms: u64, begin_s: f64, clock: f64, queue: impl Fn(f64) -> f64) -> Vec<Stamped> {
         let packets = (0..20_000 / every_ms).map(|k| {
             let left = begin_s + (k * every_ms) as f64 / 1000.0;
@@ -126,7 +129,7 @@ mod tests {
             let mut packets = stream(1, 5, 0.0, 7.0, queue);
             packets.extend(stream(2, 20, 0.0071, 7.0, queue));
             packets.extend(stream(3, 7, later, 7.0 + clock, |_| 0.0));
-            // Streams that follow each other may be a queue apart.
+            // The delays of two streams that follow each other may differ by the whole queue.
             let most = 0.6 + period * steepness / 2.0;
             prop_assume!(later == 0.0 || (most..64.0 - most).contains(&clock));
             let found = senders(packets, 24);

@@ -168,7 +168,7 @@ fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// A handle, which a panic ends.
+/// A handle that can't be used any more after a panic.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
 }
@@ -228,10 +228,8 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
-/// Reads bounds of this version, or of an earlier one, which ended before `late` or before `acknowledged`.
-///
-/// # Safety
-/// `bounds` is null, or points to as many bytes as its first field says.
+/// Reads bounds of this version or of an earlier one. The struct of an earlier version ended before `late` or before
+/// `acknowledged`.
 unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
     if bounds.is_null() {
         return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
@@ -274,7 +272,7 @@ fn make(
 /// The name of a controller, its parameters, and its bounds.
 type Named<'a> = (&'a str, Vec<(String, Given)>, Bounds);
 
-/// Converts what a constructor gets from C.
+/// Converts the arguments of a constructor from C.
 fn bounds_from<'a>(
     abi: u32,
     controller: Result<Option<&'a str>, String>,
@@ -544,7 +542,7 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
         Limit::Floor => 3,
     };
     let room = decision.why.len();
-    // SAFETY: the array has this room.
+    // SAFETY: the array has `room` bytes.
     unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
     STEADYCAST_OK
 }

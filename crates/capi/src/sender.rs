@@ -213,7 +213,7 @@ unsafe fn read_settings(settings: *const SteadycastSenderSettings) -> Result<Opt
     if size != whole {
         return Err(format!("settings: its size is {size}, not {whole}; begin with STEADYCAST_SENDER_SETTINGS"));
     }
-    // SAFETY: it has this size.
+    // SAFETY: the caller's structure has this size.
     Ok(Some(unsafe { settings.read() }))
 }
 
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
         Output::Send(Departure { stream, id, seq, number, kind, .. }) => {
             (output.id, output.number, output.stream, output.seq) = (id, number, stream.0, seq);
             output.kind = match kind {
-                // A packet names its stream, which says whether it is audio.
+                // The caller can see from a packet's stream whether it is audio.
                 Stream::Media | Stream::Audio => 0,
                 Stream::Repair => crate::STEADYCAST_REPAIR,
                 Stream::Parity => crate::STEADYCAST_PARITY,

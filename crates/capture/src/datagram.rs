@@ -1,4 +1,4 @@
-//! IPv4 (RFC 791), UDP (RFC 768) and TCP (RFC 9293) headers with their checksums.
+//! Writes IPv4 (RFC 791), UDP (RFC 768) and TCP (RFC 9293) headers with their checksums.
 
 use std::net::Ipv4Addr;
 use steadycast_units::Ecn;
@@ -19,7 +19,7 @@ pub struct Address {
     pub port: u16,
 }
 
-/// The fields of the IP header apart from length and protocol.
+/// The fields of the IP header except length and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// The source address.
@@ -41,11 +41,11 @@ pub struct Flags {
     pub ece: bool,
     /// CWR: the window was reduced in response to a mark.
     pub cwr: bool,
-    /// PSH: the last segment of a write.
+    /// PSH: this is the last segment of a write.
     pub psh: bool,
 }
 
-/// The fields of a TCP header apart from the ports.
+/// The fields of a TCP header except the ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpHeader {
     /// The sequence number of the first byte.
@@ -56,10 +56,10 @@ pub struct TcpHeader {
     pub flags: Flags,
     /// The advertised window in bytes.
     pub window: u16,
-    /// TSval and TSecr (RFC 7323); written if they fit into `room`.
+    /// TSval and TSecr (RFC 7323). They are written if they fit into `room`.
     pub stamps: Option<(u32, u32)>,
-    /// SACK blocks (RFC 2018) as first byte and one past the last. Empty blocks are left out, and all of them if `room`
-    /// is too small.
+    /// SACK blocks (RFC 2018), each as its first byte and one past its last. Empty blocks are left out. If the blocks
+    /// do not fit into `room`, none is written.
     pub sacks: [(u32, u32); 3],
     /// Size of the options in bytes, rounded down to a multiple of four and at most 40. Unused bytes are filled with
     /// no-ops.
@@ -85,8 +85,8 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out[IP + 6..IP + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes a TCP segment of `size` bytes, IP header included, to `out`; its payload is zeros. A size below that of the
-/// headers is raised to it.
+/// Writes a TCP segment of `size` bytes, IP header included, to `out`. Its payload is zeros. If `size` is smaller than
+/// the headers, the segment has the size of the headers.
 pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     let room = header.room.min(40) / 4 * 4;
     let head = TCP + room;
@@ -144,10 +144,10 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
 
 fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out.clear();
-    // These are version 4, a header of five words, and the ECN field.
+    // The bytes are: version 4 with a header of five words, and the ECN field.
     out.extend_from_slice(&[0x45, meta.ecn & 3]);
     out.extend_from_slice(&((IP + length) as u16).to_be_bytes());
-    // An atomic datagram needs no identification (RFC 6864).
+    // A datagram that is not fragmented needs no identification (RFC 6864).
     out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
     out.extend_from_slice(&meta.from.host.octets());
     out.extend_from_slice(&meta.to.host.octets());
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_ip_checksum_is_that_of_a_published_example() {
-        // The header of Wikipedia's "IPv4 header checksum" with its checksum zeroed.
+        // The example header of Wikipedia's "IPv4 header checksum", with its checksum set to zero.
         let header = [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
         assert_eq!(fold(add(0, &header)), 0xb861);
     }

@@ -13,13 +13,13 @@ use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 use steadycast_units::Time;
 
-/// A capture that is being written: raw IPv4 packets on named interfaces, with times in nanoseconds.
+/// A capture file that is being written: raw IPv4 packets on named interfaces, with times in nanoseconds.
 pub struct CaptureFile {
     writer: PcapNgWriter<BufWriter<Box<dyn Write + Send>>>,
 }
 
 impl CaptureFile {
-    /// Writes the head of the stream. `interfaces` are the interfaces' names, by index.
+    /// Writes the head of the file to a stream. `interfaces` are the interfaces' names, by index.
     ///
     /// # Errors
     /// Returns the stream's error.
@@ -39,10 +39,10 @@ impl CaptureFile {
         Ok(Self { writer })
     }
 
-    /// Appends a packet. The run's time zero is written as 1970-01-01 00:00:00 UTC, as in its RTCP reports.
+    /// Appends a packet. Time zero of the run is written as 1970-01-01 00:00:00 UTC, as in the run's RTCP reports.
     ///
     /// # Errors
-    /// Returns the stream's error. The capture is then incomplete and further packets can't be added.
+    /// Returns the stream's error. The capture is then incomplete, and no further packet can be added.
     pub fn packet(&mut self, interface: u32, at: Time, datagram: &[u8], comment: Option<&str>) -> io::Result<()> {
         let comment = comment.map(|text| EnhancedPacketOption::Common(CommonOption::Comment(Cow::Borrowed(text))));
         let block = EnhancedPacketBlock {
@@ -64,7 +64,7 @@ impl CaptureFile {
     }
 }
 
-/// Returns the stream's error inside a writer's error, whose type is not public.
+/// Returns the stream's error that is inside a writer's error. The type of the latter is not public.
 fn stream_error(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(source) => io::Error::new(source.kind(), source.to_string()),

@@ -5,7 +5,7 @@ use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
-/// The subtype of its APP packets.
+/// The subtype of the controller's APP packets.
 const SUBTYPE: u8 = 1;
 
 /// The content of one report of an [`EchoReceiver`].
@@ -19,7 +19,7 @@ pub struct Echo {
     pub received: Rate,
     /// The packets expected since the previous report.
     pub expected: u32,
-    /// The number of these that are missing.
+    /// The number of these packets that are missing.
     pub lost: u32,
     /// The queueing delay: the newest packet's one-way delay minus the smallest one so far.
     pub queueing: Span,

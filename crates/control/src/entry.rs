@@ -14,14 +14,14 @@ words! {
         /// The paper with its contradictions resolved and its gaps filled: the default.
         #[default]
         Repaired = "repaired",
-        /// The paper as it is printed.
+        /// The paper's text, taken literally.
         Paper = "paper",
     }
     /// The number of receivers that a controller can serve.
     pub enum Receivers {
-        /// One receiver.
+        /// A single receiver.
         One = "unicast",
-        /// One, or a group.
+        /// A single receiver or a group.
         OneOrMany = "any",
     }
     /// The event that clocks a controller's feedback. It determines whether RTCP's 5 % bound applies
@@ -29,7 +29,7 @@ words! {
     pub enum FeedbackTiming {
         /// RTCP's timer: bounded by 5 % of the session bandwidth.
         Periodic = "periodic",
-        /// Packets or round trips: not bounded, but counted.
+        /// Packets or round trips: the feedback is not bounded, but its bytes are counted.
         Clocked = "clocked",
         /// None: the rate does not depend on feedback.
         None = "none",
@@ -45,7 +45,7 @@ pub enum Value {
     Span(Span),
     /// A rate; zero as a default means "not set".
     Rate(Rate),
-    /// One of several words.
+    /// A word of a fixed list.
     Choice(&'static str),
     /// On or off.
     Switch(bool),
@@ -69,7 +69,7 @@ impl Value {
 pub enum Within {
     /// Values from a minimum to a maximum.
     Range(Value, Value),
-    /// One of these words.
+    /// One of the words in this list.
     Among(&'static [&'static str]),
     /// On or off.
     Either,
@@ -174,7 +174,7 @@ pub enum Given {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParamErrorKind {
-    /// No controller has this name, or it is not one of the registry.
+    /// No controller has this name, or the controller is not in the registry.
     UnknownController,
     /// The controller has no parameter of this name.
     UnknownParameter,
@@ -252,7 +252,7 @@ impl Values {
         Ok(Self { mode, all: values, reading: Reading::default() })
     }
 
-    /// Returns the values of `params`: those that are among these values, and defaults for the others.
+    /// Returns the values of `params`. A parameter that is not among these values gets its default.
     pub(crate) fn of(&self, params: &[Param]) -> Self {
         let value = |p: &Param| self.iter().find(|(name, _)| *name == p.name).map_or(p.default(self.mode), |(_, v)| *v);
         Self { mode: self.mode, all: params.iter().map(|p| (p.name, value(p))).collect(), reading: Reading::default() }
@@ -272,7 +272,7 @@ impl Values {
     /// group has many of them.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
-        // Only the type that was read first is shared; another one is computed each time.
+        // Only the first type that was read is cached. A value of another type is computed at each call.
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
@@ -498,7 +498,8 @@ impl Setup {
     pub const LEAST_EVERY: Span = Span::secs(3);
 
     /// Returns this setup with a floor of at least one packet per [`Setup::LEAST_EVERY`], limited by the cap. Without
-    /// it a multiplicative controller would never leave a rate of zero. In paper mode the floor stays the operator's.
+    /// it a multiplicative controller would never leave a rate of zero. In paper mode the operator's floor is not
+    /// changed.
     #[must_use]
     pub fn alive(self) -> Self {
         // The paper mode reproduces the paper, including rates that stall.
@@ -556,11 +557,11 @@ pub struct Controller {
     pub needs: fn(&Values) -> &'static [Need],
     /// Whether it can run on standard receiver reports alone.
     pub standard_reports: bool,
-    /// Whether a report may be repeated without a change of meaning, as one that carries a rate may. If so, the last
-    /// report of a slow receiver is repeated until its next one arrives.
+    /// Whether a report keeps its meaning when it is repeated, as a report that carries a rate does. If so, a slow
+    /// receiver's last report is repeated until its next one arrives.
     pub repeats: bool,
-    /// Whether it takes over if receivers send only standard reports and the chosen controller needs its own. Exactly
-    /// one controller does.
+    /// Whether this controller takes over if receivers send only standard reports and the chosen controller needs
+    /// reports of its own format. Exactly one controller does.
     pub fallback: bool,
     /// Whether its receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose between multicast
     /// groups.
@@ -588,7 +589,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Returns the first of its needs, for these values of its parameters, that is not among `offered`.
+    /// Returns the first session feature that the controller needs with these parameter values and that is not among
+    /// `offered`.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }
@@ -596,7 +598,8 @@ impl Controller {
     /// Returns its parameters' values: the defaults in `mode`, overridden by the values in `given`.
     ///
     /// # Errors
-    /// The same as for [`Values::resolve`]. A name that is a constant now is answered with its value.
+    /// The same as for [`Values::resolve`]. For a former parameter, which is a constant now, the error names the
+    /// constant's value.
     pub fn resolve(&self, mode: Mode, given: &[(String, Given)]) -> Result<Values, ParamError> {
         match given.iter().find_map(|(name, _)| self.former.iter().find(|former| former.name == *name)) {
             Some(former) => Err(former.refuse(mode)),

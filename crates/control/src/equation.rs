@@ -210,7 +210,7 @@ mod tests {
         for (loss, want) in [(0.01, 1.09), (0.05, 1.49), (0.10, 2.19)] {
             close(rank(r, p(loss)) / (0.08 * f64::sqrt(loss)), want, 0.005);
         }
-        // Its product with the throughput is a constant: the same function of p.
+        // The product of rank and throughput is constant, because both contain the same function of p.
         let product = |loss: f64| rank(r, p(loss)) * throughput(S, r, p(loss)).as_bytes_per_s();
         close(product(0.2) / product(0.001), 1.0, 1e-4);
     }

@@ -4,7 +4,8 @@ use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::{Rate, Span};
 
-/// The registry entry of `fixed`, and the template of the others: they inherit the fields that they do not set.
+/// The registry entry of `fixed`. It is also the template of the other entries, which inherit the fields that they do
+/// not set.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",

@@ -171,7 +171,7 @@ pub struct Report<'a> {
     /// The controller's own report, if there is one.
     pub body: Option<&'a Body>,
     /// The per-packet feedback in the order of sending; empty if the format has none. A missing packet may be in
-    /// several reports, a packet that has arrived is in one.
+    /// several reports, but a packet that has arrived is in one only.
     pub packets: &'a [PacketReport],
     /// The number of receivers in the session now, this one included.
     pub members: u32,
@@ -331,10 +331,10 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Reports packets whose fates are unknown and may stay so. Either the feedback has covered later packets and not
-    /// these, or the session covers none of them. They are neither lost nor in flight. Their bytes count as received,
-    /// because a received rate without them would cover only a part of what was sent. The report that revealed the gap
-    /// is delivered next; it or a later one may still carry their fates.
+    /// Records packets whose fates are unknown and may stay unknown, because no feedback has covered them although it
+    /// has covered later packets, or because the session gets no feedback about them. They are neither lost nor in
+    /// flight. Their bytes count as received, because a received rate without them would cover only a part of what was
+    /// sent. The report that revealed the gap is delivered next; it or a later one may still carry their fates.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);
@@ -449,7 +449,7 @@ pub struct ExtraArrival {
     pub sent: PeerTime,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The number of packets of its stream that are missing right before it.
+    /// The number of packets that are missing in the stream right before this packet.
     pub missing: u64,
 }
 

@@ -88,7 +88,7 @@ struct Sender {
     floor: Rate,
     cap: Rate,
     bottleneck: Option<Rate>,
-    /// Whether a loss may raise the rate if TCP's equation gives more, as LDA+ is printed (paper mode).
+    /// Whether a loss may raise the rate if TCP's equation gives a higher one. LDA+ as printed does this (paper mode).
     rise_on_loss: bool,
     members: BTreeMap<ReceiverId, Member>,
     rate: Rate,

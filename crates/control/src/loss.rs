@@ -309,8 +309,8 @@ impl LossHistory {
     }
 
     /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`.
-    /// It reveals gaps and overtakes them like any packet, but does not count in the intervals. It serves flows in
-    /// which only some packets count.
+    /// Like any packet it reveals gaps and counts as a later packet for them, but it is not counted in the loss
+    /// intervals. It serves flows in which only some packets count.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -330,7 +330,7 @@ impl LossHistory {
         for gap in self.gaps.iter_mut().filter(|g| g.run.last <= packet.seq) {
             gap.overtaken += 1;
         }
-        // A congestion mark counts only on packets that count themselves.
+        // A congestion mark on a packet outside the sequence is not counted.
         self.process(&ReceivedPacket { ce: false, ..*packet }, None, first_interval)
     }
 

@@ -2,8 +2,8 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SLICES: usize = 8;
 
-/// The bytes received in one slice of the window. It starts at the arrival of a packet, which itself counts to the
-/// previous slice.
+/// The bytes received in one slice of the window. A slice starts at the arrival of a packet. This packet itself belongs
+/// to the previous slice.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     since: Time,

@@ -20,7 +20,8 @@ pub struct Pictures {
     pub frame: Span,
     /// The interval between the starts of two GOPs. The encoder changes its quantizer only there.
     pub group: Span,
-    /// All quantizers in ascending order; never empty. The rates mostly fall with the quantizer, but need not.
+    /// All quantizers in ascending order; never empty. Usually a larger quantizer has a lower rate, but this is not
+    /// guaranteed.
     pub rungs: Vec<Rung>,
 }
 

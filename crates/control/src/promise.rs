@@ -59,7 +59,7 @@ impl Check {
         Self { promise, checked: 0, broken: 0 }
     }
 
-    /// Records one check.
+    /// Records the result of one check.
     pub fn see(&mut self, holds: bool) {
         self.checked += 1;
         self.broken += u64::from(!holds);

@@ -30,7 +30,7 @@ impl Queue {
     }
 
     /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns true while there is a queue. `rtt` is
-    /// the current round-trip time. A `short` above the threshold replaces it.
+    /// the current round-trip time. If `short` is above the threshold, it is used as the threshold.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
         // The minimum expires after two periods, so that a longer route does not look like a queue forever.
         if at >= self.until {
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
     use steadycast_units::PeerTime;
 
-    /// Returns the index of the first packet, of one every 10 ms, at which a queue is detected. `delay` is in ms, by
-    /// the time in s.
+    /// Sends a packet every 10 ms, and returns the index of the first one at which a queue is detected. `delay` maps
+    /// the time in seconds to the delay in ms.
     fn first(limit: u64, seconds: u64, delay: impl Fn(f64) -> f64) -> Option<u64> {
         first_at(limit, seconds, 0, delay)
     }

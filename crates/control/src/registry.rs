@@ -127,7 +127,7 @@ pub enum Outside {
 }
 
 impl Outside {
-    /// The syntax of their names.
+    /// The syntax of the names of external controllers.
     pub const FORMS: &str = "\"file.py:Class\" or \"exec:PROGRAM ARGUMENTS\"";
 
     /// Parses a controller's name. Returns `None` if it has to be in the registry.
@@ -187,9 +187,9 @@ pub trait Factory: Send + Sync {
 pub struct Terms {
     /// The identifier of its header extension element; 0 if it has none.
     pub extension: u8,
-    /// The name of its APP packets.
+    /// The name of the controller's APP packets.
     pub app: [u8; 4],
-    /// The event that clocks its feedback.
+    /// The event that clocks the controller's feedback.
     pub feedback: FeedbackTiming,
     /// Whether a report may be repeated; see [`Controller::repeats`].
     pub repeats: bool,

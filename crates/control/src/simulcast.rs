@@ -113,7 +113,8 @@ impl Chooser {
         self.place
     }
 
-    /// Updates the rates of the groups by an announcement. It is ignored unless it has one rate per group.
+    /// Updates the rates of the groups by an announcement. An announcement that does not have exactly one rate per
+    /// group is ignored.
     pub fn on_told(&mut self, rates: &[Rate]) {
         // An announcement with another number of groups belongs to another session or is invalid.
         if rates.len() == self.groups.len() {

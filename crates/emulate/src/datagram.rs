@@ -46,7 +46,8 @@ impl<'a> Datagram<'a> {
         self.bytes[9]
     }
 
-    /// Returns the bytes after the header, if the protocol matches and it is not a later fragment.
+    /// Returns the bytes after the IP header. Returns `None` if the protocol differs, or for any but the first
+    /// fragment.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
         // Only the first fragment has a transport header.
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;

@@ -98,7 +98,8 @@ pub(crate) fn new_mounts() -> io::Result<()> {
 /// Reads the `tcp_info` of a connection into `info`. Returns the number of bytes that the kernel has filled.
 pub(crate) fn tcp_info(socket: RawFd, info: &mut [u8]) -> io::Result<usize> {
     let mut len = info.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes into the buffer, which has as many, and the length into `len`.
+    // SAFETY: the kernel writes at most `len` bytes into the buffer, which has that length, and the new length into
+    // `len`.
     check(unsafe {
         libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut len)
     })?;
@@ -145,7 +146,7 @@ pub(crate) fn set_normal_priority() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
 }
 
-/// Has a child process killed when the thread that started it ends for any reason.
+/// Makes the kernel kill a child process when the thread that started it ends for any reason.
 pub(crate) fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let before_exec = move || {

@@ -14,9 +14,9 @@ type Source = [u8; 4];
 /// A change of a host's membership in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// The host receives from all sources. Excluded sources are not supported, and count as received.
+    /// The host receives from all sources. Excluded sources are not supported, and are received as well.
     All,
-    /// The host receives from these sources only. Without any it leaves the group.
+    /// The host receives from these sources only. If there are none, it leaves the group.
     Only(&'a [Source]),
     /// The host receives from these sources in addition.
     More(&'a [Source]),
@@ -29,7 +29,7 @@ pub(crate) enum Change<'a> {
 pub(crate) enum Sources {
     /// All sources. Excluded sources are not tracked.
     All,
-    /// These sources only. Without any the host is not in the group.
+    /// These sources only. If there are none, the host is not in the group.
     Only(BTreeSet<Source>),
 }
 
@@ -46,7 +46,7 @@ impl Sources {
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
             (Self::Only(sources), Change::More(these)) => sources.extend(these),
             (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
-            // In exclude mode, this only changes the excluded sources.
+            // In exclude mode, these changes only affect the excluded sources.
             (Self::All, Change::More(_) | Change::Fewer(_)) => {}
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>))
                     6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }
-                // Auxiliary data follows the sources, in words.
+                // The sources are followed by auxiliary data, whose length is given in words.
                 at = end + 4 * usize::from(head[1]);
             }
         }
@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(at, expected.len(), "{igmp:?}");
     }
 
-    /// Returns a report of two records: one of this type with these sources, and one that accepts all sources of
-    /// another group.
+    /// Returns a report of two records. The first has this type and these sources, and the second accepts all sources
+    /// of another group.
     fn report(kind: u8, sources: &[Source]) -> Vec<u8> {
         let mut bytes = vec![0x22, 0, 0, 0, 0, 0, 0, 2];
         bytes.extend([kind, 0, 0, sources.len() as u8, 239, 0, 0, 1]);

@@ -1,4 +1,5 @@
-//! Unnamed network namespaces. The kernel removes one with its last descriptor, however the program ends.
+//! Unnamed network namespaces. The kernel removes a namespace when its last descriptor is closed, however the program
+//! ends.
 
 use crate::kernel;
 use crate::world::{EmulateError, during};
@@ -43,8 +44,8 @@ pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io
     })
 }
 
-/// Creates a host, and returns its namespace and the relay's end of its device. The calling thread is in the namespace
-/// afterwards.
+/// Creates a host. Returns its namespace and the relay's end of its device. Afterwards the calling thread is in the
+/// namespace.
 pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> Result<(Namespace, OwnedFd), EmulateError> {
     kernel::new_network().map_err(during("network namespaces"))?;
     // If these values can't be written, the host still works, but sends IPv6 datagrams and caches TCP metrics.

@@ -44,10 +44,10 @@ impl Started {
         let mark = new_mark();
         let marked = mark.clone();
         let spaces: Vec<(String, PathBuf)> = hosts.iter().map(|h| (h.name.clone(), h.namespace.path())).collect();
-        // The kernel kills the child when the thread that started it ends, so that the thread waits for the child.
+        // The kernel kills the child when the thread that started it ends. The thread therefore waits for the child.
         let work = move || {
             let spawned = space.enter().and_then(|()| {
-                // Without host names the program can still use addresses.
+                // If the host names can't be resolved, the program can still use addresses.
                 let _ = name_hosts(&names, &marked);
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let mut command = Command::new(name);
@@ -95,7 +95,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        // This ends processes that ignore SIGTERM, or that the program has left behind.
+        // This ends processes that ignore SIGTERM, and processes that the program has left running.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -111,8 +111,8 @@ impl Started {
     }
 }
 
-/// Returns the name of the environment variable with a host's address or, if `what` is `NET_`, with the path of its
-/// namespace.
+/// Returns the name of the environment variable for a host. It contains the host's address, or, if `what` is `NET_`,
+/// the path of its namespace.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())
@@ -132,7 +132,7 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
         mount_bind(&file, "/etc/hosts")?;
         Ok(())
     });
-    // The bind mount keeps the file's contents.
+    // The bind mount still shows the file's contents after the file is removed.
     fs::remove_file(&file)?;
     mounted
 }
@@ -178,7 +178,8 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     count
 }
 
-/// Kills the processes of emulations whose owner has ended. Returns their number. Their namespaces end with them.
+/// Kills the processes of emulations whose owner has ended. Returns their number. The namespaces of these emulations
+/// end with their processes.
 pub fn sweep() -> usize {
     end_all(orphaned, Signal::KILL)
 }

@@ -8,16 +8,16 @@ use steadycast_units::{Bytes, Span};
 /// The smallest plain packet: IP and UDP headers, sequence number and send time.
 const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
-/// Returns all parts of the scenario that the emulation can't reproduce, each with its place. A run without them is an
-/// approximation.
+/// Returns all parts of the scenario that the emulation can't reproduce, each with its place. If the run leaves them
+/// out, it is an approximation.
 pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let scenario = &loaded.scenario;
     let places = loaded.places();
     let mut all = Vec::new();
     let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
         let path = format!("flow.{}.{key}", flow.name);
-        // A key without a line in the file gets its value from the preset or the congestion control, or else from the
-        // flow's kind.
+        // The value of a key without a line in the file comes from the preset or the congestion control, or else from
+        // the flow's kind.
         let others = ["preset", "congestion", "kind"].map(|other| format!("flow.{}.{other}", flow.name));
         let at = [path.clone()].into_iter().chain(others).find(|p| places.contains_key(p)).unwrap_or(path);
         all.push(loaded.problem(&at, &what, remedy));

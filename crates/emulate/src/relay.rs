@@ -22,7 +22,7 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// Maximum lateness of a release. Later releases count as late.
+/// Maximum lateness of a release. A release that is later than this counts as late.
 pub const LATE: Span = Span::millis(1);
 
 /// Maximum number of multicast groups that programs may create.
@@ -89,13 +89,13 @@ impl RelayHandle {
     }
 
     pub(crate) fn change_membership(&self, change: MembershipChange) {
-        // The relay may have ended already, and needs no changes then.
+        // The relay may have ended already. It then needs no changes.
         let _ = self.membership_changes.send(change);
         self.ring();
     }
 
     fn ring(&self) {
-        // The write fails only if the counter is at its limit, in which case the relay wakes anyway.
+        // The write fails only if the counter is at its limit. In that case the relay wakes anyway.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
@@ -111,7 +111,7 @@ pub(crate) struct Inbox {
 pub(crate) struct Member {
     pub(crate) group: u32,
     pub(crate) host: NodeIx,
-    /// Whether it is in the group from the start.
+    /// Whether the member is in the group from the start.
     pub(crate) joined: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     timing: Punctuality,
-    /// Datagrams that are held back by send jitter, by release time and order, with their gate.
+    /// Datagrams that are held back by send jitter, each with its gate. The key is the release time and the order.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Relayed {
 }
 
 impl Relay {
-    /// Creates a relay, which carries nothing before it runs.
+    /// Creates a relay, which carries no datagrams until it runs.
     pub(crate) fn new(
         network: Datagrams,
         clock: Clock,
@@ -259,7 +259,7 @@ impl Relay {
         let host = self.hosts.get(&datagram.to()).copied();
         self.timing.read += 1;
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
-            // The count of read datagrams keeps those of one release time in order.
+            // The number of datagrams read so far keeps datagrams with the same release time in order.
             Some(until) => drop(self.held.insert((until, self.timing.read), (n, bytes.to_vec()))),
             None => self.pass(n, bytes),
         }
@@ -269,7 +269,7 @@ impl Relay {
     fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
-        // What is due by now leaves the network before this datagram enters it.
+        // Datagrams that are due by now leave the network before this datagram enters it.
         self.release(now);
         let (from, to) = (self.gates[n].node, datagram.to());
         if let Some(igmp) = datagram.igmp() {
@@ -294,7 +294,7 @@ impl Relay {
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
-        // A link without rate and delay has delivered it already.
+        // A link without rate and delay has delivered this datagram already.
         self.release(now);
     }
 
@@ -343,7 +343,7 @@ impl Groups {
         if !join {
             self.joined.remove(&(group, host));
         }
-        // Kernels repeat reports, and send one per source.
+        // Kernels repeat their reports, and send one report per source.
         if join == before {
             return;
         }
@@ -375,7 +375,7 @@ impl Groups {
         }
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
-        // Any host may join later, so that the tree has routes to all of them.
+        // Any host may join later, so the tree needs routes to all of them.
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.set_membership(now, new, *host, true);

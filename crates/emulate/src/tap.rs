@@ -119,16 +119,16 @@ impl Tap {
         let hosts: BTreeMap<u32, &str> = all.collect();
         let rtp = rtp_paths(&self.sent);
         let mut came: Vec<&Arrival> = self.came.iter().collect();
-        // The sort is stable, so that arrivals of one datagram stay in the order of time.
+        // The sort is stable, so arrivals of one datagram keep the order of time.
         came.sort_by_key(|came| came.number);
         let mut came = &came[..];
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
-            // A single datagram can look like RTP by chance; its path decides.
+            // A single datagram can look like RTP by chance, so its path decides whether it is RTP.
             let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
-                // Copies count per host, because a group's datagram arrives at several hosts.
+                // Copies are counted per host, because a group's datagram arrives at several hosts.
                 let copy = own[..n].iter().filter(|other| other.host == one.host).count();
                 told.put(&mut table, name(sent.from), name(one.host), Some((one, copy)));
             }
@@ -197,10 +197,10 @@ impl Departure {
 const MIN_STREAM_PACKETS: u32 = 16;
 const MAX_STREAM_STEP: u16 = 64;
 
-/// Returns the paths that carry RTP. On such a path, one SSRC and payload type has at least 16 packets, and in nine of
-/// ten steps its sequence numbers grow by 1 to 64. All packets on it that look like RTP then count as RTP, for example
-/// a few retransmissions. On other paths they do not, because long headers of QUIC look like RTP if the fixed bit is
-/// greased (RFC 9287).
+/// Returns the paths that carry RTP. On a path of this kind, one SSRC and payload type has at least 16 packets, and in
+/// nine of ten steps its sequence numbers grow by 1 to 64. All packets on the path that look like RTP then count as
+/// RTP, for example a few retransmissions. On other paths no packet counts as RTP, because long headers of QUIC look
+/// like RTP if the fixed bit is greased (RFC 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
     // The values are the number of packets, the number of regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
@@ -297,8 +297,8 @@ mod tests {
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
                 prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
-                // 1 ms of transmission, 1 ms for each earlier datagram in the queue and in the transmitter, the extra
-                // delay, and one more packet time for a duplicate.
+                // The delay is 1 ms of transmission, 1 ms for each earlier datagram in the queue and in the
+                // transmitter, the extra delay, and one more packet time for a duplicate.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();
                 let most = own * f64::from(limit + 2) + 0.017 + if copies[n] > 0 { own } else { 0.0 };
                 prop_assert!((own + 0.01 - 1e-9..most + 1e-9).contains(&(at - sent[n])), "{} s", at - sent[n]);

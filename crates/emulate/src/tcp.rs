@@ -88,7 +88,7 @@ pub(crate) struct Runner {
 pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
-        // Mainline kernels have version 1 under this name.
+        // Mainline kernels have BBR version 1 under this name.
         sc::Congestion::Bbr | sc::Congestion::Bbr1 => "bbr",
         congestion => congestion.name(),
     }
@@ -163,7 +163,7 @@ impl Running {
         let spec = &session.spec;
         let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
         enter(&session.from.0)?;
-        // Options are tried before the run, so that an unsupported one is reported early.
+        // Options are tried before the run, so that an unsupported option is reported early.
         let trial = tcp_socket().map_err(|e| wrong("kind", e.to_string()))?;
         configure(&trial, spec).map_err(|(key, error)| {
             let what = match key {
@@ -215,7 +215,7 @@ impl Running {
         self.work.turn(now, chance, &mut figures.activity);
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Work::OnOff { gap: None, writing, .. } = self.work {
-            // An on-off source without a gap writes as fast as the connection allows while it is on.
+            // While it is on, an on-off source without a rate writes as fast as the connection allows.
             open.left = if writing { u64::MAX } else { 0 };
         }
         let payload = u64::from(payload(spec));
@@ -289,7 +289,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // The connection attempt timed out, and is repeated as a user would do.
+                // The connection attempt timed out. It is repeated, as a user would do.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);
@@ -311,7 +311,7 @@ impl Running {
         if open.last && open.left == 0 && !std::mem::replace(&mut open.shut, true) {
             let _ = open.socket.shutdown(std::net::Shutdown::Write);
         }
-        // The peer closes after it has received everything, which shows that the transfer is complete.
+        // The peer closes the connection after it has received all data, which shows that the transfer is complete.
         if !read_all(&open.socket, false) {
             let whole = open.shut;
             self.finish(now, whole);
@@ -372,7 +372,7 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
     let mss = (spec.config.packet.get() as u32).saturating_sub(HEADERS[0]);
     kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
     let linux = (Span::millis(200), Span::secs(120));
-    // Older kernels lack the option, so that it is set only if the value differs from the default.
+    // Older kernels lack the option, so it is set only if the value differs from the default.
     if spec.config.min_rto != linux.0 {
         let us = (spec.config.min_rto.as_nanos() / 1_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
@@ -392,7 +392,7 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
     Ok(())
 }
 
-/// Length of `struct tcp_info` in Linux 6.7, which added timeout counts.
+/// Length of `struct tcp_info` in Linux 6.7, which has added counts of time-outs.
 const TCP_INFO_LEN: usize = 248;
 
 fn observe(session: &mut Session, socket: &Socket, now: Time) {
@@ -417,7 +417,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             // 0x7fffffff is the kernel's value for infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // These are the unacknowledged segments and the bytes that were not sent.
+            // These fields are the unacknowledged segments and the unsent bytes.
             waits: word(24) > 0 || word(144) > 0,
         },
     );

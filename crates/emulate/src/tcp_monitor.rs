@@ -17,7 +17,7 @@ pub(crate) struct Stream {
     pub(crate) payload: u32,
     /// Records of sent and arrived packets, if they are recorded.
     pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
-    /// Send jitter: packets are held at their host for a time that is uniform between 0 and this.
+    /// Maximum send jitter: packets are held at their host for a random time that is uniform between 0 and this.
     jitter: Span,
     chance: Chance,
     until: Time,
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Adds send jitter as in the simulation. Packets that are sent meanwhile leave together with the first one.
+    /// Adds send jitter as in the simulation. Packets that are sent during the delay leave together with the first one.
     pub(crate) fn jittered(mut self, jitter: Span, chance: Chance) -> Self {
         (self.jitter, self.chance) = (jitter, chance);
         self
@@ -68,7 +68,8 @@ impl Streams {
     /// Returns the time until which a datagram is held at its host, or `None` if it leaves immediately.
     pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
-        // The first packet after a release draws the time of the next release. All packets until then leave together.
+        // The first packet after a release determines the time of the next release at random. All packets until then
+        // leave together.
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
         }
@@ -117,11 +118,11 @@ struct ReceivedBytes {
     base: u32,
     /// All bytes before this offset were received.
     next: u64,
-    /// Received ranges after a gap: end by start.
+    /// Received ranges after a gap. The key is the start and the value is the end.
     ahead: BTreeMap<u64, u64>,
 }
 
-/// Maximum window of TCP (RFC 7323). A segment further ahead can't belong to the connection.
+/// Maximum window of TCP (RFC 7323). A segment that is further ahead can't belong to the connection.
 const MAX_WINDOW: i64 = 1 << 30;
 
 impl ReceivedBytes {

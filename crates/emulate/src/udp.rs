@@ -38,11 +38,11 @@ pub(crate) struct Sent {
 struct Stream {
     packets: VecDeque<(Media, Time)>,
     first: u64,
-    /// Whether they are parity packets.
+    /// Whether these packets are parity packets.
     parity: bool,
 }
 
-/// Maximum number of stored packets: beyond it, 16-bit sequence numbers would be ambiguous.
+/// Maximum number of stored packets. If there were more, 16-bit sequence numbers would be ambiguous.
 const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
@@ -52,8 +52,8 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// Returns the latest packet with this header, with its send time and whether it is parity. A recovered packet has
-    /// no send time in its header.
+    /// Returns the latest packet with this header, with its send time, and whether it is a parity packet. The header of
+    /// a recovered packet contains no send time.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
@@ -92,7 +92,7 @@ impl Stream {
 /// The parameters of an endpoint besides its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
-    /// The index of its session among those of all flows.
+    /// The index of its session among the sessions of all flows.
     pub(crate) session: usize,
     pub(crate) host: NodeIx,
     /// The times at which it starts (`true`) and stops.
@@ -101,7 +101,7 @@ pub(crate) struct Hosted {
     pub(crate) reports_to: Option<SocketAddr>,
     /// The group that it joins and leaves by itself, if any.
     pub(crate) member_of: Option<u32>,
-    /// Send jitter: packets are held back for a time that is uniform between 0 and this.
+    /// Maximum send jitter: packets are held back for a random time that is uniform between 0 and this.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
 }
@@ -152,7 +152,7 @@ impl UdpEnd {
         }
     }
 
-    /// Ends the run for the agent: it starts nothing new.
+    /// Ends the run for the agent, so that it sends nothing new.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
@@ -178,7 +178,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // As in the simulation, packets that are emitted while one is held back leave together with it.
+                // As in the simulation, packets that are emitted while a packet is held back leave together with it.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
@@ -264,7 +264,7 @@ impl UdpEnd {
         let (media, at, parity) = sent.find(&header)?;
         let body = if parity {
             let (header, _) = ParityHeader::parse(payload).ok()?;
-            // Lost packets are recovered from bytes here, so that the receiver needs no description of them.
+            // Here, lost packets are recovered from bytes, so the receiver needs no description of them.
             Body::Parity(Box::new((*media, Protection { header, packets: Arc::from([]) })))
         } else {
             Body::Rtp(Box::new(*media))
@@ -290,7 +290,7 @@ impl UdpEnd {
                     && let Some(original) = self.sent.borrow().bare(ssrc, number)
                 {
                     let mut whole = Vec::new();
-                    // Payloads are zeros here, so that the original's bytes follow from its header.
+                    // Payloads are zeros here, so the bytes of the original follow from its header.
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
                     self.received_symbols.on_packet(ssrc, number, &whole);
                 }
@@ -340,12 +340,12 @@ impl End for UdpEnd {
                 self.change_membership(true);
             } else {
                 self.agent.stop(now, packets);
-                // The membership must last until the BYE is sent, which is delayed in a large group.
+                // The host has to stay in the group until the BYE is sent, which is delayed in a large group.
                 self.leaves = self.hosted.member_of.is_some();
             }
         }
-        // A plain source sends one packet per call.
-        // The limit keeps an agent whose timer does not advance from blocking the loop.
+        // A plain source sends one packet per call. The limit is needed so that an agent whose timer does not advance
+        // can't block the loop.
         for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;

@@ -37,7 +37,7 @@ pub const TCP_PORT: u16 = 5001;
 /// Maximum number of sessions, whose ports must fit below the kernel's ephemeral ports.
 const MAX_SESSIONS: usize = 10_000;
 
-/// Pacer credit: lateness of a call up to which a pacer keeps its rate.
+/// Pacer credit: if a call is late by at most this, the pacer still keeps its rate.
 const PACER_CREDIT: Span = Span::millis(5);
 
 /// Interval between calls of `go_on`.
@@ -45,7 +45,7 @@ const CHECK_INTERVAL: Span = Span::millis(50);
 
 /// After its end, the run continues until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
-/// Maximum duration of this continuation.
+/// The maximum duration of this continuation.
 const GRACE_TOTAL: Span = Span::secs(3);
 
 /// Maximum share of late releases for a trustworthy run.
@@ -95,7 +95,7 @@ pub struct Options {
 
 /// A host of the emulated world.
 pub struct Host {
-    /// The name of its node.
+    /// The name of the host's node.
     pub name: String,
     /// The host's node in the scenario.
     pub node: NodeIx,
@@ -162,7 +162,7 @@ impl Emulation {
         if options.only_network {
             scenario.flows.clear();
             scenario.record.packets.clear();
-            // Only events of the network remain.
+            // The program's run keeps only the events that change the network.
             scenario.events.retain(|e| matches!(e.kind, sc::EventKind::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
@@ -255,12 +255,13 @@ impl Emulation {
         self.network.as_ref().map_or(0, Datagrams::hops)
     }
 
-    /// Runs to the end while `go_on` returns true; it is called every 50 ms. Returns whether the end was reached.
+    /// Runs to the end, as long as `go_on` returns true. `go_on` is called every 50 ms. Returns whether the end was
+    /// reached.
     ///
     /// # Errors
     /// The system has no memory or descriptors left.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
-        // A run takes the sockets, so that it can't be repeated.
+        // A run consumes the sockets, so it can't be repeated.
         let Some(ready) = self.ready.take() else { return Ok(false) };
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
@@ -308,7 +309,7 @@ impl Emulation {
         complete
     }
 
-    /// Runs our own endpoints, and the program beside them.
+    /// Runs the flows' endpoints, and the program in parallel.
     fn drive<T>(
         &mut self,
         world: &mut Udp,
@@ -317,7 +318,7 @@ impl Emulation {
     ) -> Result<bool, EmulateError> {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
-        // Threads that pace get priority over threads that compute. The relay has it already.
+        // Threads that pace packets get priority over threads that only compute. The relay's thread already has it.
         kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
@@ -364,7 +365,8 @@ impl Emulation {
         Some(use_it(&record))
     }
 
-    /// Returns the summary of the run, without figures that need pixels. `complete` is whether its end was reached.
+    /// Returns the summary of the run, without figures that need pixels. `complete` is true if the end of the run was
+    /// reached.
     pub fn summary(&self, complete: bool) -> Value {
         let summary = self.with_record(|record| {
             let mut tree = record.tree(complete);
@@ -469,7 +471,7 @@ impl Udp {
                 return Ok(now >= end);
             }
         }
-        // Packets in flight still arrive, so that the last frames do not count as lost.
+        // Packets in flight are still delivered, so that the last frames are not counted as lost.
         self.each(|ix, driver| driver.call(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
@@ -625,7 +627,7 @@ impl Planner<'_> {
             let (source, sink) = (self.reserve(), self.reserve());
             ends.sources.push(source);
             ends.sinks.push(sink);
-            // Streams are told apart by their destination host and port.
+            // Streams are distinguished by their destination host and port, so each session has a separate port.
             let port = TCP_PORT + self.sessions as u16;
             self.sessions += 1;
             // These settings apply to all connections of a namespace, not to a socket.
@@ -644,7 +646,7 @@ impl Planner<'_> {
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), self.log(n).zip(self.log(n)));
-            // The kernel itself adds this amount of jitter.
+            // The kernel itself causes this amount of jitter.
             let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
@@ -663,7 +665,7 @@ impl Planner<'_> {
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
         self.groups += u32::from(group.is_some());
-        // The source is a member from the start, because it listens to the reports.
+        // The source is a member from the start, because it receives the members' reports.
         self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
@@ -687,7 +689,7 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // If the members of a group only report to the sender, it listens at its own address, as with
+            // If the members of a group only report to the sender, it receives the reports at its own address, as with
             // source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);

@@ -2,7 +2,7 @@
 
 use steadycast_units::{Span, Time};
 
-/// One transfer, or one period with data to send.
+/// One transfer, or one period in which the source had data to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: Time,
@@ -11,12 +11,13 @@ struct Stretch {
     complete: bool,
 }
 
-/// The periods in which a source had data to send: until all was acknowledged or, without acknowledgments, sent.
+/// The periods in which a source had data to send. A period lasts until all data is acknowledged or, without
+/// acknowledgments, until all is sent.
 #[derive(Clone, Debug, Default)]
 pub struct Activity(Vec<Stretch>);
 
 impl Activity {
-    /// Begins a period, unless one is open.
+    /// Begins a period, unless a period is already open.
     pub fn begin(&mut self, now: Time) {
         if self.open().is_none() {
             self.0.push(Stretch { from: now, until: Time::NEVER, complete: false });
@@ -52,12 +53,12 @@ impl Activity {
     }
 }
 
-/// Returns how much of the time between two times lies within periods.
+/// Returns how much of the time between two times lies within the given periods.
 pub(crate) fn within(stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> Span {
     stretches.map(|(start, stop)| stop.min(until).since(start.max(from))).fold(Span::ZERO, |sum, span| sum + span)
 }
 
-/// Returns true if one period covers all the time between two times.
+/// Returns true if a single period covers all the time between two times.
 pub(crate) fn throughout(mut stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> bool {
     stretches.any(|(start, stop)| start <= from && until <= stop)
 }
@@ -79,7 +80,7 @@ mod tests {
         activity.end(at(60));
         activity.begin(at(90));
         assert_eq!(activity.transfers().collect::<Vec<_>>(), [(at(10), at(30))]);
-        // 5 ms of the first period, all of the second, and the part of the third before the end.
+        // This is 5 ms of the first period, the whole second one, and the part of the third before the end.
         assert_eq!(within(activity.stretches(), at(25), at(100)), Span::millis(5 + 10 + 10));
         assert!(throughout(activity.stretches(), at(10), at(30)));
         assert!(!throughout(activity.stretches(), at(25), at(55)));

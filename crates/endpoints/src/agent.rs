@@ -28,7 +28,7 @@ pub(crate) use tcp::TcpPoint;
 
 /// The packets that an agent sends.
 pub struct Out<'a> {
-    /// IP size, ECN field and content of each packet, in sending order.
+    /// The IP size, the ECN field and the content of each packet, in the order of sending.
     pub packets: &'a mut Vec<(Bytes, Ecn, Body)>,
 }
 
@@ -39,12 +39,13 @@ impl Out<'_> {
     }
 }
 
-/// The results of an agent for the record. A source writes the figures of its flow, a sink those of its receiver.
+/// The results of an agent for the record of the run. A source writes the figures of its flow, and a sink those of its
+/// receiver.
 pub(crate) trait Recorded {
     /// Writes the agent's figures.
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest of all its actions, and a second number that is part of it. A sink's digest covers the
+    /// Returns a digest of all the agent's actions, and a second number that completes it. A sink's digest covers the
     /// arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
@@ -55,12 +56,12 @@ pub(crate) trait Recorded {
         None
     }
 
-    /// Returns when it first joined its session. Its measurement begins then.
+    /// Returns when the agent first joined its session. Its measurement begins at this time.
     fn joined(&self) -> Time {
         Time::ZERO
     }
 
-    /// Returns the times in which a source that may pause had data to send.
+    /// Returns the periods in which a source that may pause had data to send.
     fn activity(&self) -> Option<&Activity> {
         None
     }
@@ -70,7 +71,7 @@ pub(crate) trait Recorded {
         self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
 
-    /// Writes a row for each decision, or for each report of a receiver.
+    /// Writes a table row for each decision of a sender, or for each report of a receiver.
     fn decisions(&self, _origin: &RowOrigin<'_>, _into: &mut Table) {}
 
     /// Returns TCP's window in each step.
@@ -78,28 +79,29 @@ pub(crate) trait Recorded {
         &[]
     }
 
-    /// Returns the promises that the controller's half checked.
+    /// Returns the checks of promises that the agent's half of the controller made.
     fn promises(&self) -> Vec<Check> {
         Vec::new()
     }
 
-    /// Returns RTCP's share of the session bandwidth in each step.
+    /// Returns RTCP's share of the session bandwidth in each step of the series.
     fn rtcp_shares(&self) -> &[f64] {
         &[]
     }
 }
 
-/// The context in which an agent computes its figures.
+/// The data with which an agent computes its figures.
 pub(crate) struct FigureContext<'a> {
-    /// The time for which its flow was active.
+    /// The time for which the agent's flow was active.
     pub(crate) active: Span,
     /// The time from which means are taken.
     pub(crate) from: Time,
-    /// The first step of the series from which means are taken.
+    /// The first step of the series that counts for means.
     pub(crate) first_step: usize,
-    /// The other end, for a video sink.
+    /// For a video sink, the source of its flow.
     pub(crate) source: Option<&'a VideoSource>,
-    /// The flow's other sources, for a source. Each receiver may have a separate session.
+    /// For a source, the other sources of its flow. Each receiver may have a separate session, and thus a separate
+    /// source.
     pub(crate) others: Vec<&'a Agent>,
 }
 
@@ -108,7 +110,7 @@ pub(crate) struct FigureContext<'a> {
 pub(crate) struct SentStep {
     /// The IP bytes sent.
     pub(crate) bytes: u64,
-    /// The target and the pacing rate at the end of the step, for a video.
+    /// For a video, the target and the pacing rate at the end of the step.
     pub(crate) decided: Option<(Rate, Rate)>,
 }
 
@@ -118,7 +120,7 @@ impl SentStep {
     }
 }
 
-/// The origin of an agent's table rows.
+/// What identifies an agent's table rows.
 pub(crate) struct RowOrigin<'a> {
     pub(crate) flow: &'a str,
     pub(crate) node: &'a str,
@@ -130,9 +132,9 @@ pub(crate) struct RowOrigin<'a> {
 
 /// One end of a flow.
 pub enum Agent {
-    /// A source of packets at a constant rate, always or in periods.
+    /// A source of packets at a constant rate, either always or in periods.
     PlainSource(Box<PlainSource>),
-    /// The sink of these packets.
+    /// The sink of packets at a constant rate.
     PlainSink(Box<PlainSink>),
     /// A TCP sender.
     TcpSource(Box<TcpSource>),
@@ -142,9 +144,9 @@ pub enum Agent {
     KernelSource(Box<KernelSource>),
     /// A TCP receiver in a kernel.
     KernelSink(Box<KernelSink>),
-    /// A video session's sender, with its encoder.
+    /// The sender of a video session, with its encoder.
     VideoSource(Box<VideoSource>),
-    /// A video session's receiver, with its frame assembly.
+    /// The receiver of a video session, with its frame assembly.
     VideoSink(Box<VideoSink>),
 }
 
@@ -188,12 +190,13 @@ impl Agent {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
-            // A group's source receives no packets of itself, and members receive no media from each other.
+            // The other combinations occur in a multicast group: its source does not process its own packets, and
+            // members do not process media of each other.
             _ => {}
         }
     }
 
-    /// Processes the expiry of the timer of [`Agent::wake`].
+    /// Processes the expiry of the timer that [`Agent::wake`] returned.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.on_wake(now, out),
@@ -217,7 +220,7 @@ impl Agent {
         }
     }
 
-    /// Starts the agent; sinks other than video need no start.
+    /// Starts the agent. Sinks other than video sinks need no start.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.start(now),
@@ -239,7 +242,7 @@ impl Agent {
         }
     }
 
-    /// Returns true if it is leaving its group and has not left it yet.
+    /// Returns true if the agent is about to leave its group but has not left it yet.
     pub fn leaving(&self) -> bool {
         matches!(self, Self::VideoSink(sink) if sink.leaving())
     }
@@ -254,7 +257,7 @@ impl Agent {
         }
     }
 
-    /// Returns the rows that it keeps for the record.
+    /// Returns the rows that the agent keeps for the record.
     fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         match self {
             Self::PlainSource(source) => vec![&mut source.samples],
@@ -268,12 +271,12 @@ impl Agent {
         }
     }
 
-    /// Sets the store of the older part of its rows.
+    /// Sets the store to which the agent moves the older part of its rows.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.stored_rows().into_iter().for_each(|rows| rows.keep_in(store));
     }
 
-    /// Fetches its rows from the store after the run.
+    /// Fetches the agent's rows from the store after the run.
     ///
     /// # Errors
     /// Returns an error of the store.
@@ -289,7 +292,7 @@ impl Agent {
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
             Self::KernelSource(source) => source.sample(),
-            // The driver that captures the host's packets ends these steps.
+            // The driver that captures the host's packets ends the steps of this sink.
             Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
             Self::VideoSink(sink) => sink.sample(now),

@@ -1,20 +1,21 @@
-//! Batched delivery of packets to agents: a world with many receivers visits each once for many packets.
+//! Batched delivery of packets to agents. In a simulation with many receivers, each receiver is visited once for many
+//! packets.
 
 use crate::intake::Bundle;
 use crate::{Agent, Arriving, Body};
 use steadycast_session as session;
 use steadycast_units::Time;
 
-/// The packets that may be delivered to an agent later, by [`Agent::catch_up`].
+/// The packets that [`Agent::catch_up`] may deliver to an agent later.
 #[derive(Clone, Copy, Debug)]
 pub enum Batchable {
-    /// Plain packets: the agent sends nothing and has no timer.
+    /// Plain packets. The agent sends nothing and has no timer.
     Plain,
-    /// Packets of the source of its session.
+    /// Packets from the source of the agent's session.
     Session(session::Batchable),
 }
 
-/// The properties of a packet that decide whether it can be delivered in a batch.
+/// The properties that decide whether a packet can be delivered in a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchKey {
     /// A plain packet.
@@ -36,7 +37,8 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot.
+    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that can't be
+    /// delivered later.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
@@ -55,7 +57,8 @@ pub struct PlainRun {
 }
 
 impl PlainRun {
-    /// Creates a run from packets with these arrival times; `None` if they are not plain or not consecutive.
+    /// Creates a run from packets with these arrival times; `None` if they are not plain packets with consecutive
+    /// numbers.
     pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
         let mut run = None;
         for (at, packet) in packets {
@@ -71,14 +74,14 @@ impl PlainRun {
 }
 
 impl Agent {
-    /// Delivers all packets of a run, with the same result as [`Agent::catch_up`]. Returns false and does nothing if
-    /// they have to be delivered individually.
+    /// Delivers all packets of a run, with the same result as [`Agent::catch_up`]. If they have to be delivered
+    /// individually, does nothing and returns false.
     pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }
 
-    /// Returns the packets that may be delivered later, until its timer expires and before anything else happens to it;
-    /// `None` if each has to be delivered immediately.
+    /// Returns which packets may be delivered later: at the latest when the agent's timer expires or when anything else
+    /// happens to it. Returns `None` if each packet has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
         match self {
             Self::PlainSink(_) => Some(Batchable::Plain),
@@ -87,8 +90,8 @@ impl Agent {
         }
     }
 
-    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times. They make the agent send nothing,
-    /// and do not move its timer forward.
+    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times. They do not make the agent send
+    /// anything, and do not move its timer to an earlier time.
     #[inline]
     pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
         match self {

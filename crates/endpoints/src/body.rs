@@ -6,34 +6,35 @@ use steadycast_session::{Media, Protection};
 use steadycast_units::{Bytes, Time};
 use steadycast_wire::rtcp::Compound;
 
-/// The index of an agent, which is the end of a flow on one host.
+/// The index of an agent. An agent is one end of a flow, on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentIx(pub u32);
 
 /// The content of a packet.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// A plain packet with its number in the flow; the payload is not used.
+    /// A plain packet with its number in the flow. Its payload is not used.
     Plain(u64),
     /// A TCP segment with the number of its transfer. A late segment of an earlier transfer belongs to another
     /// connection.
     Tcp(u32, steadycast_tcp::Segment),
     /// A TCP acknowledgment with the number of its transfer.
     TcpAck(u32, steadycast_tcp::Ack),
-    /// An RTP packet with the session's header. Its encoded size is the packet's. Boxed because it is larger than any
-    /// other content.
+    /// An RTP packet with the session's header. Its encoded size is that of the packet. It is boxed because it is
+    /// larger than any other content.
     Rtp(Box<Media>),
-    /// An RTP packet with parity, and the description of what it covers: simulated packets have no bytes to compute
-    /// that from. Over sockets the bytes contain it, and [`Protection::packets`] is empty on arrival.
+    /// An RTP packet with parity, and the description of the packets that it covers. Simulated packets have no bytes
+    /// from which the description could be read. Over sockets the bytes contain it, and [`Protection::packets`] is
+    /// empty on arrival.
     Parity(Box<(Media, Protection)>),
-    /// An RTCP compound as bytes and parsed. A group's members share the parsing.
+    /// An RTCP compound, as bytes and parsed. The members of a group share the parsed form.
     Rtcp {
         /// The datagram.
         bytes: Arc<[u8]>,
         /// The parsed compound.
         parsed: Arc<Compound>,
     },
-    /// A whole IP datagram of hosts outside of Steadycast.
+    /// A whole IP datagram of a host that does not run Steadycast.
     Raw(Vec<u8>),
 }
 

@@ -4,17 +4,18 @@ use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// Number of shown pictures in the mean duration (W3C, Identifiers for WebRTC's Statistics API, `freezeCount`).
+/// The number of shown pictures over which the mean duration is taken (W3C, Identifiers for WebRTC's Statistics API,
+/// `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
-/// Minimum time by which a freeze exceeds the mean duration.
+/// The minimum time by which a freeze is longer than the mean duration of a picture.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// Counts of freezes.
 ///
 /// An interval between two consecutively shown pictures is a freeze if it is at least max(3·avg, avg + 150 ms). Here,
-/// avg is the mean duration of the last 30 shown pictures, the interval included. The interval from the last picture to
-/// the end is judged in the same way, which the W3C's definition leaves out.
+/// avg is the mean duration of the last 30 shown pictures, including this one. The interval from the last picture to
+/// the end is judged in the same way; the W3C's definition leaves it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
     /// The sum of the squares of the pictures' durations in ns².
@@ -25,7 +26,7 @@ pub struct Freezes {
     pub time: Span,
     /// The longest freeze.
     pub longest: Span,
-    /// Whether the last freeze lasted to the end.
+    /// Whether the last freeze continued until the end.
     pub at_end: bool,
     /// The number of pictures that were shown for more than one slot.
     pub stills: u64,
@@ -53,7 +54,7 @@ impl Freezes {
         all
     }
 
-    /// Counts a picture that was shown for `span`. Returns true if that was a freeze.
+    /// Counts a picture that was shown for `span`. Returns true if this interval was a freeze.
     fn interval(&mut self, span: Span, slots: u64, recent: &mut VecDeque<Span>) -> bool {
         if recent.len() == RECENT_PICTURES {
             recent.pop_front();
@@ -96,7 +97,7 @@ impl Freezes {
 mod tests {
     use super::*;
 
-    /// Returns the freezes of slots that last a period each.
+    /// Returns the freezes in slots that all have the same duration `period`.
     fn even(slots: impl IntoIterator<Item = bool>, period: Span) -> Freezes {
         Freezes::of(slots.into_iter().map(|new| (new, period)))
     }
@@ -122,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_steady_low_rate_is_no_freeze_and_one_picture_for_ever_is_none() {
-        // Five pictures per second in slots of 1/25 s: each is shown for several slots, but none for longer than the
-        // others.
+        // Five pictures per second in slots of 1/25 s: each picture is shown for several slots, but none for longer
+        // than the others.
         let steady = even((0..500).map(|n| n % 5 == 0), Span::millis(40));
         assert_eq!((steady.count, steady.stills), (0, 100));
         assert_eq!(even([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");

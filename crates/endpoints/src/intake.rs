@@ -1,21 +1,21 @@
-//! Counts of the packets that arrive at a receiver.
+//! Counts the packets that arrive at a receiver.
 
 use crate::{Fields, Row, Rows};
 use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// The counts of arrivals. Sampling them gives a series.
+/// The counts of arrivals. Samples of them form a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
     /// The time from which means are taken.
     from: Time,
     /// The time until which means are taken.
     until: Time,
-    /// The pauses of the flow, which means leave out.
+    /// The pauses of the flow. Means leave them out.
     pauses: Vec<(Time, Time)>,
-    /// The IP bytes of distinct packets in the time of the means.
+    /// The IP bytes of distinct packets in the period of the means.
     pub bytes: Bytes,
-    /// The one-way delays of packets in the time of the means.
+    /// The one-way delays of packets in the period of the means.
     pub delay: Spread,
     now: Sample,
     last: Sample,
@@ -40,7 +40,7 @@ pub struct Point {
     pub bytes: u64,
     /// Packets in the step.
     pub packets: u32,
-    /// Packets that were expected in the step.
+    /// The packets that were expected in the step.
     pub expected: u32,
     /// Mean one-way delay in the step.
     pub delay: Option<Span>,
@@ -67,24 +67,24 @@ impl Row for Point {
 }
 
 impl Intake {
-    /// Creates counts whose means are taken between these times.
+    /// Creates counts whose means are taken from `from` to `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until, ..Self::default() }
     }
 
-    /// Stores the series compactly, for one of very many receivers.
+    /// Stores the series compactly. This is for a receiver that is one of very many.
     #[must_use]
     pub fn packed(self) -> Self {
         Self { samples: Rows::packed(), ..self }
     }
 
-    /// Excludes the time between these active periods from the means.
+    /// Excludes the pauses between these active periods from the means.
     pub fn active(mut self, stretches: &[(Time, Time)]) -> Self {
         self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
         self
     }
 
-    /// Counts a distinct packet of `size` that was sent at `sent`.
+    /// Counts a packet of `size` that was sent at `sent` and is not a duplicate.
     #[inline]
     pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         let delay = now.since(sent);
@@ -96,11 +96,11 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Counts a bundle of packets, with the same result as [`Intake::add`] for each. Returns false and does nothing if
-    /// the means begin, end or pause in its time.
+    /// Counts a bundle of packets, with the same result as [`Intake::add`] for each packet. Does nothing and returns
+    /// false if the period of the means begins, ends or pauses between the bundle's first and last packet.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
-        // The means may count only some of the bundle's packets.
+        // If the period of the means begins or ends here, it contains only some of the bundle's packets.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }
@@ -113,28 +113,31 @@ impl Intake {
         true
     }
 
-    /// Counts a retransmission or parity packet of `size`. Its bytes arrived, but the lost packet stays lost.
+    /// Counts a retransmission or parity packet of `size`. Its bytes count as arrived, but the lost packet still counts
+    /// as lost.
     pub fn add_repair(&mut self, now: Time, size: Bytes) {
         self.now.bytes += size.get();
         if self.counts(now) {
             self.bytes += size;
         }
-        // The complement distinguishes a repair from an original of the same time and size.
+        // The bits are inverted for a repair, so that its digest differs from that of an original of the same time and
+        // size.
         self.digest.add(!digested(now, size));
     }
 
-    /// Returns true if `now` is in the time of the means.
+    /// Returns true if `now` lies in the period of the means.
     pub fn counts(&self, now: Time) -> bool {
         let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
         now >= self.from && now <= self.until && !pauses
     }
 
-    /// Returns the number of distinct packets, over the whole time.
+    /// Returns the number of distinct packets over the whole run.
     pub const fn packets(&self) -> u64 {
         self.now.packets
     }
 
-    /// Returns the packets that were expected and that arrived, from this step of the series on.
+    /// Returns the number of expected packets and the number of arrived packets, counted from step `first_step` of the
+    /// series on.
     pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
         let all = self.samples.all();
         let counted = all.get(first_step..).unwrap_or(&[]);
@@ -142,10 +145,11 @@ impl Intake {
         (sum(|p| p.expected), sum(|p| p.packets))
     }
 
-    /// Writes the loss from this step of the series on, and the delay.
+    /// Writes the loss, counted from step `first_step` of the series on, and the delay.
     pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
         let (expected, got) = self.expected_and_got(first_step);
-        // Late packets that were expected before can exceed those that were expected since.
+        // Packets that were expected before this step may arrive after it, so that more packets arrive than are
+        // expected.
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);
@@ -168,7 +172,8 @@ impl Intake {
     }
 }
 
-/// Distinct packets that have reached many receivers at the same times. They are added up once for all.
+/// Distinct packets that have reached many receivers at the same times. Their sums are computed once for all these
+/// receivers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     begins: Time,
@@ -210,7 +215,8 @@ const fn digested(now: Time, size: Bytes) -> u64 {
     now.as_nanos() ^ size.get() << 48
 }
 
-/// A running digest of a record. It costs little per packet, and differs between records with high probability.
+/// A running digest of a record. It costs little per packet. Different records have different digests with high
+/// probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 

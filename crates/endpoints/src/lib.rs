@@ -1,10 +1,10 @@
-//! The endpoints of flows, and the record that they make.
+//! The endpoints of flows, and the record of a run that they make.
 //!
 //! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its frame
-//! assembly, the two ends of TCP and of plain traffic. A world passes it packets that arrive and timers that expire,
-//! and takes the packets that it sends. The world also transports the packets and advances the time. The counts of a
-//! world's agents and links form a [`Record`], from which the summary and the tables of a run are made, the same for
-//! all worlds.
+//! assembly, or one of the two ends of TCP or of plain traffic. The environment in which a scenario runs is called its
+//! world: simulated, emulated or live. The world passes arriving packets and expired timers to the agents, and takes
+//! the packets that they send. It transports these packets and advances the time. The counts of a world's agents and
+//! links form a [`Record`]. The summary and the tables of a run are made from it in the same way for all worlds.
 
 mod activity;
 mod agent;

@@ -19,18 +19,18 @@ pub struct Inputs {
     pub ladders: BTreeMap<String, Arc<Ladder>>,
     /// The factories of controllers that are not in the registry, by flow.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
-    /// The maximum time that a source may catch up after a late wake-up; zero in virtual time, where no wake-up is
-    /// late.
+    /// The maximum time for which a source may catch up after a late wake-up. It is zero in virtual time, where no
+    /// wake-up is late.
     pub credit: Span,
 }
 
-/// The reason for which a world cannot run a scenario.
+/// The reason why a world can't run a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BuildError {
-    /// The scenario's key.
+    /// The key of the scenario.
     pub key: String,
-    /// The problem with the key or its value.
+    /// What is wrong with the key or its value.
     pub what: String,
 }
 
@@ -41,21 +41,21 @@ impl BuildError {
     }
 }
 
-/// Creates a source from the name of its session.
+/// Creates a source. The argument is the name of the source's session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
 
-/// Creates a sink from its index among the receivers and the name of its session.
+/// Creates a sink. The arguments are its index among the receivers and the name of its session.
 pub type MakeSink<'a> = Box<dyn FnMut(usize, &str) -> Agent + 'a>;
 
 /// The constructors of a flow's agents.
 pub struct Makers<'a> {
-    /// Creates the source, or one for each receiver.
+    /// Creates the source. If each receiver has its own source, it is called for each receiver.
     pub source: MakeSource<'a>,
     /// Creates the sinks.
     pub sink: MakeSink<'a>,
 }
 
-/// A factory of the agents of a scenario.
+/// Creates the agents of a scenario.
 pub struct AgentFactory<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
@@ -71,21 +71,21 @@ impl<'a> AgentFactory<'a> {
         Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
-    /// Returns the active periods of flow `n`, without agents.
+    /// Returns the active periods and the measurement time of flow `n`, still without agents.
     pub fn ends(&self, n: u32) -> FlowEnds {
         let active = self.activity(n, &self.scenario.flows[n as usize]);
         let start = active.first().map_or(Time::NEVER, |a| a.0);
         let stop = active.last().map_or(Time::NEVER, |a| a.1);
-        // Means exclude the warm-up, and the time before the flow's start.
+        // Means exclude the warm-up and the time before the flow's start.
         let means_from = start.max(Time::ZERO + self.scenario.warmup);
         let (sources, sinks): (Vec<AgentIx>, Vec<AgentIx>) = (Vec::new(), Vec::new());
         FlowEnds { start, stop, active, means_from, sources, sinks }
     }
 
-    /// Returns the constructors of the agents of flow `n`.
+    /// Returns functions that create the agents of flow `n`.
     ///
     /// # Errors
-    /// Returns an error if the controller, the TCP configuration or the ladder is not valid.
+    /// The controller, the TCP configuration or the ladder is not valid.
     pub fn makers(&self, n: u32, ends: &FlowEnds) -> Result<Makers<'a>, BuildError> {
         let flow = &self.scenario.flows[n as usize];
         let end = Time::ZERO + self.scenario.duration;
@@ -102,7 +102,7 @@ impl<'a> AgentFactory<'a> {
         }
     }
 
-    /// Returns the active periods of a flow, from its start and stop and from events, in the order of time.
+    /// Returns the active periods of a flow in the order of time. They follow from its start and stop, and from events.
     fn activity(&self, n: u32, flow: &sc::Flow) -> Vec<(Time, Time)> {
         let own = match flow.start {
             sc::Start::At(at) => Some(at),
@@ -129,7 +129,7 @@ impl<'a> AgentFactory<'a> {
                     active.push((from, at));
                     since = None;
                 }
-                // A running flow can't start, and a stopped one can't stop.
+                // A start of a running flow and a stop of a stopped flow have no effect.
                 _ => {}
             }
         }
@@ -167,7 +167,7 @@ impl<'a> AgentFactory<'a> {
             // As in ns-2, a connection's clock starts at a random time within a tick.
             let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
             let phase = chance.span_between(Span::ZERO, config.tick);
-            // Rounding can draw a whole tick, which is no phase within it.
+            // Rounding can make the phase a whole tick long, but a phase must be shorter than a tick.
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
         config.check().map_err(|error| BuildError::new(format!("flow.{}", flow.name), error))?;
@@ -200,7 +200,7 @@ impl<'a> AgentFactory<'a> {
         )?;
         let (plan, chosen) = (Arc::new(plan), siblings.is_some());
         let of_source = Arc::clone(&plan);
-        // A large group's receivers keep only what is needed, to bound the memory.
+        // The receivers of a large group store only the necessary data, to bound the memory.
         let crowd = flow.to.len() > 1_000;
         Ok(Makers {
             source: Box::new(move |session| {
@@ -224,12 +224,12 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
     let mut config = spec.config.clone();
     config.bytes = match spec.source {
         sc::Workload::File(bytes) | sc::Workload::Transfers { bytes, .. } => Some(bytes),
-        // The application offers its data as it writes it.
+        // An on-off application offers no data in advance: it writes packet by packet.
         sc::Workload::OnOff { .. } => Some(Bytes::ZERO),
         sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
-        // ns-2 does not apply the limit if it delays sends (its `overhead_`).
+        // ns-2 does not apply this limit if it delays sends (its `overhead_`).
         config.recovery_burst = 0;
     }
     Ok(config)

@@ -1,10 +1,10 @@
-//! The plan of when the ends of flows start, stop, join and leave, which all worlds follow.
+//! The plan of a run: when the ends of flows start, stop, join and leave. All worlds follow the same plan.
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};
 use steadycast_units::Time;
 
-/// A transition of one end of a flow.
+/// A start, stop, join or leave of one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The time of the transition.
@@ -20,9 +20,9 @@ pub struct Transition {
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The source. If each receiver has a separate source, all of them.
+    /// The source of the flow, or all sources if each receiver has a separate one.
     Source,
-    /// The receiver with this index.
+    /// The receiver with this index among the flow's receivers.
     Receiver(usize),
 }
 
@@ -46,8 +46,8 @@ impl Action {
     }
 }
 
-/// Returns the plan of a scenario. The transitions of one end are in order of time. At equal times, starts and stops
-/// come first, flow by flow, followed by the scenario's events.
+/// Returns the plan of a scenario. The transitions of one end are in the order of time. Of transitions at the same
+/// time, starts and stops come first, flow by flow. The scenario's events follow.
 pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
@@ -57,8 +57,8 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Receivers that are members at the start join before the first packet. A receiver that joined before
-                // the flow's first start already has its session.
+                // Receivers that are members at the start join before the first packet. If a receiver joined before the
+                // flow's first start, it already has its session.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));
@@ -83,7 +83,7 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     plan
 }
 
-/// Returns the transitions of one end, in the order of time.
+/// Returns the transitions of one end in the order of time.
 pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Action)> + use<> {
     let of = |transition: &&Transition| transition.flow == flow && transition.end == end;
     let mut transitions: Vec<_> = plan.iter().filter(of).map(|transition| (transition.at, transition.does)).collect();
@@ -91,7 +91,7 @@ pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Itera
     transitions.into_iter()
 }
 
-/// Returns which receivers are in the group at a time, after the events of that time.
+/// Returns for each receiver whether it is in the group at a time, after the events of that time.
 fn members(scenario: &Scenario, flow: FlowIx, receivers: usize, at: Time) -> Vec<bool> {
     let mut inside = vec![true; receivers];
     for receiver in scenario.starts_outside(flow) {

@@ -1,4 +1,4 @@
-//! The results of the controllers' and the session's promises: `invariants` of `summary.json`.
+//! The results of the promises that the controllers and the session make: `invariants` of `summary.json`.
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
@@ -8,13 +8,13 @@ use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::counted;
 
-/// Maximum share of the session bandwidth for RTCP: 5 % (RFC 3550, section 6.2), and one point of tolerance over half a
-/// minute.
+/// The maximum share of the session bandwidth for RTCP: 5 % (RFC 3550, section 6.2), plus a tolerance of one percentage
+/// point, over half a minute.
 const MAX_RTCP_SHARE: f64 = 0.06;
 /// Maximum number of flows that a warning names.
 const MAX_NAMED_FLOWS: usize = 3;
 
-/// The result of a promise in a run.
+/// The result of checking a promise in a run.
 pub(crate) struct CheckedPromise<'a> {
     check: Check,
     /// The flows in which it was broken.
@@ -44,7 +44,7 @@ impl<'a> CheckedPromise<'a> {
         into
     }
 
-    /// Returns the warning, if the promise was broken.
+    /// Returns a warning if the promise was broken.
     pub(crate) fn warning(&self) -> Option<String> {
         let Check { promise, checked, broken } = self.check;
         let flows = match self.broken_by.len().checked_sub(MAX_NAMED_FLOWS).filter(|more| *more > 0) {
@@ -63,8 +63,8 @@ impl<'a> CheckedPromise<'a> {
 }
 
 impl Record<'_> {
-    /// Returns the results of all checked promises, ordered by id: those that the controllers and the session check at
-    /// run time, and RTCP's share of the session bandwidth in each step.
+    /// Returns the results of all checked promises, ordered by id. The controllers and the session check most of them
+    /// at run time. RTCP's share of the session bandwidth is checked here, for each step.
     pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
@@ -87,7 +87,8 @@ impl Record<'_> {
     }
 }
 
-/// Returns true if RTCP's timer bounds the flow's feedback. Per-packet feedback is bounded by what arrives instead.
+/// Returns true if RTCP's timer rules limit the flow's feedback. Per-packet feedback is limited by the arriving packets
+/// instead.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
         && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)

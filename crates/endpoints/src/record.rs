@@ -7,7 +7,7 @@ use steadycast_record::row;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// The record of a run, as its world provides it.
+/// The record of a run, as its world delivers it.
 pub struct Record<'a> {
     /// The world: simulated, emulated or live.
     pub world: &'static str,
@@ -15,22 +15,23 @@ pub struct Record<'a> {
     pub scenario: &'a Scenario,
     /// All agents.
     pub agents: &'a [Agent],
-    /// The scenario's flows in its order, each with its agents.
+    /// The scenario's flows in the scenario's order, each with its agents.
     pub flows: &'a [FlowEnds],
     /// The receivers of simulcasts, in the scenario's order.
     pub viewers: &'a [Viewer],
-    /// The scenario's links in its order, two directions each; empty if the world does not model the links.
+    /// The scenario's links in the scenario's order, with two directions each. Empty if the world does not model the
+    /// links.
     pub links: Vec<LinkRecord<'a>>,
-    /// For each flow, the directions of links that its data uses, as indices into `links`: once for all its receivers,
-    /// or, if each has a separate source, for each of them.
+    /// For each flow, the directions of links that its data uses, as indices into `links`. There is one list for all
+    /// receivers or, if each receiver has a separate source, one list for each.
     pub ways: Vec<Vec<Vec<u32>>>,
-    /// The packets of the agents whose flow is recorded packet by packet.
+    /// For each agent, its packets, if its flow is recorded packet by packet.
     pub logs: &'a [Option<Vec<PacketRow>>],
     /// Packets that have left a link.
     pub hops: u64,
     /// The duration of a step of all series.
     pub step: Span,
-    /// The time that the run has reached.
+    /// The time up to which the run has advanced.
     pub now: Time,
 }
 
@@ -38,13 +39,13 @@ pub struct Record<'a> {
 pub struct LinkRecord<'a> {
     /// The link, with its counts.
     pub link: &'a Link,
-    /// The counts at the end of the warm-up; `None` without a warm-up.
+    /// The counts at the end of the warm-up; `None` if there is no warm-up.
     pub before: Option<&'a Counts>,
-    /// Bytes that its transmitter had sent when the run ended, or has sent so far.
+    /// The bytes that the transmitter had sent when the run ended, or has sent so far.
     pub sent: Bytes,
-    /// Packets that have reached its end.
+    /// The packets that have reached the link's end.
     pub carried: u64,
-    /// The series; empty if none is kept.
+    /// The series; empty if it is not recorded.
     pub series: &'a [LinkPoint],
 }
 
@@ -58,7 +59,7 @@ pub struct FlowEnds {
     pub active: Vec<(Time, Time)>,
     /// The time from which means are taken.
     pub means_from: Time,
-    /// The sources: one, or one per receiver if several are served by unicast.
+    /// The source, or one source per receiver if several receivers are served by unicast.
     pub sources: Vec<AgentIx>,
     /// The receivers, in the scenario's order.
     pub sinks: Vec<AgentIx>,
@@ -84,13 +85,13 @@ impl FlowEnds {
 /// One step of a link's series.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkPoint {
-    /// Bytes that the transmitter sent in the step.
+    /// The bytes that the transmitter sent in the step.
     pub bytes: u64,
     /// Packets dropped in the step.
     pub dropped: u64,
-    /// Packets that wait at the end of the step.
+    /// The number of packets that wait at the end of the step.
     pub queued: u32,
-    /// The waiting time of the last offered packet.
+    /// The waiting time of the packet that was offered last.
     pub wait: Span,
 }
 
@@ -112,8 +113,8 @@ pub struct PacketRow {
 impl PacketRow {
     const CE: u32 = 1 << 31;
 
-    /// Creates the row of a packet from its number in the flow, IP size and frame, if it belongs to one. `at` is when
-    /// it was sent or arrived, `ecn` decides the CE flag, and `delay` is the one-way delay of an arrival.
+    /// Creates the row of a packet. `seq` is its number in the flow, and `frame` the frame that it belongs to, if any.
+    /// `at` is when it was sent or arrived. `ecn` sets the CE flag. `delay` is the one-way delay if this is an arrival.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & !Self::CE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
@@ -132,7 +133,7 @@ impl PacketRow {
     pub const fn size(&self) -> u32 {
         self.size & !Self::CE
     }
-    /// Returns the frame that the packet belongs to.
+    /// Returns the frame to which the packet belongs; `None` if it belongs to none.
     pub fn frame(&self) -> Option<u32> {
         (self.frame != u32::MAX).then_some(self.frame)
     }
@@ -140,18 +141,18 @@ impl PacketRow {
     pub const fn ce(&self) -> bool {
         self.size & Self::CE != 0
     }
-    /// Returns the one-way delay of an arrival.
+    /// Returns the one-way delay; `None` if this is not an arrival.
     pub fn delay(&self) -> Option<Span> {
         (self.delay != Span::MAX).then_some(self.delay)
     }
 
-    /// Creates the row of a packet with this content; `None` for packets that are not recorded, such as feedback and
-    /// parity.
+    /// Creates the row of a packet with this content. Returns `None` for packets that are not recorded, such as
+    /// feedback and parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let (seq, frame) = match body {
             Body::Plain(n) => (*n, None),
             Body::Tcp(_, segment) => (u64::from(segment.seq), None),
-            // A retransmission is recorded under its original's number, as TCP's segments are.
+            // A retransmission is recorded under the number of its original, as in TCP.
             Body::Rtp(media) => (media.repairs.unwrap_or(media.seq), Some(media.fragment.frame)),
             Body::Parity(..) | Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };

@@ -1,12 +1,12 @@
-//! The rate score: one number from 1 to 5 for what a viewer saw. It is not an ITU MOS; docs/viewing-score.md has its
-//! formula.
+//! The rate score: a number from 1 to 5 for the video quality that a viewer saw. It is not an ITU MOS;
+//! docs/viewing-score.md has its formula.
 
 use steadycast_units::Span;
 
-/// Time for which a picture may be shown beyond its slot without an effect on the score.
+/// The time for which a picture may be shown beyond its slot without an effect on the score.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// The share of time with frozen pictures at which quality falls to 1/e. It is fitted to P.1203.3 (equation 29) for
+/// The share of time with frozen pictures at which the quality falls to 1/e. It is fitted to P.1203.3 (equation 29) for
 /// half a minute with one to five freezes of 0.4 s and 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
@@ -19,9 +19,9 @@ pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
 }
 
 /// Returns G.1070's video quality without loss (1 to 5), with its provisional coefficients for H.264 in VGA. It is used
-/// if no pictures are measured, and depends on their rates only.
+/// if the quality of the pictures themselves is not measured. It depends only on the bit rate and the frame rate.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
-    // These are G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
+    // These three values are G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));
     let width = 1.15 + 3.55e-4 * kbps;
@@ -29,13 +29,13 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns the smoothness (0 to 1), which is the factor by which missing and frozen pictures reduce the quality. Each
-/// slot states whether its picture appeared and how long it lasts. Returns `None` without a slot.
+/// Returns the smoothness (0 to 1): the factor by which missing and frozen pictures reduce the quality. Each slot
+/// states whether its picture appeared and how long the slot lasts. Returns `None` without slots.
 ///
-/// There are two factors, and neither rises if a picture is removed. The first is G.1070's curve over frame rates, for
-/// the number of pictures relative to the number of slots. The second is the share of time in which a picture was shown
-/// for longer than its slot and 100 ms. Two gaps that merge last at least as long together, so a longer freeze is never
-/// better than two short ones.
+/// The smoothness is the product of two factors, and neither rises if a picture is removed. The first factor is
+/// G.1070's curve over frame rates, for the ratio of the number of pictures to the number of slots. The second factor
+/// depends on the share of time in which a picture was shown for longer than its slot plus 100 ms. If two gaps merge,
+/// the result lasts at least as long as both together. A longer freeze is therefore never better than two short ones.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -70,8 +70,8 @@ mod tests {
         assert!((value - expected).abs() < by, "{value} instead of {expected}");
     }
 
-    /// Half a minute at 25 pictures per second with this number of freezes, evenly spread. Each freeze lasts this
-    /// number of slots.
+    /// Returns the smoothness of half a minute at 25 pictures per second with `freezes` freezes, evenly spread, of
+    /// `slots` slots each.
     fn frozen(freezes: usize, slots: usize) -> f64 {
         let every = 750 / freezes.max(1);
         let stands = |n: usize| freezes > 0 && (every / 2..every / 2 + slots - 1).contains(&(n % every));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_few_freezes_leave_what_p_1203_leaves_of_half_a_minute() {
-        // Number of freezes, their length in slots of 40 ms, and the expected quality from equation 29.
+        // The number of freezes, their length in slots of 40 ms, and the quality that equation 29 expects.
         for (freezes, slots, expected) in [(1, 12, 0.888), (3, 12, 0.678), (5, 10, 0.547)] {
             near(frozen(freezes, slots), expected, 0.06);
         }

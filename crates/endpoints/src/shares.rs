@@ -1,5 +1,5 @@
-//! Max–min fair shares of a run's flows. They follow the links' capacities, the active flows and each flow's demand
-//! over time. A flow's rate is compared with its share over the time in which it competes.
+//! Max–min fair shares of a run's flows. The shares change over time with the links' capacities, the active flows and
+//! each flow's demand. A flow's rate is compared with its share over the time in which the flow competes.
 
 use crate::activity::within;
 use crate::{AgentIx, FlowEnds, Record, Viewer};
@@ -10,26 +10,26 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// A claimant of a share: a flow, or each session of a flow with separate sessions per receiver.
+/// A claimant of a share: a flow. If a flow has a separate session per receiver, each session is a claimant.
 pub(crate) struct Stream {
     flow: usize,
     links: Vec<u32>,
-    /// The periods in which it is present, in order.
+    /// The periods in which the stream is present, in the order of time.
     there: Vec<(Time, Time)>,
-    /// The time from which its share is measured.
+    /// The time from which the stream's share is measured.
     from: Time,
     wants: Wants,
 }
 
-/// The fair share of a flow, and the values that are compared with it.
+/// The fair share of a flow, and the values with which its rate is compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowShare {
-    /// The mean max–min share over the time in which the flow competes. For a flow that never competes it covers the
-    /// time in which the flow is present. `None` if nothing limits it.
+    /// The mean max–min share over the time in which the flow competes. If it never competes, the mean is over the time
+    /// in which the flow is present. `None` if nothing limits the share.
     pub(crate) fair: Option<Rate>,
-    /// The time in which it competes; `None` without links of known capacity.
+    /// The time in which the flow competes; `None` if no link has a known capacity.
     pub(crate) competing: Option<Span>,
-    /// The rate while it competes.
+    /// The flow's rate while it competes.
     pub(crate) rate: CompetingRate,
 }
 
@@ -39,13 +39,13 @@ pub(crate) enum CompetingRate {
     /// The flow never competes.
     #[default]
     None,
-    /// The flow competes whenever it is present: its mean rate applies.
+    /// The flow competes whenever it is present, so its overall mean rate applies.
     OfAllTime,
-    /// The rate in bit/s; `None` without a receiver that measures it.
+    /// The rate in bit/s; `None` if no receiver measures it.
     Bps(Option<f64>),
 }
 
-/// The demand of a stream while it is present.
+/// The demand of a stream while the stream is present.
 enum Wants {
     Always(Demand),
     /// The demand in each second of the run.
@@ -54,7 +54,7 @@ enum Wants {
 
 impl Stream {
     fn is_there(&self, at: Time) -> bool {
-        // The periods are in order, so that the latest one that has begun decides.
+        // The periods are in the order of time, so the latest one that has begun decides.
         let begun = self.there.partition_point(|(begin, _)| *begin <= at);
         begun > 0 && at < self.there[begun - 1].1
     }
@@ -85,7 +85,7 @@ impl Record<'_> {
     }
 
     fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
-        // The groups of a simulcast count as one flow, and have no separate shares.
+        // The groups of a simulcast count as one flow, so a single group has no share.
         if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
             return FlowShare::default();
         }
@@ -95,7 +95,7 @@ impl Record<'_> {
             let fair = mean(streams.iter().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
-        // A stream that never competes has no share while competing.
+        // A stream that never competes has no share for the time of competition.
         let fair =
             mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
@@ -106,7 +106,7 @@ impl Record<'_> {
     fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
-            // A flow has one stream for all of its receivers, or one for each.
+            // A flow has either one stream for all its receivers, or one for each.
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
             let joined = self.recorded(*sink).joined();
             let samples = self.recorded(*sink).intake()?.samples.all();
@@ -131,15 +131,15 @@ impl Record<'_> {
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    /// Returns the mean max–min share of a receiver if it were the simulcast's only one. `streams` are those of the
-    /// run.
+    /// Returns the mean max–min share that a receiver would have if it were the only one of its simulcast. `streams`
+    /// are the streams of the run.
     pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut [Stream]) -> Option<Rate> {
         if self.links.is_empty() {
             return None;
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // The simulcast's stream temporarily gets the path of this receiver alone.
+        // For this computation, the simulcast's stream temporarily gets the path of this receiver alone.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
@@ -163,7 +163,7 @@ impl Record<'_> {
                 let own =
                     sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
-                    // A group's rate does not bound what its receivers could use.
+                    // The rate of a group does not limit what its receivers could use.
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, sinks, &there),
                 };
@@ -186,8 +186,8 @@ impl Record<'_> {
         )
     }
 
-    /// Returns the mean share of each flow's receivers in each interval of this length, from the run's beginning on.
-    /// Receivers of one session share one series; a simulcast's groups have none.
+    /// Returns the mean share of each flow's receivers in each interval of length `interval`, from the beginning of the
+    /// run. Receivers of the same session share a series. The groups of a simulcast have no series.
     pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
         let mut each = vec![Vec::new(); self.flows.len()];
         if self.links.is_empty() {
@@ -209,7 +209,8 @@ impl Record<'_> {
         each
     }
 
-    /// Returns the times from `begin` on between which presence, demands and capacities are constant.
+    /// Returns the times, from `begin` on, at which the presence of streams, demands or capacities may change. Between
+    /// two of them, all are constant.
     fn edges(&self, streams: &[Stream], claims: &Claims, begin: Time) -> Vec<Time> {
         let links = || claims.links().iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
         let mut edges = vec![begin, self.now];
@@ -238,7 +239,7 @@ impl Record<'_> {
         until_now.filter(|(begin, end)| begin < end).collect()
     }
 
-    /// Returns the periods in which a stream is present: between start and stop, with data to send.
+    /// Returns the periods in which a stream is present: it is started and not stopped, and has data to send.
     fn there(&self, spec: &sc::Flow, ends: &FlowEnds, source: Option<AgentIx>) -> Vec<(Time, Time)> {
         let active = self.active(ends);
         let Some(source) = source else { return active };
@@ -256,7 +257,8 @@ impl Record<'_> {
     }
 
     /// Returns the demand of a stream while it is present. In a second in which a video's encoder or cap limited its
-    /// rate, the demand is what it used. In other seconds it may be as much as the best quality uses on average.
+    /// rate, the demand is the rate that it used. In other seconds, the demand may be up to the mean rate of the best
+    /// quality.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
@@ -264,7 +266,7 @@ impl Record<'_> {
             return at_most(spec.kind.rate_while_active());
         };
         let content = video.self_limited(self.now);
-        // A video that was never limited by itself has a constant demand.
+        // If neither its encoder nor its cap ever limited a video, its demand is constant.
         if content.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
@@ -276,12 +278,13 @@ impl Record<'_> {
         Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())
     }
 
-    /// Returns the bytes that arrived in each of the first seconds, at the receiver with the most.
+    /// Returns the bytes that arrived in each of the first `seconds` seconds, at the receiver to which most bytes
+    /// arrived.
     fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; seconds];
         for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {
             let mut took = vec![Bytes::ZERO; seconds];
-            // A step that is longer than a second is spread over its seconds.
+            // The bytes of a step that is longer than a second are spread over its seconds.
             let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
             for (n, point) in intake.samples.iter().enumerate() {
                 let first = (self.step * n as u64).as_nanos() / SECOND.as_nanos();
@@ -300,7 +303,7 @@ fn claims(streams: &[Stream]) -> Claims {
     Claims::new(&ways)
 }
 
-/// Returns the mean; `None` if a share is unlimited.
+/// Returns the mean of the shares; `None` if any share is unlimited.
 fn mean(shares: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
     let known: Option<Vec<u64>> = shares.map(|share| share.map(Rate::as_bps)).collect();
     let known = known.filter(|known| !known.is_empty())?;

@@ -1,4 +1,4 @@
-//! The results of simulcasts: their part of the summary, and the table of their receivers' moves.
+//! Results of simulcasts: their part of the summary, and the table of their receivers' moves between groups.
 
 use crate::shares::Stream;
 use crate::{Record, Viewer};
@@ -6,8 +6,8 @@ use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns the figures of each simulcast: the rate that its receivers got from all its groups together, and the
-    /// rate that each could have had.
+    /// Returns the figures of each simulcast: the rate that its receivers got from all groups together, and the rate
+    /// that each receiver could have had.
     pub(crate) fn simulcasts(&self) -> Vec<Figures> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();
@@ -15,7 +15,7 @@ impl Record<'_> {
             let mut streams = self.streams();
             let seen: Vec<_> = viewers.iter().map(|viewer| self.viewer(n, viewer, &names, &mut streams)).collect();
             let rates = seen.iter().filter_map(|(_, rate, _)| *rate);
-            // If the share of one receiver is unknown, so is the utilisation.
+            // If the share of one receiver is unknown, the utilisation is unknown too.
             let shares: Option<f64> = seen.iter().map(|(.., share)| *share).sum();
             let sum: f64 = rates.sum();
             let moves: usize = viewers.iter().map(|v| v.moves.len()).sum();
@@ -36,7 +36,7 @@ impl Record<'_> {
         &self.scenario.flows[n as usize].name
     }
 
-    /// Returns a receiver's part of the summary, its rate, and its max–min share.
+    /// Returns a receiver's part of the summary, the receiver's rate, and its max–min share.
     fn viewer(
         &self,
         n: usize,
@@ -65,12 +65,12 @@ impl Record<'_> {
     }
 
     fn receiver_name(&self, viewer: &Viewer) -> &str {
-        // All groups have the same receivers.
+        // All groups have the same receivers, so the lowest one is as good as any.
         let lowest = self.scenario.simulcasts[viewer.simulcast].flows[0];
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
     }
 
-    /// Writes the receivers' moves with their times and reasons.
+    /// Writes the moves of receivers between groups, with their times and reasons.
     pub(crate) fn moves(&self, into: &mut Table) {
         let mut all: Vec<_> = self.viewers.iter().flat_map(|v| v.moves.iter().map(move |m| (v, m))).collect();
         all.sort_by_key(|(_, m)| m.at);
@@ -81,7 +81,7 @@ impl Record<'_> {
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
             into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
             into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
-            // Without loss, the receiver's own rate has no bound.
+            // Without loss, the receiver's own rate is unlimited.
             into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
             into.real(&moves::AGAINST, change.against.as_bps_f64());
             into.text(&moves::WHY, change.why());

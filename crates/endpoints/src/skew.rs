@@ -2,7 +2,8 @@
 
 use steadycast_units::{Offset, Span, Time};
 
-/// Period after which the send-time stamps in packets wrap. Clocks that differ by a multiple of it look synchronous.
+/// The period after which the send-time stamps in packets wrap. Two clocks that differ by a multiple of it look
+/// synchronous.
 const STAMP_RANGE: Span = Span::secs(1 << 14);
 
 const PARTS_PER_BILLION: u128 = 1_000_000_000;
@@ -16,15 +17,15 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// Creates the skew of a clock that is `ahead` of the network's and runs `ppm` parts per million fast.
+    /// Creates the skew of a clock that is ahead of the network's by `ahead` and runs fast by `ppm` parts per million.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
         // A clock has no times before its start. A clock that is behind is therefore set ahead by the wrap period minus
-        // the offset. In terms of stamps, one hour behind equals 3.5 hours ahead.
+        // the offset. For time stamps, a clock that is one hour behind looks the same as one that is 3.5 hours ahead.
         let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
-    /// Returns this clock's time at a time of the network.
+    /// Returns this clock's time at the network's time `at`.
     pub fn own(self, at: Time) -> Time {
         if self == Self::default() || at == Time::NEVER {
             return at;
@@ -42,7 +43,7 @@ impl Skew {
         Time::from_nanos((passed * PARTS_PER_BILLION).div_ceil(self.pace()) as u64)
     }
 
-    /// Returns the clock's speed in billionths of a second per second.
+    /// Returns the clock's speed: its billionths of a second per second of the network.
     const fn pace(self) -> u128 {
         (1_000_000_000 + self.drift) as u128
     }

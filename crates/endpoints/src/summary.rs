@@ -14,8 +14,8 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
-    /// Returns the summary of the run so far, without the figures that need pixels. `complete`: the run's end was
-    /// reached.
+    /// Returns the summary of the run so far, without the figures that need pixels. `complete` says whether the run has
+    /// reached its end.
     pub fn summary(&self, complete: bool) -> Value {
         self.tree(complete).into()
     }
@@ -39,7 +39,7 @@ impl Record<'_> {
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
         into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
-        // The expectations are filled in by the caller that judges them.
+        // The caller judges the expectations and fills them in.
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -90,7 +90,7 @@ impl Record<'_> {
             let about = FigureContext { others, ..about };
             self.recorded(*source).figures(&about, &mut into);
         }
-        // A live sender only knows its receivers by their reports, and has listed them.
+        // A live sender knows its receivers only from their reports, and has already listed them.
         let listed = into.get(&flow::RECEIVERS).is_some();
         let mut tree = Tree::from(into);
         if !listed {
@@ -109,12 +109,12 @@ impl Record<'_> {
         FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
-    /// Returns when a sink's means begin. A member that joins late is measured from its join on.
+    /// Returns when a sink's means begin. For a member that joins late, they begin with its join.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
         self.recorded(sink).joined().max(ends.means_from)
     }
 
-    /// Returns how long the flow was active in the time of a sink's means.
+    /// Returns how long the flow was active in the period of a sink's means.
     fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
         ends.active(self.means_from(ends, sink), self.now)
     }
@@ -130,8 +130,8 @@ impl Record<'_> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Returns the mean rate of the receivers while the flow is present, in bit/s. It is [`Record::throughput`], except
-    /// for a source that has sent all its data.
+    /// Returns the mean rate of the receivers while the flow is present, in bit/s. It differs from
+    /// [`Record::throughput`] only if the source has sent all its data.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];
         let amount = |video: &sc::Video| matches!(video.media, sc::Media::Greedy { bytes: Some(_) });
@@ -156,13 +156,13 @@ impl Record<'_> {
         self.recorded(ends.source_of(receiver)?).activity()
     }
 
-    /// Returns how long a receiver's source had data to send in the time of its means.
+    /// Returns how long a receiver's source had data to send in the period of the receiver's means.
     fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
         let from = self.means_from(ends, ends.sinks[receiver]);
         Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
     }
 
-    /// Writes the figures of a flow whose source pauses. Returns its mean rate while active in bit/s.
+    /// Writes the figures of a flow whose source pauses. Returns the flow's mean rate while it is active, in bit/s.
     fn pauses(&self, ends: &FlowEnds, into: &mut Figures) -> Option<f64> {
         let each = || ends.sinks.iter().enumerate().filter_map(|(n, sink)| Some((*sink, self.time_active(ends, n)?)));
         let rate = mean(each().filter_map(|(sink, active)| self.rate_over(sink, active)));
@@ -183,7 +183,8 @@ impl Record<'_> {
         rate
     }
 
-    /// Returns the mean bytes per receiver in each step of the series; the sent bytes if no receiver is in this world.
+    /// Returns the mean bytes per receiver in each step of the series. If no receiver is in this world, returns the
+    /// bytes that were sent.
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
@@ -204,25 +205,25 @@ impl Record<'_> {
         (Span::secs(1).as_nanos() / self.step.as_nanos()).max(1) as usize
     }
 
-    /// Returns the rates in bit/s of the whole seconds in the time of the flow's means.
+    /// Returns the rates of all whole seconds in the period of the flow's means, in bit/s.
     fn seconds_from(&self, ends: &FlowEnds, bins: &[f64]) -> Vec<f64> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
         let whole = bins.len() / per;
-        // Only whole seconds count, since a partial one would show a lower rate.
+        // Only whole seconds count, because a partial second would show a lower rate.
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
         let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
         (first.min(last)..last).filter(|n| ends.active_throughout(instant(*n), instant(n + 1))).map(second).collect()
     }
 
-    /// Returns after how many seconds the rate over a second first reached `bps`.
+    /// Returns the number of seconds after which the rate over a second first reached `bps`.
     fn ramp(&self, ends: &FlowEnds, bins: &[f64], bps: f64) -> Option<f64> {
         let per = self.steps_per_second();
         let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
         let windows = bins.get(begin..).unwrap_or(&[]).windows(per);
         let n = windows.map(|w| w.iter().sum::<f64>() * 8.0).position(|rate| rate >= bps)?;
-        // The first window with this rate ends `per` steps after its begin.
+        // The first window with this rate ends `per` steps after the window's begin.
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
@@ -252,7 +253,7 @@ impl Record<'_> {
         if counts.offered == 0 {
             return None;
         }
-        // Means exclude the warm-up, counts do not.
+        // Means exclude the warm-up, but counts include it.
         let none = Counts::default();
         let before = hop.before.unwrap_or(&none);
         let from = if hop.before.is_some() { Time::ZERO + self.scenario.warmup } else { Time::ZERO };
@@ -277,7 +278,7 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// Returns true if a flow's source had no data to send for a part of the time of its means.
+    /// Returns true if a flow's source had no data to send during a part of the period of its means.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
         let pauses = |(receiver, sink): (usize, &AgentIx)| {
@@ -286,7 +287,7 @@ impl Record<'_> {
         self.scenario.flows[n].kind.pauses() && ends.sinks.iter().enumerate().any(pauses)
     }
 
-    /// Returns true if a flow was active and its sources had data to send all the time between two times.
+    /// Returns true if a flow was active, and its sources had data to send, all the time between two times.
     fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
         let ends = &self.flows[n];
         let mut activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
@@ -294,21 +295,21 @@ impl Record<'_> {
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
 
-    /// Writes the fairness figures over the flows that adapt. A flow that does not adapt gets its rate in any case, so
-    /// it can't be treated unfairly.
+    /// Writes the fairness figures over the flows that adapt their rate. A flow that does not adapt gets its rate in
+    /// any case, so it can't be treated unfairly.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
-                // The groups of a simulcast compete as one flow, so that none of them counts by itself.
+                // The groups of a simulcast compete as one flow, so a single group does not count.
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
-        // A flow that paused got less by its own choice, which is no unfairness.
+        // A flow that paused got less because it sent less, which is not unfair.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
         let bins: Vec<Vec<f64>> = flows.iter().map(|n| self.bins(&self.flows[*n])).collect();
-        // Jain's index of a second needs the rates of all flows.
+        // Jain's index of a second needs the rates of all flows in that second.
         let whole = bins.iter().map(|b| b.len() / per).min().unwrap_or(0);
         let from = self.scenario.warmup.as_secs_f64().ceil() as usize;
         let mut seconds: Vec<f64> = (from.min(whole)..whole)
@@ -319,7 +320,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
-        // The fifth percentile below needs them in order.
+        // The fifth percentile below needs sorted values.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));

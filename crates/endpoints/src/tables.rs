@@ -28,7 +28,7 @@ impl Record<'_> {
         Some(table)
     }
 
-    /// Returns the number of series steps per interval of the record.
+    /// Returns the number of the series' steps per interval of the record.
     fn steps(&self) -> usize {
         (self.scenario.record.interval.as_nanos() / self.step.as_nanos()).max(1) as usize
     }
@@ -41,7 +41,7 @@ impl Record<'_> {
         self.scenario.flows.iter().zip(self.flows)
     }
 
-    /// Splits a series into intervals of the record. Returns each one's begin, steps and duration.
+    /// Splits a series into intervals of the record. Returns the begin, the steps and the duration of each interval.
     fn intervals<'s, T>(&self, series: &'s [T]) -> impl Iterator<Item = (f64, &'s [T], Span)> {
         let (interval, step) = (self.interval(), self.step);
         let chunks = series.chunks(self.steps()).enumerate();
@@ -73,14 +73,15 @@ impl Record<'_> {
 
     /// Writes the rates of one receiver.
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, shares: &[Option<Rate>], into: &mut Table) {
-        // TCP retransmits, so its application loses nothing.
+        // TCP retransmits lost segments, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
-            // The mean over packets weights each step by its packets.
+            // Each step counts by its number of packets, so this is the mean over packets.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
-            // Late packets of earlier steps can exceed what was expected in these.
+            // Packets that were expected in earlier steps may arrive in these steps, so that more packets arrive than
+            // are expected.
             let lost = (expected > 0 && !lossless).then(|| (1.0 - packets as f64 / expected as f64).max(0.0));
             into.real(&rates::T, at);
             into.text(&rates::FLOW, &spec.name);
@@ -118,7 +119,7 @@ impl Record<'_> {
         names.collect()
     }
 
-    /// Returns each video flow's receivers with their sources, if there are frames.
+    /// Returns the receivers of each video flow with their sources, if the video has frames.
     fn views(&self) -> Vec<(&sc::Flow, &str, &VideoSource, &VideoSink)> {
         let mut all = Vec::new();
         for (spec, ends) in self.flows() {
@@ -139,7 +140,7 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // Frames outside of the membership were not sent to this receiver; gaps are skipped numbers.
+                // Frames outside the receiver's membership were not sent to it. Gaps are skipped frame numbers.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
@@ -182,7 +183,7 @@ impl Record<'_> {
 
     fn link_table(&self, into: &mut Table) {
         for (n, hop) in self.links.iter().enumerate() {
-            // A link without traffic has no rows, as it has no summary.
+            // A link without traffic has neither rows nor a summary.
             if hop.link.counts(self.now).offered == 0 {
                 continue;
             }
@@ -192,7 +193,7 @@ impl Record<'_> {
                 let capacity = hop.link.capacity(from, from + span).map(|could| could.per(span).as_bps_f64());
                 let last = steps.last().copied().unwrap_or_default();
                 into.real(&links::T, at);
-                // The two directions of a link follow each other, as `DirIx` numbers them.
+                // The two directions of a link follow each other, as in `DirIx`.
                 into.text(&links::LINK, &self.scenario.links[n / 2].name);
                 into.text(&links::DIRECTION, if n % 2 == 0 { "forward" } else { "back" });
                 into.real(&links::THROUGHPUT, bps);
@@ -246,7 +247,8 @@ impl Record<'_> {
                         into.text(&packets::KIND, coded.kind.word());
                         into.whole(&packets::Q, i64::from(coded.quantizer));
                     }
-                    // The log records only whether a packet was marked; 3 is CE (RFC 3168, section 5).
+                    // The log records only whether a packet was CE-marked; 3 is the ECN field's value for CE (RFC 3168,
+                    // section 5).
                     into.whole(&packets::ECN, if row.ce() { 3 } else { 0 });
                     into.millis(&packets::DELAY, row.delay());
                     into.end_row();

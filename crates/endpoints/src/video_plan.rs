@@ -1,5 +1,5 @@
-//! The configuration of the two ends of a video flow. It is derived once from the flow and its host context, for all
-//! worlds.
+//! The configuration of the two ends of a video flow. For all worlds, it is derived in one place from the flow and the
+//! context of its host.
 
 use crate::make::BuildError;
 use crate::{Intake, MakeReceiver, Player, Skew, VideoSink, VideoSource};
@@ -20,52 +20,53 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
-/// Bytes of the IP, UDP and RTP headers with the send time: a packet's overhead without its notice.
+/// The bytes of the IP, UDP and RTP headers with the send time. This is a packet's overhead without the controller's
+/// notice.
 const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
-/// Bytes of the largest notice with its header extension element.
+/// The bytes of the largest notice, including the header of its header extension element.
 const MAX_NOTICE_BYTES: u64 = 24;
-/// Bytes of the header extension element with the transport-wide sequence number.
+/// The bytes of the header extension element with the transport-wide sequence number.
 const TRANSPORT_NUMBER_BYTES: u64 = 4;
-/// RTP payload type of media whose format has no static one.
+/// The RTP payload type of media whose format has no static type.
 const MEDIA_PAYLOAD_TYPE: u8 = 96;
-/// RTP payload type of retransmissions, unless another one is negotiated.
+/// The RTP payload type of retransmissions, unless another one is negotiated.
 pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
 /// RTP payload type of parity.
 const PARITY_PAYLOAD_TYPE: u8 = 98;
-/// RTP payload type of audio, unless another one is negotiated: libwebrtc's for Opus.
+/// The RTP payload type of audio, unless another one is negotiated. It is the one that libwebrtc uses for Opus.
 pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
 
-/// The context in which a flow's ends run, which adds to the flow's settings.
+/// The settings of the host on which an end of a flow runs. They complete the flow's settings.
 #[derive(Clone, Debug)]
 pub struct HostContext {
-    /// The seed of what the flow leaves open: SSRCs, first numbers and times.
+    /// The random seed for values that the flow leaves open: SSRCs, first sequence numbers and first timestamps.
     pub seed: Seed,
-    /// The maximum time that a source may catch up after a late wake-up; zero in virtual time, where no wake-up is
-    /// late.
+    /// The maximum time for which a source may catch up after a late wake-up. It is zero in virtual time, where no
+    /// wake-up is late.
     pub credit: Span,
     /// The MTU of the path.
     pub mtu: Bytes,
-    /// The other end, if it is another program.
+    /// The settings of the other end, if it is another program.
     pub apart: Option<RemotePeer>,
 }
 
 impl HostContext {
-    /// Creates the context of a world in which both ends are in one program and know all of the scenario.
+    /// Creates the context of a world in which both ends are in the same program and know the whole scenario.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
     }
 }
 
-/// The settings of a flow whose other end is another program. The play-out delay of a receiver is then the one that it
-/// announces, frames are packetized before the notices of their packets are known, and an operator may change the
-/// limits of the rate.
+/// Settings for a flow whose other end is another program. In this case a receiver announces its play-out delay, frames
+/// are divided into packets before the notices in these packets are known, and an operator may change the limits of the
+/// rate.
 #[derive(Clone, Debug)]
 pub struct RemotePeer {
     /// The canonical name (CNAME) of this end.
     pub cname: String,
     /// The address of a sender's only receiver.
     pub peer: Option<Origin>,
-    /// Bytes that authentication adds to a packet.
+    /// The bytes that authentication adds to a packet.
     pub tag: u64,
     /// The wall-clock time of time zero.
     pub epoch: NtpEpoch,
@@ -81,13 +82,13 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor of a flow that has no floor of its own and whose media has no lowest rate. If the floor is higher, an
-    /// operator cannot lower it below this value.
+    /// The floor for a flow whose scenario sets none and whose media has no lowest rate. If the floor is higher, an
+    /// operator can't lower it below this value.
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
-    /// The time after its frame was ready for which a packet is useful to a receiver that does not announce it; `None`:
-    /// one second.
+    /// The time after its frame was ready for which a packet is still useful to the receiver. It applies if the
+    /// receiver does not announce such a time. `None` stands for one second.
     pub useful: Option<Span>,
     /// The limits that an operator may change.
     pub operator: OperatorControls,
@@ -96,11 +97,11 @@ pub struct RemotePeer {
 /// The source of a flow's frames.
 #[derive(Clone, Debug)]
 pub enum Supply {
-    /// No frames: the source always has data, or a total of this many bytes.
+    /// There are no frames: the source always has data, or a total of this many bytes.
     Endless(Option<Bytes>),
     /// A clip that was encoded at each quantizer.
     Ladder(Arc<Ladder>),
-    /// RFC 8593's codec, which in its traced models follows the frames of a ladder.
+    /// RFC 8593's codec. Its traced models use the frame sizes of a ladder.
     Codec(CodecSettings, Option<Arc<Ladder>>),
     /// An encoder that runs during the flow.
     Encoder,
@@ -112,7 +113,7 @@ fn fits(flow: &str, ladder: &Ladder) -> Result<(), BuildError> {
 }
 
 impl Supply {
-    /// Returns the supply of the scenario's media. `ladder` has the frame sizes, if the media has pictures.
+    /// Returns the supply of frames for the scenario's media. `ladder` has the frame sizes, if the media has pictures.
     fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, BuildError> {
         let checked = || {
             let none = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
@@ -126,7 +127,7 @@ impl Supply {
                 // A ladder's clip has a fixed frame rate.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
-                    // RFC 8593's default values are those of 30 frames per second.
+                    // RFC 8593's default values are for 30 frames per second.
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))
@@ -139,7 +140,7 @@ impl Supply {
         matches!(self, Self::Endless(_))
     }
 
-    /// Returns the lowest and the highest rate that the frames need, in packets of `payload` bytes after `headers`
+    /// Returns the lowest and the highest rate that the frames need. Packets have `payload` bytes after `headers`
     /// bytes.
     fn range(&self, payload: u64, headers: u64) -> Option<(Rate, Rate)> {
         match self {
@@ -149,7 +150,7 @@ impl Supply {
         }
     }
 
-    /// Returns the description of the pictures for the controller.
+    /// Returns a description of the pictures for the controller.
     fn pictures(&self, gop: u32, payload: u64, headers: u64) -> Option<Pictures> {
         match self {
             Self::Endless(_) | Self::Encoder => None,
@@ -159,7 +160,7 @@ impl Supply {
     }
 }
 
-/// The kinds of repair of a flow.
+/// The kinds of repair that a flow uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Repairs {
     /// Whether lost packets are retransmitted.
@@ -169,8 +170,8 @@ struct Repairs {
 }
 
 impl Repairs {
-    /// Returns the kinds of repair of a video. `auto` retransmits to a single receiver under AVPF, and sends parity in
-    /// all cases.
+    /// Returns the kinds of repair of a video. `auto` uses retransmissions if there is a single receiver and the
+    /// profile is AVPF, and parity in all cases.
     fn of(video: &sc::Video, group: bool) -> Self {
         let asks = !group && video.rtcp.profile == sc::RtcpProfile::Avpf;
         let auto = video.repair == sc::Repair::Auto;
@@ -195,7 +196,7 @@ pub struct VideoPlan {
     flow: String,
     video: sc::Video,
     place: HostContext,
-    /// The factory of the controller's sender halves, with the layers around them.
+    /// The factory of the controller's sender halves, including the layers around them.
     senders: Arc<dyn Factory>,
     /// The factory of the controller's receiver halves.
     receivers: Arc<dyn Factory>,
@@ -204,7 +205,7 @@ pub struct VideoPlan {
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// The setup of each half, without its identity and its random source.
+    /// The setup of each half, except its identity and its random source.
     setup: Setup,
     /// The highest rate that the media needs.
     top: Option<Rate>,
@@ -216,11 +217,11 @@ pub struct VideoPlan {
 }
 
 impl VideoPlan {
-    /// Creates the plan of a scenario's flow. `own` is the factory of a controller that is not in the registry,
+    /// Creates the plan of a scenario's flow. `own` is the factory of a controller that is not in the registry.
     /// `ladder` has the sizes of the flow's frames.
     ///
     /// # Errors
-    /// Returns an error if the controller or the ladder is not valid.
+    /// The controller or the ladder is not valid.
     pub fn of(
         flow: &sc::Flow,
         video: &sc::Video,
@@ -236,7 +237,7 @@ impl VideoPlan {
     /// Creates the plan of a flow whose frames come from `supply` instead of the flow's media.
     ///
     /// # Errors
-    /// Returns the same errors as [`VideoPlan::of`].
+    /// The same as for [`VideoPlan::of`].
     pub fn supplied(
         flow: &sc::Flow,
         video: &sc::Video,
@@ -249,7 +250,7 @@ impl VideoPlan {
         Ok(ControllerChoice::of(flow, video, None)?.planned(flow, video, supply, place))
     }
 
-    /// Returns the name of the controller's APP packets.
+    /// Returns the name that identifies the controller's APP packets.
     pub fn app(&self) -> [u8; 4] {
         self.senders.terms().app
     }
@@ -270,7 +271,7 @@ impl VideoPlan {
         self.place.seed.part(name)
     }
 
-    /// Returns the mode: the repaired algorithm, or the paper's text literally.
+    /// Returns the mode of the controller: the repaired algorithm, or the paper's text taken literally.
     pub const fn mode(&self) -> Mode {
         self.video.mode
     }
@@ -292,7 +293,7 @@ impl VideoPlan {
 
     /// Creates an encoder of this ladder.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
-        // `paper` follows Evalvid-RA, whose backlog persists; `repaired` lets it drain within a GoP.
+        // `paper` follows Evalvid-RA, in which a backlog persists. `repaired` lets the backlog drain within a GoP.
         let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };
         Encoder::new(Arc::clone(ladder), self.video.vbr, waiting, self.payload, self.headers)
     }
@@ -310,18 +311,18 @@ impl VideoPlan {
         }
     }
 
-    /// Returns the identity of the end with this name. Only the name determines it, so that further receivers do not
-    /// change others' SSRCs.
+    /// Returns the identity of the end with this name. It depends only on the name, so that additional receivers do not
+    /// change the SSRCs of other ends.
     fn identity(&self, name: &str) -> Identity {
         let ssrc = self.place.seed.part(&format!("{name}.ssrc")).bits32();
         let cname = self.place.apart.as_ref().map_or(name, |apart| &apart.cname).to_owned();
         Identity { ssrc, cname }
     }
 
-    /// Returns the setup of the half of the end with this name.
+    /// Returns the setup of the controller's half at the end with this name.
     fn setup(&self, name: &str, ssrc: u32) -> Setup {
         let chance = self.place.seed.part(&format!("{name}.half"));
-        // A multiplicative controller would never leave a rate of zero.
+        // If the rate were zero, a multiplicative controller would never increase it.
         Setup { id: ReceiverId(ssrc), chance, ..self.setup.clone() }.alive()
     }
 
@@ -331,7 +332,7 @@ impl VideoPlan {
         self.video.first.seq.unwrap_or_else(drawn)
     }
 
-    /// Returns the settings of the retransmission stream in the session with this name, if there is one.
+    /// Returns the settings of the retransmission stream in session `session`; `None` if there is no such stream.
     pub fn repair(&self, session: &str) -> Option<RepairSettings> {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
@@ -340,7 +341,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of the parity stream in the session with this name, if there is one.
+    /// Returns the settings of the parity stream in session `session`; `None` if there is no such stream.
     pub fn parity(&self, session: &str) -> Option<ParitySettings> {
         let known = || self.video.playout.most();
         self.repairs.parity.then(|| ParitySettings {
@@ -350,7 +351,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of the audio stream in the session with this name, if there is one.
+    /// Returns the settings of the audio stream in session `session`; `None` if there is no such stream.
     pub fn audio(&self, session: &str) -> Option<AudioSettings> {
         let drawn = |what: &str| self.place.seed.part(&format!("{session}.audio.{what}")).bits32();
         self.video.audio.map(|_| AudioSettings {
@@ -386,7 +387,7 @@ impl VideoPlan {
         }
     }
 
-    /// Creates the source of a session. `feed` supplies frames with bytes, if there are any. Means are taken from
+    /// Creates the source of a session. `feed` supplies frames with bytes, if there are any. Means are taken from time
     /// `from` on.
     pub fn source(
         &self,
@@ -402,8 +403,8 @@ impl VideoPlan {
             room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
             padding: video.padding,
             parity: self.parity(session),
-            // A single receiver with retransmission only needs parity if it announces that retransmissions arrive too
-            // late.
+            // If a single receiver uses retransmission, it needs parity only when it announces that retransmissions
+            // arrive too late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,
             audio: self.audio(session),
@@ -412,7 +413,7 @@ impl VideoPlan {
         };
         let setup = self.setup(&name, settings.identity.ssrc);
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
-        // A cap at or above the highest rate of the media never takes effect.
+        // A cap at or above the media's highest rate never takes effect.
         let by_ladder = self.top.is_some_and(|top| self.setup.cap >= top);
         let feed = feed.or_else(|| self.sized_feed(&name));
         let senders = Arc::clone(&self.senders);
@@ -422,7 +423,8 @@ impl VideoPlan {
         source
     }
 
-    /// Returns a constructor of receiver `n` of a session. `chosen`: it is in one of several groups of a simulcast.
+    /// Returns a function that creates receiver number `n` of a session. `chosen` says that the receiver is in one of
+    /// several groups of a simulcast.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
@@ -445,8 +447,8 @@ impl VideoPlan {
         })
     }
 
-    /// Creates a receiver without repair for its join number `times`, starting at 0. Returns it with its name. A
-    /// receiver that joins again needs a new SSRC, because the old one has sent BYE.
+    /// Creates a receiver without repair, and returns it with its name. `times` is the number of its join, from 0. A
+    /// receiver that joins again needs a new SSRC, because it has sent BYE with the old one.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -458,7 +460,7 @@ impl VideoPlan {
         (receiver, name)
     }
 
-    /// Creates a receiver's sink around the result of [`VideoPlan::receiver`].
+    /// Creates a receiver's sink. `make` is the function that [`VideoPlan::receiver`] returned.
     pub fn sink(&self, make: MakeReceiver, intake: Intake) -> VideoSink {
         let video = &self.video;
         let period = self.setup.pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
@@ -480,7 +482,7 @@ impl VideoPlan {
     }
 }
 
-/// The controller of a flow, and the feedback that it needs.
+/// The controller of a flow, and the feedback that the controller needs.
 struct ControllerChoice {
     factory: Arc<dyn Factory>,
     /// Whether the controller is in the registry.
@@ -515,7 +517,7 @@ impl ControllerChoice {
             let tag = place.apart.as_ref().map_or(0, |apart| apart.tag);
             packet_rate(rate, Bytes::new(HEADER_BYTES + number + tag))
         });
-        // Audio comes on top of what the pictures need, so that both bounds contain it.
+        // Audio is sent in addition to what the pictures need, so both bounds include it.
         let range = supply.range(payload, headers).map(|(low, high)| (low + audio, high + audio));
         VideoPlan {
             flow: flow.name.clone(),
@@ -542,7 +544,7 @@ impl ControllerChoice {
         }
     }
 
-    /// Returns the maximum size of a packet's header extensions beside the send time, in bytes. A controller that reads
+    /// Returns the maximum size of a packet's header extensions, except the send time, in bytes. A controller that uses
     /// per-packet feedback sends no notices.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
@@ -550,8 +552,7 @@ impl ControllerChoice {
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Returns true if the receivers' halves run at the sender, on per-packet feedback. A class in Python gets packet
-    /// reports whenever there are any.
+    /// Returns true if the receivers' halves run at the sender, on the basis of per-packet feedback.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -561,12 +562,13 @@ impl ControllerChoice {
         if self.replayed(feedback) { Replayed::around(own, Span::ZERO) } else { own }
     }
 
-    /// Returns the factory of sender halves with the layers around them. From the controller outwards these are a
-    /// replay, the support of standard reports, the circuit breaker (RFC 8083) and the plausibility checks on feedback.
+    /// Returns the factory of sender halves with the layers around them. From the inside to the outside, these are a
+    /// replay, the support of standard reports, the circuit breaker (RFC 8083), and the plausibility checks on
+    /// feedback.
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        // A half that cannot read report blocks gets them played back as arrivals.
+        // If a half can't use report blocks, they are replayed to it as arrivals.
         let blocks = self.registered && video.feedback.is_coarse();
         if !video.defences && !blocks {
             return factory;
@@ -577,9 +579,9 @@ impl ControllerChoice {
         if !video.defences {
             return Arc::new(served);
         }
-        // Receivers can begin with standard reports before they report packets.
+        // Receivers may send standard reports before they begin to report packets.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
-        // A floor that the operator has set holds even if receivers never report.
+        // A floor that the operator has set applies even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))
     }
@@ -587,8 +589,7 @@ impl ControllerChoice {
 
 /// Returns the maximum payload of a packet of this IP size in bytes.
 fn payload(packet: Bytes, headers: u64, apart: bool) -> u64 {
-    // A packet that is filled by its headers still has to carry something. Payloads of real bytes have a useful minimum
-    // size.
+    // Even if the headers fill a packet, it has to carry some payload. For real bytes, there is a useful minimum size.
     packet.get().saturating_sub(headers).max(if apart { 64 } else { 1 })
 }
 
@@ -596,16 +597,16 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     let profile = match video.rtcp.profile {
         sc::RtcpProfile::Rfc3550 => Profile::Rfc3550,
         sc::RtcpProfile::Asmp => Profile::Asmp,
-        // A T_rr_interval of 0 suppresses no regular report (RFC 4585, section 3.4).
+        // With a T_rr_interval of 0, no regular report is suppressed (RFC 4585, section 3.4).
         sc::RtcpProfile::Avpf => Profile::Avpf { t_rr_interval: Span::ZERO },
     };
     let summary = group && video.rtcp.reports == sc::Reports::Source;
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// Returns the setup of the halves without the pictures. The rate stays within the flow's limits and what the media
-/// needs. A floor that an operator may lower is applied outside of the controller. Audio is sent at the rate `audio`,
-/// independent of the controller's decision, and comes on top of the pictures' floor.
+/// Returns the setup of the controller's halves, without the pictures. The rate stays within the flow's limits and the
+/// media's needs. A floor that an operator may lower is applied outside the controller. Audio is sent at the constant
+/// rate `audio`, which is added to the pictures' floor.
 fn setup(
     video: &sc::Video,
     group: bool,
@@ -617,7 +618,7 @@ fn setup(
     let own = apart.map_or(Rate::ZERO, |apart| apart.floor) + audio;
     let lowest = range.map_or(own, |range| range.0);
     let mut floor = video.floor.map_or(lowest, |floor| floor + audio).min(cap);
-    // With defences the operator's floor is enforced outside, so the controller itself may go lower.
+    // With defences, the operator's floor is enforced outside the controller, so the controller itself may go lower.
     if let Some(apart) = apart.filter(|_| video.defences) {
         apart.operator.limit(Some(floor), None);
         floor = floor.min(range.map_or(own, |range| range.0.max(own)));
@@ -637,7 +638,7 @@ fn setup(
     }
 }
 
-/// Returns a ladder's description for controllers, with `payload` bytes per packet after `headers` bytes.
+/// Returns the description of a ladder for controllers. Packets have `payload` bytes after `headers` bytes.
 fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     let rung = |(row, quantizer): (usize, &u8)| {
         let (rate, peak) = ladder.rates(row, payload, headers);
@@ -650,8 +651,8 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// Returns the description of RFC 8593's codec for controllers. It has a rate instead of quantizers, so quantizers 2, 4
-/// … 62 stand for rates from the highest to the lowest in equal steps.
+/// Returns the description of RFC 8593's codec for controllers. This codec has a rate instead of quantizers. The
+/// quantizers 2, 4 … 62 therefore stand for rates in equal steps, from the highest to the lowest.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

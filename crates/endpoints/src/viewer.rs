@@ -1,20 +1,21 @@
-//! A receiver of a simulcast, which is in one of its groups at a time.
+//! A receiver of a simulcast. It is in one of the simulcast's groups at a time.
 
 use crate::{Agent, AgentIx};
 use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver of a simulcast. It has a sink for each group, one of which is joined. The world calls [`Viewer::look`]
-/// after each call of that sink, and moves the receiver if it returns a change.
+/// A receiver of a simulcast. It has a sink for each group, and exactly one of the sinks is joined. The world calls
+/// [`Viewer::look`] after each call of that sink. If this returns a change, the world moves the receiver to the other
+/// group.
 pub struct Viewer {
     /// The index of the simulcast in the scenario.
     pub simulcast: usize,
-    /// The index of the receiver among those of the groups.
+    /// The index of the receiver in the list of the groups' receivers.
     pub receiver: usize,
     /// The sinks, one for each group.
     pub sinks: Vec<AgentIx>,
-    /// The directions of links on its path.
+    /// The directions of links on the path to this receiver.
     pub way: Vec<u32>,
     chooser: Chooser,
     /// The moves with their reasons.
@@ -22,7 +23,7 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Creates a viewer in the lowest group, without sinks.
+    /// Creates a viewer in the lowest group. It has no sinks yet.
     pub fn new(scenario: &sc::Scenario, simulcast: usize, receiver: usize) -> Self {
         let spec = &scenario.simulcasts[simulcast];
         let floor = |flow: &sc::FlowIx| match &scenario.flows[flow.0 as usize].kind {
@@ -38,7 +39,7 @@ impl Viewer {
         self.sinks[self.chooser.place()]
     }
 
-    /// Decides whether to move. Returns the sink that leaves and the one that joins.
+    /// Decides whether the receiver moves to another group. Returns the sink that leaves and the sink that joins.
     pub fn look(&mut self, now: Time, agents: &[Agent]) -> Option<(AgentIx, AgentIx)> {
         let from = self.sink();
         let Agent::VideoSink(sink) = &agents[from.0 as usize] else { return None };
@@ -49,11 +50,11 @@ impl Viewer {
         Some((from, self.sink()))
     }
 
-    /// Returns the time in each group between two times.
+    /// Returns how long the receiver was in each group between two times.
     pub fn stays(&self, from: Time, until: Time) -> Vec<Span> {
         let mut stays = vec![Span::ZERO; self.sinks.len()];
         let (mut place, mut since) = (0, Time::ZERO);
-        // `until` ends the last stay; the group after it is not used.
+        // `until` ends the last stay. The group in this pair is not used.
         let ends = self.moves.iter().map(|m| (m.at, m.to)).chain([(until, 0)]);
         for (at, next) in ends {
             stays[place] += at.min(until).since(since.max(from));

@@ -1,5 +1,5 @@
-//! Warnings about a run's feedback and TCP windows that a reader needs before using its numbers: `warnings` of
-//! `summary.json`.
+//! Warnings about a run's feedback and TCP windows: `warnings` of `summary.json`. A reader needs them before using the
+//! run's numbers.
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
@@ -7,15 +7,15 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Span, Time, counted};
 
-/// Share of the return link above which reports delay other traffic and each other.
+/// The share of the return link's capacity above which reports delay each other and other traffic.
 const MAX_RETURN_LINK_SHARE: f64 = 0.5;
 
 impl Record<'_> {
-    /// Returns a warning for each TCP flow whose window is smaller than the bandwidth-delay product of its fair share.
-    /// The window limits the flow then.
+    /// Returns a warning for each TCP flow whose window is smaller than the bandwidth-delay product of the flow's fair
+    /// share. In this case the window limits the flow.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
-        // The kernel's TCP allows another maximum window than the simulated one.
+        // The maximum window of a kernel's TCP differs from that of the simulated TCP.
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
@@ -23,7 +23,7 @@ impl Record<'_> {
                 let link = self.scenario.links.get(way as usize / 2);
                 link.map_or(Span::ZERO, |link| if way.is_multiple_of(2) { link.forward.delay } else { link.back.delay })
             };
-            // The number of a direction differs from its reverse's in the lowest bit (`DirIx::reverse`).
+            // The index of a direction differs from that of the reverse direction in the lowest bit (`DirIx::reverse`).
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());
@@ -78,9 +78,9 @@ impl Record<'_> {
         untold.into_iter().chain(refused).collect()
     }
 
-    /// Returns a warning if the reports of a flow with one receiver use most of a link on the way back.
+    /// Returns a warning if a flow has one receiver and the receiver's reports use most of a link on their way back.
     fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
-        // With several receivers, the reports take different links.
+        // The reports of several receivers use different links.
         let [sink] = ends.sinks[..] else { return None };
         let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
         let share = |way: &u32| {

@@ -1,4 +1,4 @@
-//! Parsing of a program's answers. Any bytes are either a valid answer or an error.
+//! Parses the answers of a program. Any bytes are either a valid answer or an error.
 
 use crate::half::Decided;
 use crate::one_line;
@@ -30,11 +30,11 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 pub struct Hello {
     /// The interval of the receivers' echoes.
     pub every: Span,
-    /// The feedback format that the law requests. [`FeedbackFormat::Own`] means one echo per packet.
+    /// The feedback format that the law requests. With [`FeedbackFormat::Own`], the receiver sends one echo per packet.
     pub feedback: FeedbackFormat,
-    /// Whether it receives the packets that were sent.
+    /// Whether the law receives the packets that were sent.
     pub sent: bool,
-    /// Whether it decides at each of these packets.
+    /// Whether the law decides at each packet that was sent.
     pub each: bool,
 }
 
@@ -49,7 +49,7 @@ const FEEDBACK: [(&str, FeedbackFormat); 4] = [
 /// Parses the answer to `hello`.
 ///
 /// # Errors
-/// It is not an object, has another version, or has an invalid value.
+/// The answer is not an object, has another version, or has an invalid value.
 pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
     let table = object(line)?;
     match table.get("v").map(Value::as_u64) {
@@ -62,7 +62,7 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
     }
     let every = match number(&table, "every", "nanoseconds from 1000000 to 60000000000")? {
         None => Span::millis(100),
-        // Faster echoes would flood the path, and slower ones outlast any control loop.
+        // Echoes at shorter intervals would flood the path. Longer intervals are longer than any control loop.
         Some(ns) if (1e6..=6e10).contains(&ns) => Span::nanos(ns as u64),
         Some(ns) => return wrong(format!("its \"every\" is {ns}"), "give nanoseconds from 1000000 to 60000000000"),
     };
@@ -99,7 +99,7 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
 /// Parses a decision. Fractions are truncated.
 ///
 /// # Errors
-/// It is not an object, has no rate, or has an invalid value.
+/// The decision is not an object, has no rate, or has an invalid value.
 pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     let table = object(line)?;
     let rates = "bit/s: a finite number, 0 or more";
@@ -144,12 +144,12 @@ fn number(table: &Map<String, Value>, key: &str, what: &'static str) -> Result<O
     }
 }
 
-/// Returns the start of a value in JSON.
+/// Returns the start of a value's JSON text.
 fn shown(value: &Value) -> String {
     shortened(&value.to_string())
 }
 
-/// Returns the start of a text in one line.
+/// Returns the start of a text as a single line.
 pub(crate) fn shortened(text: &str) -> String {
     let line = one_line(text);
     if line.chars().count() <= 80 { line } else { line.chars().take(79).chain(['…']).collect() }

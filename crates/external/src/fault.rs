@@ -17,7 +17,7 @@ pub enum Fault {
     Interrupted,
 }
 
-/// The slot for a run's first fault.
+/// A slot that holds the first fault of a run.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSlot(Arc<Mutex<Option<Fault>>>);
 
@@ -36,13 +36,13 @@ impl FaultSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Takes the fault out of the slot.
+    /// Returns the fault and empties the slot.
     pub fn take(&self) -> Option<Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Returns a time as the text of a fault; `None` stands for the time before the flow's first packet.
+/// Returns a time as text for a fault. `None` is the time before the flow's first packet.
 pub fn moment(now: Option<Time>) -> String {
     now.map_or_else(|| "at its flow's start".to_owned(), |now| format!("at {:.3} s of the run", now.as_secs_f64()))
 }

@@ -4,14 +4,14 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The minimum wait for a timer. Without it a controller could keep virtual time from advancing.
+/// The shortest wait for a timer. Without this limit, a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// The size of an [`Echo`] in bytes. An external receiver appends its own content to it.
+/// The size of an [`Echo`] in bytes. An external receiver appends content of its own after it.
 const ECHO: usize = 24;
 
-/// A controller outside of this program.
+/// The decisions of a controller outside of this program.
 pub trait Law: Send {
-    /// Handles an event and returns the new decision. Returns `None` to keep the old one, because the law was not
+    /// Handles an event and returns the new decision. Returns `None` if the old decision stays, because the law was not
     /// called or has failed. `now` is `None` at the start of the flow.
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
@@ -31,7 +31,7 @@ pub enum Event<'a> {
     Leave(ReceiverId),
 }
 
-/// A report for a law. Values that the feedback does not contain are `None`.
+/// A report for a law. A value is `None` if the feedback does not contain it.
 #[derive(Clone, Copy, Debug)]
 pub struct LawReport<'a> {
     /// The arrival time.
@@ -42,7 +42,7 @@ pub struct LawReport<'a> {
     pub members: u32,
     /// The round-trip time.
     pub rtt: Option<Span>,
-    /// The packets expected since the previous report, and the number of missing ones.
+    /// The number of packets expected since the previous report, and how many of them are missing.
     pub counts: Option<(u32, u32)>,
     /// The receive rate since the previous report.
     pub received: Option<Rate>,
@@ -50,18 +50,18 @@ pub struct LawReport<'a> {
     pub queueing: Option<Span>,
     /// The interarrival jitter (RFC 3550).
     pub jitter: Option<Span>,
-    /// The content that an external receiver has appended.
+    /// The content that an external receiver has appended to its echo.
     pub added: Option<&'a [u8]>,
     /// The per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// The bytes in the pacer, and the time that the oldest of them has waited.
+    /// The bytes in the pacer, and how long the oldest of them has waited.
     pub waiting: (Bytes, Span),
 }
 
 impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
-        // A report block is only part of the feedback in this format.
+        // A report block counts as feedback only in this format.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).
@@ -73,7 +73,7 @@ impl<'a> LawReport<'a> {
             rtt: echo.map(|e| e.rtt(report.at)).or(report.rtt),
             counts: echo.map(|e| (e.expected, e.lost)).or_else(of_block),
             received: echo.map(|e| e.received),
-            // A browser's statistics contain no one-way delays.
+            // A browser's statistics contain no one-way delay.
             queueing: echo.filter(|_| feedback != FeedbackFormat::Stats).map(|e| e.queueing),
             jitter: report.reception.map(|r| r.jitter),
             added,
@@ -90,11 +90,12 @@ impl<'a> LawReport<'a> {
     }
 }
 
-/// Splits a report into the echo and the content that an external receiver has appended. Invalid parts are `None`.
+/// Splits a report into the echo and the content that an external receiver has appended. A part that is invalid is
+/// `None`.
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
-    // The content follows its length, because RTCP pads it to whole words.
+    // The content follows a field with its length, because RTCP pads the report to whole words.
     let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
     (echo, added)
 }
@@ -102,15 +103,15 @@ fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
 /// The decision of a law.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// The rate; it is limited to the range from floor to cap.
+    /// The target rate. It is limited to the range from floor to cap.
     pub rate: Rate,
-    /// The pacing rate; `None` for the same as `rate`.
+    /// The pacing rate; `None` if it is the same as `rate`.
     pub pacing: Option<Rate>,
-    /// The bytes that may be sent before the next decision; `None` for no window.
+    /// The bytes that may be sent before the next decision; `None` if there is no window.
     pub window: Option<Bytes>,
     /// The time of the next timer.
     pub wake: Option<Time>,
-    /// The reason; `None` to keep the old one.
+    /// The reason; `None` if the old one stays.
     pub why: Option<String>,
 }
 
@@ -128,7 +129,7 @@ pub struct Half<L> {
 }
 
 impl<L: Law> Half<L> {
-    /// Creates the half and asks `law` for its first decision. `feedback` is the format of its reports.
+    /// Creates the half and gets the first decision from `law`. `feedback` is the format of the reports.
     pub fn new(law: L, setup: &Setup, feedback: FeedbackFormat) -> Self {
         let (floor, cap) = (setup.floor, setup.cap);
         let decided = Decided { rate: floor.max(Rate::kbps(8)).min(cap), ..Decided::default() };
@@ -141,7 +142,7 @@ impl<L: Law> Half<L> {
 
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) {
         let Some(mut new) = self.law.on_event(now, event) else { return };
-        // The session's limits apply to every controller, also to a faulty one.
+        // The session's limits apply to every controller, even to a faulty one.
         new.rate = new.rate.max(self.floor).min(self.cap);
         new.pacing = new.pacing.map(|pacing| pacing.max(self.floor));
         new.wake = new.wake.map(|at| at.max(now.unwrap_or(Time::ZERO) + SHORTEST_WAIT));
@@ -182,7 +183,7 @@ impl<L: Law> SenderHalf for Half<L> {
     }
 
     fn on_timer(&mut self, now: Time) {
-        // The timer is consumed; the law has to request the next one.
+        // The timer has expired. The law has to request the next one.
         self.decided.wake = None;
         self.on_event(Some(now), &Event::Timer);
     }

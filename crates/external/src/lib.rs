@@ -1,11 +1,12 @@
-//! Controllers outside this program: a class or another program decides, and this crate provides the halves.
+//! Controllers outside this program: a class or another program decides, and this crate provides the controller's
+//! halves.
 //!
-//! A [`Law`] receives reports, timers and packets, and returns decisions; [`Half`] turns it into a sender half. A
+//! A [`Law`] receives reports, timers and packets, and returns decisions. [`Half`] makes a sender half of it. A
 //! [`Program`] is a law in any language: a process that reads and writes lines of JSON
 //! (`docs/controllers-in-any-language.md`).
 //!
-//! A fault in a law stops the run. It is stored as a [`Fault`] with place, time and remedy. The law is not called any
-//! more, and the half keeps its last valid rate until the run stops.
+//! A fault in a law stops the run. It is stored as a [`Fault`] with place, time and remedy. After that, the law is no
+//! longer called. The half keeps its last valid rate until the run stops.
 
 mod answer;
 mod fault;

@@ -1,4 +1,4 @@
-//! The messages to a program: one line of JSON each. Apart from the keys they contain only numbers.
+//! The messages to a program. Each is one line of JSON. Except for the keys, it contains only numbers.
 
 use crate::answer::VERSION;
 use crate::half::LawReport;
@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
 use steadycast_units::{Ecn, Time};
 
-/// A number that is `null` in JSON if it is missing.
+/// A number, or `null` in JSON if the number is missing.
 struct Or<T>(Option<T>);
 
 impl<T: Display> Display for Or<T> {
@@ -18,7 +18,7 @@ impl<T: Display> Display for Or<T> {
     }
 }
 
-/// A message that is being built. Writing to a `String` never fails, so the results of `write!` are ignored.
+/// A message that is being written. Writing to a `String` never fails, so the results of `write!` are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Message(String);
 
@@ -46,7 +46,7 @@ impl Message {
     pub(crate) fn setup(&mut self, setup: &Setup) {
         let (packet, floor, cap) = (setup.packet.get(), setup.floor.as_bps(), setup.cap.as_bps());
         let (session, group, ecn) = (setup.session_bandwidth.as_bps(), setup.group, setup.ecn.bits());
-        // The clone keeps the half's own random sequence unchanged.
+        // A clone is used, so that the half's own random sequence does not change.
         let seed = setup.chance.clone().bits32();
         let _ = write!(
             self.begin("setup"),
@@ -84,7 +84,7 @@ impl Message {
         self.close(sent);
     }
 
-    /// Builds a message that has only a time: a timer, or packets that were sent.
+    /// Writes a message that has only a time, and the packets sent since the previous message if there are any.
     pub(crate) fn at(&mut self, kind: &str, now: Time, sent: Option<&mut String>) {
         let _ = write!(self.begin(kind), ",\"t\":{}", now.as_nanos());
         self.close(sent);
@@ -100,7 +100,7 @@ impl Message {
         self.end();
     }
 
-    /// Ends a message, with the rows of the packets sent since the previous one.
+    /// Ends a message with the rows of the packets that were sent since the previous message.
     fn close(&mut self, sent: Option<&mut String>) {
         if let Some(rows) = sent {
             let _ = write!(self.0, ",\"sent\":[{rows}]");
@@ -118,7 +118,7 @@ pub(crate) fn departed(rows: &mut String, sent: &Sent) {
 }
 
 fn row(text: &mut String, packet: &PacketReport) {
-    // −1 stands for an arrival whose time is not in the feedback.
+    // −1 stands for a packet that has arrived, but whose arrival time is not in the feedback.
     let arrived = packet.arrived.map(|arrived| arrived.at.map_or(-1, steadycast_units::PeerTime::as_nanos));
     let ecn = packet.arrived.and_then(|arrived| arrived.ecn).map(Ecn::bits);
     let (sent, size) = (packet.sent.as_nanos(), packet.size.get());

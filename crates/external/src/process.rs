@@ -1,4 +1,4 @@
-//! A child process that answers each line with one line, and that never outlives this process.
+//! A child process that answers each line with one line. It never outlives this process.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
 use rustix::buffer::spare_capacity;
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 
 /// The maximum length of a line in bytes.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
-/// The time that a process has to end after it was asked to.
+/// The time within which a process has to end after it was asked to end.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The reason why there is no answer.
+/// The reason why an exchange has no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
     /// The answer was not in time.
     Timeout,
-    /// A line was written without a request.
+    /// The process wrote a line although there was no request.
     Unsolicited(Vec<u8>),
     /// The line exceeds the maximum length.
     TooLong,
-    /// The process has closed its output. The text says how it ended, if it has.
+    /// The process has closed its output. The text says how it ended, if it has ended.
     Closed(Option<String>),
 }
 
@@ -33,10 +33,10 @@ pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: ChildStdout,
-    /// The output that was read but not processed.
+    /// Output that has been read but not processed.
     buffer: Vec<u8>,
     guard: Child,
-    /// Whether an exchange has failed. The process is then not asked to end, but killed.
+    /// Whether an exchange has failed. If so, the process is killed without being asked to end.
     failed: bool,
 }
 
@@ -59,13 +59,13 @@ impl Process {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let process = Self { child, input: Some(input), output, buffer: Vec::new(), guard, failed: false };
-        // Both pipes are non-blocking, so that a process that neither reads nor writes cannot block this one.
+        // Both pipes are non-blocking. A process that neither reads nor writes therefore can't block this one.
         ioctl_fionbio(&process.output, true)?;
         process.input.as_ref().map_or(Ok(()), |input| ioctl_fionbio(input, true))?;
         Ok(process)
     }
 
-    /// Writes a line and returns the answering line without its end.
+    /// Writes a line and returns the line that answers it, without the newline.
     pub(crate) fn exchange(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
         let result = self.answer(line, timeout);
         self.failed |= result.is_err();
@@ -73,7 +73,7 @@ impl Process {
     }
 
     fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
-        // Output before the question would be taken for its answer.
+        // Output from before the question would be mistaken for its answer.
         let open = self.fill();
         if !self.buffer.is_empty() {
             return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));
@@ -82,7 +82,7 @@ impl Process {
         let mut open = open && self.write(&mut rest);
         loop {
             if let Some(end) = self.buffer[read..].iter().position(|b| *b == b'\n') {
-                // A second line would be taken for the answer to the next message.
+                // A second line would be mistaken for the answer to the next message.
                 let (answer, more) = self.buffer.split_at(read + end);
                 let result = if more == b"\n" {
                     Ok(answer.to_vec())
@@ -93,7 +93,7 @@ impl Process {
                 return result;
             }
             read = self.buffer.len();
-            // An endless line must not fill the memory.
+            // A line without end must not fill the memory.
             if read > LONGEST_LINE {
                 return Err(ExchangeError::TooLong);
             }
@@ -103,12 +103,12 @@ impl Process {
             if !self.wait(rest.is_empty(), until) {
                 return Err(ExchangeError::Timeout);
             }
-            // The output is read even if the process has ended, because it may have answered before.
+            // The output is read even if the process has ended, because it may have answered before it ended.
             open = self.write(&mut rest) & self.fill();
         }
     }
 
-    /// Writes as much as the pipe takes. Returns whether the process still reads.
+    /// Writes as much as the pipe accepts. Returns whether the process still reads.
     fn write(&self, rest: &mut &[u8]) -> bool {
         let Some(input) = &self.input else { return false };
         while !rest.is_empty() {
@@ -137,7 +137,8 @@ impl Process {
         true
     }
 
-    /// Waits for output, or until the input can be written if not all was `written`. Returns false on a timeout.
+    /// Waits for output. If not all input is `written`, also waits until more input can be written. Returns false on a
+    /// timeout.
     fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
@@ -150,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Returns how the process ended, if it does within a second. It is not reaped, so that its group can still be
-    /// killed.
+    /// Returns how the process ended, if it ends within a second. The process is not reaped, so that its group can
+    /// still be killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -160,36 +161,36 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
-            // Polling keeps the wait bounded even if the process never ends.
+            // Polling limits the wait even if the process never ends.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None
     }
 
-    /// Sends the end of the run, and waits for the process to close its output.
+    /// Sends the message that the run has ended, and waits until the process closes its output.
     pub(crate) fn end(&mut self, mut line: &[u8]) {
         if self.failed || !self.write(&mut line) {
             return;
         }
         self.input = None;
         let until = Instant::now() + END_TIMEOUT;
-        // The process may write until it ends, so the pipe has to be drained.
+        // The process may write until it ends, so its output has to be read.
         while self.fill() && self.buffer.len() <= LONGEST_LINE && self.wait(true, until) {}
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard detects the end of its input and kills the whole group. Only then is the process reaped, because
-        // its number may be reused afterwards.
+        // The guard notices the end of its input and kills the whole group. Only then is the process reaped, because
+        // afterwards its number may be used again.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = self.child.wait();
     }
 }
 
-/// Starts a guard that kills the process group `group` when this process ends, for any reason, or closes the guard's
-/// input.
+/// Starts a guard process. It kills the process group `group` when this process ends for any reason, or when its input
+/// is closed.
 fn guard(group: u32) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])

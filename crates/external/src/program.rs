@@ -29,13 +29,13 @@ impl Default for Timeouts {
     }
 }
 
-/// The number of bytes at the end of a log in which its last line is searched.
+/// The number of bytes at the end of a log that are searched for its last line.
 const LAST: u64 = 4096;
 
-/// The number of bytes at the start of a log that are kept. A last line states how many were left out.
+/// The number of bytes at the start of a log that are kept. A final line states how many bytes were left out.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's program. It starts a process for each sender half.
+/// A flow's program. Each sender half starts a process of it.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,
@@ -44,7 +44,7 @@ pub struct Program {
     first: Mutex<Option<Process>>,
 }
 
-/// The properties of a program's processes, and the slot for their faults.
+/// What all processes of a program share, and the slot for their faults.
 struct Source {
     place: String,
     words: Vec<String>,
@@ -56,11 +56,11 @@ struct Source {
 }
 
 impl Program {
-    /// Starts a flow's program and asks for its capabilities. `name` is the name of its controller, `words` are the
-    /// command and its arguments, and `feedback` is the scenario's setting.
+    /// Starts a flow's program and asks it for its capabilities. `name` is the name of its controller. `words` are the
+    /// command and its arguments. `feedback` is the scenario's setting.
     ///
     /// # Errors
-    /// It can't be started, or its answer to `hello` is invalid.
+    /// The program can't be started, or its answer to `hello` is invalid.
     pub fn start(
         timeouts: Timeouts,
         flow: &str,
@@ -82,7 +82,7 @@ impl Program {
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
     }
 
-    /// Returns what its processes have written to stderr, of which [`LOG_BYTES`] are kept.
+    /// Returns what the program's processes have written to stderr, at most [`LOG_BYTES`] of it.
     pub fn log(&self) -> Vec<u8> {
         self.source.cut_log();
         let mut bytes = self.source.log_from(SeekFrom::Start(0));
@@ -99,9 +99,9 @@ fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
-    // `create_new` refuses a file or a link that someone else has placed there.
+    // `create_new` fails if someone else has placed a file or a link there.
     let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
-    // The open handle keeps the file alive, and nothing is left behind if this program crashes.
+    // The open handle keeps the file alive. If this program crashes, no file is left behind.
     remove_file(&path)?;
     Ok(file)
 }
@@ -124,7 +124,7 @@ impl Source {
         Ok((process, hello))
     }
 
-    /// Returns the fault for a missing answer.
+    /// Returns the fault for an answer that is missing.
     fn missing_answer(&self, error: ExchangeError, now: Option<Time>, kind: &str) -> Fault {
         let at = moment(now);
         match error {
@@ -152,13 +152,13 @@ impl Source {
         }
     }
 
-    /// Returns the fault for an invalid answer.
+    /// Returns the fault for an answer that is invalid.
     fn invalid_answer(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
     }
 
-    /// Truncates the log to its limit. The file is open for appending, so writing continues at its new end.
+    /// Truncates the log to its limit. The file is open for appending, so later output goes to its new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());
@@ -167,18 +167,18 @@ impl Source {
         }
     }
 
-    /// Returns the log from position `from` on; the whole log if `from` lies before its start.
+    /// Returns the log from position `from` on. If `from` lies before the start of the log, returns the whole log.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
-        // Seeking does not affect writers, because they append.
+        // Seeking does not affect processes that write, because they append.
         let found = log.seek(from).or_else(|_| log.seek(SeekFrom::Start(0)));
         let _ = found.and_then(|_| log.read_to_end(&mut bytes));
         bytes
     }
 }
 
-/// Returns the start of a line that may contain any bytes.
+/// Returns the start of a line as text. The line may contain any bytes.
 fn text(line: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(&line[..line.len().min(400)]))
 }
@@ -186,7 +186,8 @@ fn text(line: &[u8]) -> String {
 impl Factory for Program {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The first half uses the process that has already answered `hello`; further halves start their own.
+        // The first half uses the process that has already answered `hello`. Each further half starts a process of its
+        // own.
         let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
         let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
         let (source, hello) = (Arc::clone(&self.source), self.hello);
@@ -222,7 +223,7 @@ struct ProgramLaw {
     /// The process; `None` after a fault.
     process: Option<Process>,
     hello: Hello,
-    /// The next message; at the start the setup.
+    /// The next message. At the start it is the setup.
     message: Message,
     /// The rows of the packets sent since the previous message.
     sent: String,
@@ -235,7 +236,7 @@ impl Law for ProgramLaw {
             if self.hello.sent || self.hello.each {
                 departed(&mut self.sent, sent);
             }
-            // Most laws need no message per packet, which would cost an exchange each.
+            // Most laws need no message per packet. Each such message would cost an exchange.
             if !self.hello.each {
                 return None;
             }
@@ -255,7 +256,7 @@ impl Law for ProgramLaw {
             Event::Leave(receiver) => self.message.leave(at, *receiver, rows),
             Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
         }
-        // The log is cut at each event, so that it can't fill the disk during a run.
+        // The log is truncated at each event, so that it can't fill the disk during a run.
         self.source.cut_log();
         let line = process.exchange(self.message.line(), self.source.timeouts.answer);
         let decided = match line {
@@ -265,7 +266,7 @@ impl Law for ProgramLaw {
         decided
             .map_err(|fault| {
                 self.source.fault.put(fault);
-                // After a fault its answers can't be matched to messages any more, so the process is ended.
+                // After a fault, the process's answers can no longer be matched to messages, so the process is ended.
                 self.process = None;
             })
             .ok()

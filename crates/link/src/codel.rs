@@ -144,14 +144,14 @@ impl State {
         }
     }
 
-    /// Dequeues the next packet of queue `n` and drops the packets before it that CoDel gives up (RFC 8289, section
-    /// 5.5).
+    /// Dequeues the next packet of queue `n`, and drops the packets before it that CoDel selects for dropping (RFC
+    /// 8289, section 5.5).
     fn dequeue_from(&mut self, n: u32, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
         // Whether CoDel's congestion signal is a CE mark instead of a drop.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
-        // The flag in `head` says that the sojourn time was above the target for a whole interval.
+        // The flag in `head` is true if the sojourn time was above the target for a whole interval.
         let mut marked = false;
         let mut head = queue.pop(now, codel, *mtu);
         let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
@@ -183,8 +183,8 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // If the last dropping state ended less than 16 intervals ago, its rate of drops was near the right one:
-            // dropping resumes with the count of that state's drops (RFC 8289, section 5.5).
+            // If the last dropping state ended less than 16 intervals ago, its drop rate was nearly right. Dropping
+            // then resumes with the drop count of that state (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -203,8 +203,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // The queue is empty: a real transmitter would have polled all queues since and removed them from the lists
-            // (RFC 8290, section 4.2). Every flow is new again.
+            // The queue is empty. A real transmitter would have polled all queues since then and removed them from the
+            // lists (RFC 8290, section 4.2), so every flow counts as new again.
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -212,7 +212,7 @@ impl DequeueAqm for State {
             }
         }
         let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
-        // The salt gives each seed other collisions of flows.
+        // With the salt, each seed assigns flows to queues differently.
         let n = (mix_bits(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
         let queue = self.queues.entry(n).or_default();
         queue.bytes += packet.size.get();
@@ -282,7 +282,7 @@ impl Flow {
             return None;
         };
         self.bytes -= head.size.get();
-        // A queue of at most one MTU is never too long: it can't be shorter without idling the link.
+        // If the queue holds at most one MTU, its delay is accepted: it can't be shorter without idling the link.
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
             return Some((head, false));

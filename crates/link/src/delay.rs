@@ -72,8 +72,7 @@ impl Propagation {
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
-    /// Returns the arrival of a packet that left at `departure`. It is not before the previous arrival unless the
-    /// jitter reorders.
+    /// In-order delivery: a packet with less jitter waits for the previous packet.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.unordered_arrival(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
@@ -84,7 +83,7 @@ impl Propagation {
         self.last
     }
 
-    /// Returns the arrival without regard to order: later packets do not wait for this one.
+    /// Returns the arrival independent of the order of packets: later packets do not wait for this one.
     pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
@@ -98,7 +97,7 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     match jitter.dist {
         JitterDist::Exponential => jitter.mean.scale(chance.exponential(1.0)),
         JitterDist::Uniform => jitter.mean.scale(2.0 * chance.unit()),
-        // Clamped at both sides, so that the mean stays the mean.
+        // The value is clamped symmetrically at both sides, so that its mean does not change.
         JitterDist::Normal => jitter.mean.scale((1.0 + normal(chance) / 3.0).clamp(0.0, 2.0)),
         JitterDist::HalfNormal => {
             // The mean of |N(0, σ)| is σ·√(2/π), so σ = mean·√(π/2) ≈ 1.25 mean.
@@ -110,13 +109,14 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
 }
 
 /// Draws from the Wi-Fi delay model of the C4 simulator (picoquic d199d45b, picoquic/sim_link.c), which its authors
-/// fitted to measurements. Its mean is 0.684 ms + 86.25 · (mean − 1 ms) / 84, where that is more.
+/// fitted to measurements. The mean of the draws is 0.684 ms, plus 86.25 · (mean − 1 ms) / 84 if `mean` exceeds 1 ms.
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
     let mut delay = smoothed(TURN, turns, turns > 0, chance);
-    // A pause of about 12 · 7.5 ms minus a half one is 86 ms: its probability sets the mean.
+    // A pause lasts 12 · 7.5 ms on average, minus half of 7.5 ms, which is 86 ms. The probability of a pause sets the
+    // mean.
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
         delay += smoothed(PAUSE, pauses, pauses > 1, chance);
@@ -124,7 +124,7 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     delay
 }
 
-/// Returns `times` · `each`, minus a uniform part of one `each` if `partly`.
+/// Returns `times` · `each`. If `partly` is true, a uniformly drawn part of one `each` is subtracted.
 fn smoothed(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
     let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
     (each * times).saturating_sub(part)

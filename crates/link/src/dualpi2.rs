@@ -55,7 +55,7 @@ impl Discipline for DualPi2 {
     }
 }
 
-/// One of the two queues.
+/// The state of one of the two queues.
 #[derive(Debug, Default)]
 struct Lane {
     /// The packets, each with a flag that says whether its sojourn time may mark it.
@@ -69,7 +69,7 @@ impl Lane {
     /// `likelihood` signals (RFC 9332, appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
-        // No random number: the fraction carries over, so marks are spread evenly.
+        // There is no random draw: the fraction carries over, so marks are spread evenly.
         let happens = self.count > 1.0;
         if happens {
             self.count -= 1.0;
@@ -94,7 +94,7 @@ struct State {
     next_update: Time,
     l4s: Lane,
     classic: Lane,
-    /// The bytes by which the Classic queue is behind its share. Above 0 the Classic queue is served next.
+    /// The bytes by which the Classic queue is behind its share. If this is positive, the Classic queue is served next.
     credit: f64,
     mtu: Bytes,
 }
@@ -109,7 +109,7 @@ impl State {
         state
     }
 
-    /// Resets the scheduler: the L4S queue is served first, by one packet's worth of the Classic queue's share.
+    /// Resets the scheduler: the L4S queue is served first, until the Classic queue is owed one packet.
     fn reset_scheduler(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
@@ -186,7 +186,8 @@ impl State {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
         if self.classic.recur(p_c) {
-            // Above this p_C the coupled probability has reached 1 (overload), and ECN can't be relied on: drop.
+            // Above this p_C the coupled probability has reached 1. That is overload, in which ECN can't be relied on,
+            // so packets are dropped.
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
                 out.drop(&head, Drop::Early);
@@ -203,7 +204,8 @@ impl DequeueAqm for State {
         self.catch_up(packet.since);
         // ECT(1) and CE both have the low bit set (RFC 9331, section 5.1).
         if packet.ecn.bits() & 1 == 1 {
-            // The L4S queue's length counts at arrival, so that the last packet of a burst is marked as well.
+            // The length of the L4S queue at the packet's arrival is used, so that the last packet of a burst is marked
+            // as well.
             let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
             self.l4s.waiting.push_back((packet, by_wait));
         } else {

@@ -2,8 +2,8 @@
 //!
 //! A link decides the fate of a packet when the packet is offered: it is dropped, or it arrives at the other end at a
 //! known time. This is possible because every change of the link (rate steps, trace, delay steps) is known when it is
-//! built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the
-//! simulator. In real time the packet waits in one timer until its arrival; the code is the same.
+//! built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the simulator.
+//! In real time, one timer holds the packet until its arrival. The code is the same in both cases.
 //!
 //! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The driver stores the
 //! packet and collects its fate with [`Link::take`], after each offer and at [`Link::due`].
@@ -164,8 +164,8 @@ pub enum Fate {
 pub struct Counts {
     /// The packets offered.
     pub offered: u64,
-    /// The bytes that the transmitter has sent, lost packets and link-layer retransmissions included. Inside the
-    /// link: the bytes that the transmitter has accepted.
+    /// The bytes that the transmitter has sent, lost packets and link-layer retransmissions included. Internally this
+    /// field counts the bytes that the transmitter has accepted.
     pub sent: Bytes,
     /// The packets dropped because the queue was full.
     pub full: u64,
@@ -179,7 +179,7 @@ pub struct Counts {
     pub lost: u64,
     /// The packets refused because they were larger than the MTU.
     pub too_large: u64,
-    /// The packets delivered after one that left later (RFC 4737). Copies are not counted.
+    /// The packets delivered after a packet that was sent later (RFC 4737). Copies are not counted.
     pub reordered: u64,
     /// The packets delivered a second time.
     pub duplicated: u64,
@@ -201,8 +201,8 @@ pub struct Link {
     state: Box<LinkState>,
 }
 
-/// The state that is needed for a packet that finds a plain link idle. It fits into one cache line instead of ten,
-/// which matters with ten thousand receivers and as many links.
+/// The state that is needed for a packet that finds a plain link idle. It fits into one cache line instead of ten. This
+/// matters in runs with ten thousand receivers and as many links.
 #[derive(Debug)]
 struct Idle {
     /// The time at which the transmitter will have sent everything that it has accepted. Used on plain links only.
@@ -233,12 +233,12 @@ struct LinkState {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// On a plain link: the departure of the last packet whose size differs from [`Idle::size`]. From then on the
-    /// queue length follows from [`Idle::free`] and `queue` is not maintained. NEVER on links that are not plain.
+    /// On a plain link: the departure of the last packet whose size differs from [`Idle::size`]. After this time the
+    /// queue length follows from [`Idle::free`], and `queue` is not maintained. On other links it is NEVER.
     uniform_from: Time,
-    /// The size before [`Idle::size`] and its transmission time. Flows often alternate between two sizes.
+    /// The previous value of [`Idle::size`] and its transmission time. Flows often alternate between two sizes.
     before: (Bytes, Span),
-    /// Replaces `queue` if the discipline decides at dequeue.
+    /// The queue that replaces `queue` if the discipline decides at dequeue.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
     /// The loss process; `None` if the link never loses packets.
@@ -262,9 +262,10 @@ impl Link {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
-        // A discipline decides on arrival or at dequeue, so only one of the two draws from this part.
+        // A discipline decides either on arrival or at dequeue, so only one of the two draws from this part of the
+        // seed.
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
-        // The fast path of plain links holds only if every packet is treated alike: see [`Plain`].
+        // The fast path of plain links is only valid if every packet is treated alike: see [`Plain`].
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
         let has_constant_rate = match &config.service {
             Service::Unlimited => true,
@@ -424,7 +425,7 @@ impl Link {
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, state) = (&mut self.idle, &mut *self.state);
-        // The packets that passed on the fast path are counted now: their size is known only until it changes.
+        // The packets of the fast path are counted now, because after a change their size would be unknown.
         state.count_passed(idle);
         if size != idle.size {
             state.change_size(now, size, idle);
@@ -435,8 +436,8 @@ impl Link {
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
         state.counts.offered += 1;
-        // The queue holds packets of one size only: its length follows from the time at which the transmitter becomes
-        // free, so the queue needs no update per packet.
+        // All packets in the queue have the same size, so its length follows from the time at which the transmitter
+        // becomes free. No update of the queue per packet is necessary.
         let is_uniform = now >= state.uniform_from;
         let room = if is_uniform {
             let backlog = idle.backlog(now);
@@ -448,7 +449,8 @@ impl Link {
             state.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
-        // The wait of a FIFO queue is known on arrival: everything before the packet is sent first.
+        // In a FIFO queue, a packet's waiting time is known on arrival, because everything before the packet is sent
+        // first.
         state.waited = idle.free.since(now);
         state.counts.wait.add(state.waited);
         state.counts.sent += size;
@@ -467,7 +469,8 @@ impl Link {
         counts
     }
 
-    /// Returns [`Counts::sent`] at `now`: the bits that have left the transmitter, or whole packets over a trace.
+    /// Returns [`Counts::sent`] at `now`. It counts the bits that have left the transmitter, or, if the link has a
+    /// trace, whole packets.
     pub fn sent(&self, now: Time) -> Bytes {
         let taken = self.state.counts.sent + self.idle.bytes();
         taken.saturating_sub(self.unsent(now))
@@ -478,7 +481,7 @@ impl Link {
         let unsent = |done: Time, spent: Bytes| self.state.transmitter.unsent(now, done, spent);
         if now >= self.state.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
-            // Only the packet on the transmitter is partly sent; those behind it are whole.
+            // Only the packet on the transmitter can be partly sent. The packets behind it are whole.
             let behind = self.idle.backlog(now).saturating_sub(1);
             return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
@@ -502,13 +505,13 @@ impl Link {
         self.state.counts.dropped()
     }
 
-    /// Returns how long the packet of the last [`Link::offer`] waits for the transmitter. If packets are held: how
-    /// long the last dequeued packet waited.
+    /// Returns how long the packet of the last [`Link::offer`] waits for the transmitter. On a link that holds packets,
+    /// returns how long the last dequeued packet has waited.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
-    /// Whether the last accepted packet found this link idle and the link is plain. Its latency then depends on its
+    /// Whether the link is plain and the last accepted packet found it idle. The packet's latency then depends on its
     /// size alone.
     #[inline]
     pub const fn was_idle(&self) -> bool {
@@ -549,14 +552,14 @@ impl Link {
         let span = until.since(from);
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
-        // A trace has no rate at a time, so its mean over the interval counts.
+        // A trace has no rate at a single time, so its mean over the interval is used.
         let own = rate.or_else(traced);
         let policer = self.state.policer.as_ref().map(|bucket| bucket.rate());
         [own, policer, self.state.transmitter.sustained()].into_iter().flatten().min()
     }
 
-    /// Returns the next change of [`Link::throughput_limit`] after `now`. The rates of a file change continually;
-    /// they count as constant.
+    /// Returns the next change of [`Link::throughput_limit`] after `now`. Rates from a file change continually, and
+    /// count as constant here.
     pub fn next_change(&self, now: Time) -> Time {
         let loss = self.state.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
         self.state.transmitter.next_change(now).min(loss)
@@ -608,7 +611,7 @@ impl LinkState {
     #[inline(never)]
     fn change_size(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
         if now < idle.free {
-            // The fast path did not maintain the queue. Its packets all have the old size, so their departures are
+            // The fast path has not maintained the queue. All packets in it have the old size, so their departures are
             // known.
             if now >= self.uniform_from {
                 self.queue.clear();
@@ -656,7 +659,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // The queue decides before the transmitter: a dropped packet takes no link time.
+        // The queue discipline decides before the transmitter sends, so a dropped packet takes no link time.
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);
@@ -685,7 +688,7 @@ impl LinkState {
     }
 
     /// Transmits a packet, with link-layer retransmissions. Returns the time at which the last bit has left, and
-    /// whether the medium has lost the packet after all of them.
+    /// whether the medium has lost the packet even after all retransmissions.
     #[inline]
     fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);
@@ -705,7 +708,7 @@ impl LinkState {
         (done, lost)
     }
 
-    /// Returns the arrival of a packet that left at `done`. The arrival of a copy goes to `copy`.
+    /// Returns the arrival of a packet that left at `done`. Stores the arrival of a copy in `copy`.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
         self.counts.reordered += self.reorder_counter.pass(done, at);
@@ -718,7 +721,7 @@ impl LinkState {
 
     fn arrival(&mut self, done: Time) -> Time {
         match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
-            // A late packet must not delay those behind it: they overtake it.
+            // A late packet must not delay the packets behind it, because they overtake it.
             Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }
@@ -730,7 +733,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // A driver that calls late must still get what was due earlier, at the times at which it was due.
+        // If the driver calls late, it must still get the earlier fates, with the times at which they were due.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
             self.serve();
         }
@@ -739,7 +742,7 @@ impl LinkState {
             self.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         };
-        // The transmitter was idle: it starts with this packet as soon as its service allows.
+        // The transmitter was idle, and starts with this packet as soon as its service allows.
         if managed.due == Time::NEVER {
             managed.due = self.transmitter.ready(now);
         }
@@ -756,7 +759,7 @@ impl LinkState {
             let before = self.counts.sent;
             let (done, lost) = self.transmit(now, head.size);
             managed.sending(done, head.size, self.counts.sent.saturating_sub(before));
-            // The loss is drawn at the departure, in order of sending, as on links that do not hold packets.
+            // On links that hold packets, too, the loss is drawn at the departure, in order of sending.
             let fate = if lost {
                 self.counts.lost += 1;
                 Fate::Dropped(Drop::Lost)

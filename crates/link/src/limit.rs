@@ -28,13 +28,13 @@ impl Limit {
         }
     }
 
-    /// Whether a packet of `size` fits behind `waiting` packets of `bytes` bytes.
+    /// Whether a packet of `size` fits into a queue that already holds `waiting` packets with `bytes` bytes.
     #[inline]
     pub(crate) fn fits(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
-            // A link's limits in time were converted by `on`.
+            // `on` has already converted a link's limits in time.
             Self::Time(_) => true,
         }
     }

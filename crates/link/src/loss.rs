@@ -182,7 +182,7 @@ impl LossState {
     fn enter(&mut self, at: Time) {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);
-        // A change of the loss model starts in the good state.
+        // After a change of the loss model, the state is good.
         self.bad = false;
         if let Loss::Run(RunLoss { mean: Packets(mean) }) = self.now {
             self.next = self.packets as f64 + self.chance.exponential(mean).max(1.0);
@@ -209,7 +209,7 @@ impl LossState {
             }
             Loss::Gilbert(GilbertLoss { p_bad, p_good, loss_good, loss_bad }) => {
                 let (turn, p) = if self.bad { (*p_good, *loss_bad) } else { (*p_bad, *loss_good) };
-                // The loss is drawn before the state changes, so `p_bad` and `p_good` act from the next packet on.
+                // The loss is drawn before the state changes, so `p_bad` and `p_good` affect the next packet first.
                 let lost = self.chance.happens(p);
                 if self.chance.happens(turn) {
                     self.bad = !self.bad;

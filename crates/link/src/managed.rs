@@ -63,7 +63,7 @@ impl CongestionSignals<'_> {
 
     /// Marks an ECN-capable packet CE.
     pub(crate) fn mark(&mut self, packet: &mut Waiting) {
-        // The mark of an earlier link is not counted again.
+        // A mark that an earlier link has set is not counted again.
         if packet.ecn != Ecn::Ce {
             packet.ecn = Ecn::Ce;
             self.counts.marked += 1;
@@ -80,13 +80,13 @@ pub(crate) struct Managed {
     bytes: u64,
     /// The end of the current transmission, and the size of its packet.
     on_air: (Time, Bytes),
-    /// The bytes that the transmitter sends for that packet: more than its size if it is retransmitted.
+    /// The bytes that the transmitter sends for that packet. With retransmissions they exceed the packet's size.
     spent: Bytes,
     /// The time of the next dequeue; NEVER if the queue is empty.
     pub(crate) due: Time,
     /// The fates that the driver has not collected, each with the arrival of a copy.
     fates: VecDeque<(Token, Fate, Option<Time>)>,
-    /// The time at which the last of them was decided.
+    /// The time at which the last of these fates was decided.
     decided: Time,
     free: Vec<u32>,
     tokens: u32,
@@ -146,7 +146,8 @@ impl Managed {
     /// Enqueues a packet. Returns `None` if it does not fit.
     pub(crate) fn enqueue(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
         let Offered { size, ecn, flow } = packet;
-        // CoDel and DualPI2 refuse the packet; FQ-CoDel accepts it and drops from the longest queue.
+        // If the queue is full, CoDel and DualPI2 refuse the packet. FQ-CoDel accepts it and drops packets from the
+        // longest queue.
         if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
@@ -154,7 +155,7 @@ impl Managed {
             self.tokens += 1;
             self.tokens - 1
         }));
-        // Before the packet is added: whether the transmitter has found all queues empty.
+        // This is determined before the packet is added: whether the transmitter has found all queues empty.
         let alone = self.length(now) == 0;
         self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;

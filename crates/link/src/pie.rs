@@ -68,16 +68,17 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Applies the updates until `now`. No packet has been added since the previous call, so the queueing delay at
-    /// each update is known: the time left until `free`.
+    /// Applies the updates until `now`. No packet has been added since the previous call, so the queueing delay at each
+    /// update is known: it is the time from the update until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
-            // RFC 8033, section 5.2 leaves the estimate open. This one is exact and needs no measured departure rate.
+            // RFC 8033, section 5.2 does not specify how the delay is estimated. This estimate is exact and needs no
+            // measured departure rate.
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
             if self.drop_prob == 0.0 && qdelay.is_zero() && self.qdelay_old.is_zero() {
-                // At zero drop probability and delay all further updates leave the state as it is.
+                // If drop probability and delay are zero, further updates do not change the state.
                 let missed = now.since(self.update).as_nanos() / self.pie.t_update.as_nanos();
                 self.update += self.pie.t_update * missed;
             }
@@ -89,7 +90,7 @@ impl State {
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
-        // Equation of section 4.2: the first term corrects the delay, the second its trend.
+        // Equation of section 4.2: the first term responds to the deviation of the delay, the second to its trend.
         let change = alpha * (seconds(qdelay) - seconds(target)) + beta * (seconds(qdelay) - seconds(self.qdelay_old));
         // Small probabilities change in smaller steps: a fixed step would make light congestion oscillate.
         let scale = match self.drop_prob {
@@ -220,7 +221,8 @@ mod tests {
         let mut state = at(0.05, Span::millis(20));
         let drops: Vec<_> = (0..200_000).filter(|_| state.early(1_000_000, &mut chance)).collect();
         let gaps: Vec<_> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        // From 0.85/p packets after the last drop on each is dropped with p, and at 8.5/p one is for sure.
+        // From 0.85/p packets after the last drop on, each packet is dropped with probability p. At 8.5/p packets a
+        // drop is certain.
         assert_eq!(gaps.iter().min(), Some(&17), "0.85 / 0.05");
         assert!(gaps.iter().max() <= Some(&170), "8.5 / 0.05");
         let mean = gaps.iter().sum::<i32>() as f64 / gaps.len() as f64;

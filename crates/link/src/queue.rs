@@ -106,8 +106,8 @@ pub(crate) trait Discipline {
 
 /// An algorithm that drops or marks packets on arrival.
 pub(crate) trait EnqueueAqm: Debug + Send + Sync {
-    /// Returns the ECN field that the packet has in the queue, or why it is dropped. A packet without room must be
-    /// dropped.
+    /// Returns the ECN field that the packet has in the queue, or the reason why it is dropped. A packet for which
+    /// there is no room must be dropped.
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct QueueState {
 struct Waiting {
     departure: Time,
     size: u32,
-    /// The bytes that the transmitter sends for it: more than its size if it is retransmitted.
+    /// The bytes that the transmitter sends for the packet. With retransmissions they exceed the packet's size.
     spent: u32,
 }
 

@@ -195,15 +195,15 @@ impl State {
             packet.packets.saturating_sub(1) as f64
         };
         if packet.packets == 0 {
-            // While the queue is idle the average decays as if empty queues had been sampled at the rate of mean
-            // packets.
+            // While the queue is idle, the average decays as if empty queues had been sampled at the link's rate in
+            // mean packets.
             let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);
         } else {
             self.average += red.weight * (length - self.average);
         }
-        // Below the lower threshold the count restarts, so that drops stay spread after a quiet time.
+        // Below the lower threshold the count restarts, so that drops are also spread evenly after a quiet time.
         let average = self.average;
         if average < self.min {
             self.since = None;
@@ -224,7 +224,8 @@ impl State {
             1.0
         };
         let p = if self.by_bytes { base * packet.size.as_f64() / red.mean_packet.as_f64() } else { base };
-        // Drops are spread evenly: none within 1/p packets after the last one, a certain one at 2/p.
+        // Drops are spread evenly: no packet is dropped within 1/p packets after the last drop, and at 2/p packets a
+        // drop is certain.
         let count = since as f64 * p;
         let p = if base >= 1.0 || count >= 2.0 {
             1.0

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// The arrivals that later packets may still overtake, in ascending order. An overtaken arrival is counted and
-/// removed before the arrival that overtakes it is appended.
+/// The arrivals that later packets may still overtake, in ascending order. When a packet overtakes arrivals, they are
+/// counted and removed before its own arrival is appended.
 #[derive(Debug, Default)]
 pub(crate) struct ReorderCounter {
     pending: VecDeque<Time>,
@@ -14,7 +14,7 @@ impl ReorderCounter {
     /// Records a packet that leaves at `done` and arrives at `at`. Returns how many packets that left earlier arrive
     /// later and have not been counted yet: the receiver sees them out of order (RFC 4737, section 3.3).
     pub(crate) fn pass(&mut self, done: Time, at: Time) -> u64 {
-        // A later packet can't arrive before it leaves, so these can't be overtaken any more.
+        // A later packet can't arrive before it leaves. The arrivals before that time can't be overtaken any more.
         while self.pending.front().is_some_and(|arrival| *arrival <= done) {
             self.pending.pop_front();
         }

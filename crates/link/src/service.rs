@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
 /// bytes leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// The times from the start of the trace: non-decreasing, at least one.
+    /// The times, counted from the start of the trace. They never decrease, and there is at least one.
     pub at: Arc<[Span]>,
     /// Whether the trace repeats after its last opportunity.
     pub looped: bool,
@@ -26,7 +26,7 @@ impl Opportunities {
         let len = self.at.len() as u64;
         let last = *self.at.last()?;
         let round = n / len;
-        // A trace whose opportunities are all at one time has no period with which it could repeat.
+        // If all opportunities of a trace have the same time, it has no period with which it could repeat.
         if round > 0 && (!self.looped || last.is_zero()) {
             return None;
         }
@@ -37,7 +37,7 @@ impl Opportunities {
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());
-        // Start the search one period early, so that a long trace is not walked from its beginning.
+        // The search starts one period early, so that a long trace is not searched from its beginning.
         let mut n = least;
         if self.looped && last > 0 {
             n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
@@ -52,12 +52,12 @@ impl Opportunities {
 /// The transmission rate of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// Transmission takes no time; only the delay counts.
+    /// Transmission takes no time, so packets only have the propagation delay.
     Unlimited,
     /// A rate, constant or with steps. At a rate of 0 no packet leaves and the queue holds its packets.
     /// [`Service::UNLIMITED`] means no limit.
     Rate(Steps<Rate>),
-    /// The rates of a file, which change as often as a trace's do.
+    /// The rates of a file, which may change as often as those of a trace.
     Table {
         /// The rates over time.
         steps: Steps<Rate>,
@@ -88,8 +88,8 @@ pub(crate) struct Transmitter {
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves when the bucket holds tokens for the largest packet, because a queue that
-/// decides at dequeue chooses the packet only then.
+/// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size, because a queue
+/// that decides at dequeue only selects the packet at that time.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,
@@ -224,8 +224,8 @@ impl Transmitter {
         matches!(self.service, Service::Trace(_) | Service::Table { .. })
     }
 
-    /// Returns the bytes that can be sent after `from` and until `until`, plus those at `from` if it is the start of
-    /// the run. `None` if the rate is unlimited during part of that time.
+    /// Returns the bytes that can be sent after `from` and until `until`. If `from` is the start of the run, the bytes
+    /// at `from` are included. `None` if the rate is unlimited during part of that time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         let shaped = self.shaping.as_ref().map(|s| s.burst + s.bucket.rate().over(until.since(from)));
         [self.transmits(from, until), shaped].into_iter().flatten().min()
@@ -239,8 +239,8 @@ impl Transmitter {
                 let (mut now, mut sum) = (from, Bytes::ZERO);
                 while now < until {
                     let (rate, next) = (*steps.at(now), steps.next_change(now).min(until));
-                    // Part of the interval without a limit has an infinite capacity: no figure is better than a wrong
-                    // one.
+                    // If part of the interval has no rate limit, the capacity is infinite. In that case no value is
+                    // returned, because a finite one would be wrong.
                     sum += (rate < Service::UNLIMITED).then(|| rate.over(next.since(now)))?;
                     now = next;
                 }

@@ -16,7 +16,8 @@ impl<T> Steps<T> {
     pub fn as_constant(&self) -> Option<&T> {
         self.later.is_empty().then_some(&self.first)
     }
-    /// Sets the value from `at` on. Steps must be added in order of time; the last one added for a time holds.
+    /// Sets the value from `at` on. Steps must be added in order of time. If several are added for the same time, the
+    /// last one is valid.
     pub fn then(&mut self, at: Time, value: T) {
         let place = self.later.partition_point(|(t, _)| *t < at);
         match self.later.get_mut(place).filter(|(t, _)| *t == at) {
@@ -35,7 +36,7 @@ impl<T> Steps<T> {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         self.later.get(place).map_or(Time::NEVER, |(t, _)| *t)
     }
-    /// Returns all values with the times from which they hold.
+    /// Returns all values, each with the time from which it is valid.
     pub fn iter(&self) -> impl Iterator<Item = (Time, &T)> {
         std::iter::once((Time::ZERO, &self.first)).chain(self.later.iter().map(|(t, v)| (*t, v)))
     }

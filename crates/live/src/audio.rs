@@ -8,7 +8,7 @@ use std::time::Duration;
 use steadycast_media::{AudioFeed, CodedAudio};
 use steadycast_units::{Span, Time};
 
-/// Number of encoded packets that wait for their time: half a second.
+/// Maximum number of encoded packets that wait for their send time: half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
 /// An encoded packet of the source: its sampling time, whether it is the first after a silence, and its bytes.
@@ -35,9 +35,9 @@ impl AudioQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet that was sampled at `at`, counted from the source's first picture. `begins` says that it is the
-    /// first after a silence. Waits up to `patience` for room. Returns `None` when the session has ended, and otherwise
-    /// whether there was room.
+    /// Adds a packet that was sampled at `at`, counted from the source's first picture. `begins` is true if it is the
+    /// first packet after a silence. Waits up to `patience` for room in the queue. Returns `None` when the session has
+    /// ended, and otherwise whether there was room.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);
@@ -49,7 +49,8 @@ impl AudioQueue {
             return Some(false);
         }
         queue.waiting.push_back((at, begins, bytes.to_vec()));
-        // If other packets wait already, the session wakes for the first of them, and then finds this one as well.
+        // If other packets are already waiting, the session wakes for the first of them. It then finds this packet as
+        // well.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();
         }
@@ -79,7 +80,7 @@ impl AudioQueue {
     /// Appends the payload of packet number `index`, which is sent now.
     pub(crate) fn write(&self, index: u32, out: &mut Vec<u8>) {
         let mut queue = self.locked();
-        // Packets are sent in order, so that earlier ones will not be sent any more.
+        // Packets are sent in order, so the earlier packets will not be sent any more.
         while let Some((number, bytes)) = queue.taken.pop_front_if(|(number, _)| *number <= index) {
             if number == index {
                 out.extend_from_slice(&bytes);
@@ -120,7 +121,7 @@ pub struct ReceivedAudio {
 struct ReceivedState {
     packets: VecDeque<ReceivedAudio>,
     wanted: bool,
-    /// Packets that were dropped because the reader was too slow, or the streams could not be aligned.
+    /// Packets that were dropped because the reader was too slow, or because the streams could not be aligned.
     overrun: u64,
 }
 
@@ -128,7 +129,8 @@ struct ReceivedState {
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedAudioQueue(Arc<Mutex<ReceivedState>>);
 
-/// Number of packets that wait for a slow reader, or for the sender reports that align them: 10 s.
+/// Maximum number of packets that wait for a slow reader, or for the sender reports by which they are aligned: 10 s of
+/// audio.
 const MAX_HELD_PACKETS: usize = 500;
 
 impl ReceivedAudioQueue {
@@ -136,7 +138,7 @@ impl ReceivedAudioQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces a reader. Without one no packets are kept.
+    /// Registers a reader. Without a reader no packets are kept.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
@@ -146,7 +148,8 @@ impl ReceivedAudioQueue {
         self.locked().packets.drain(..).collect()
     }
 
-    /// Returns the number of packets that were dropped: the reader was too slow, or the streams could not be aligned.
+    /// Returns the number of packets that were dropped because the reader was too slow, or because the streams could
+    /// not be aligned.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -164,7 +167,7 @@ impl ReceivedAudioQueue {
     }
 }
 
-/// Puts received audio packets into order, and onto the clock of the frames.
+/// Puts received audio packets into order, and converts their times to the clock of the frames.
 #[derive(Debug, Default)]
 pub(crate) struct AudioIntake {
     pub(crate) payload_type: u8,
@@ -172,7 +175,8 @@ pub(crate) struct AudioIntake {
     /// Packets that wait for earlier ones, with arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Packets in order that wait for the first sender reports: timestamp, missing packets, payload.
+    /// Packets in order that wait for the first sender reports: the RTP timestamp, the number of packets missing before
+    /// it, and the payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
 }
 
@@ -181,7 +185,7 @@ impl AudioIntake {
         Self { payload_type, queue, ..Self::default() }
     }
 
-    /// Takes a packet with its extended sequence number.
+    /// Processes a packet with its extended sequence number.
     pub(crate) fn take(&mut self, now: Time, seq: u64, timestamp: u32, payload: &[u8]) {
         if self.next.is_none_or(|next| seq >= next) {
             self.held.insert(seq, (now, timestamp, payload.to_vec()));
@@ -189,12 +193,13 @@ impl AudioIntake {
         self.release(|at| now.since(at) > REORDER_WAIT);
     }
 
-    /// Takes the packets that wait for earlier ones.
+    /// Passes on the packets that still wait for earlier ones.
     pub(crate) fn end(&mut self) {
         self.release(|_| true);
     }
 
-    /// Moves on the packets whose predecessors have arrived or, by their arrival time, are not waited for.
+    /// Passes on the packets whose predecessors have all arrived or are no longer waited for. `overdue` says for a
+    /// packet's arrival time whether its missing predecessors are no longer waited for.
     fn release(&mut self, overdue: impl Fn(Time) -> bool) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, due) = (*seq, self.next.is_none_or(|next| next == *seq));
@@ -212,7 +217,7 @@ impl AudioIntake {
         }
     }
 
-    /// Passes the packets in order to the reader, if `ticks_of` knows the time of their timestamps.
+    /// Passes the packets in order to the reader. `ticks_of` returns the time of a timestamp, if it is known.
     pub(crate) fn align(&mut self, ticks_of: impl Fn(u32) -> Option<i64>) {
         while let Some(ticks) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
             let Some((_, missing, bytes)) = self.unaligned.pop_front() else { return };
@@ -222,7 +227,7 @@ impl AudioIntake {
 
     /// Follows another source from now on.
     pub(crate) fn restart(&mut self) {
-        // Packets that wait for earlier ones are passed on before the numbers start again.
+        // Packets that wait for earlier ones are passed on before the sequence numbers start again.
         self.end();
         self.next = None;
     }

@@ -1,4 +1,5 @@
-//! A live source that is encoded once for all its viewers: at a few rungs, which have their key frames in common.
+//! A live source that is encoded once for all its viewers. It is encoded at a few rungs, whose key frames are at the
+//! same pictures.
 
 use crate::group_control::{GroupControl, LastGroup, room};
 use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
@@ -10,24 +11,25 @@ use steadycast_media::{Coded, Feed, RungChooser, RungContext, RungHistory, RungN
 use steadycast_session::{FrameKind, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Packet headers and payload by which a rung's rate counts. Those of viewers differ by a few bytes.
+/// The header and payload bytes of a packet that are assumed for a rung's rate. A viewer's actual headers differ by a
+/// few bytes.
 const HEADERS: u64 = 64;
 const PAYLOAD: u64 = 1_100;
 
-/// Minimum time between a key frame and one that a viewer requests. A request that the next regular key frame meets
-/// within [`SOON`] needs no other one.
+/// The minimum time between a key frame and a key frame on request. If the next regular key frame follows within
+/// [`SOON`], a request needs no extra key frame.
 const KEY_FRAMES_APART: Span = Span::secs(1);
 const SOON: Span = Span::millis(600);
 
-/// The time over which the encoders' lag is judged, and the share of pictures that they may leave out in this time.
-/// Beyond it, the finest rung is given up.
+/// The time over which the encoders' lag is evaluated, and the share of pictures that they may leave out in this time.
+/// If they leave out more, the finest rung is given up.
 const LAG_OVER: Span = Span::secs(6);
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Number of groups whose frames are kept for viewers that are late.
 const KEPT_GROUPS: usize = 3;
 
-/// The time before its sampling time at which an audio packet is passed to the viewers.
+/// An audio packet is passed to the viewers by this time before its sampling time.
 const AUDIO_LEAD: Span = Span::millis(60);
 
 /// The jobs of a picture's encoders.
@@ -35,24 +37,24 @@ const AUDIO_LEAD: Span = Span::millis(60);
 pub struct BroadcastJob {
     /// The number of the source's picture.
     pub picture: u32,
-    /// Whether it starts a group of pictures.
+    /// Whether the picture starts a group of pictures.
     pub first: bool,
     /// The quantizer of each rung, and its size as an index of [`Steering::sizes`], from the finest rung on.
     pub rungs: Vec<(u8, u8)>,
 }
 
-/// The answer to encoders that request their jobs.
+/// The answer to encoders that request jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextBroadcastJob {
     /// The jobs of a picture.
     Job(BroadcastJob),
-    /// No picture is due yet, or nobody watches.
+    /// No picture is due yet, or there are no viewers.
     Nothing,
     /// The broadcast has ended.
     Closed,
 }
 
-/// A picture as one rung has it.
+/// A picture as coded at one rung.
 #[derive(Clone, Debug)]
 struct RungUnit {
     kind: FrameKind,
@@ -66,20 +68,21 @@ struct RungUnit {
 struct SharedFrame {
     number: u64,
     picture: u32,
-    /// The time at which it was coded.
+    /// The time at which the picture was coded.
     at: Time,
     first: bool,
-    /// How many rungs had been given up when it was coded.
+    /// The number of rungs that had been given up when the picture was coded.
     given_up: u32,
     units: Vec<RungUnit>,
 }
 
-/// A viewer as the broadcast knows it.
+/// A viewer, as stored by the broadcast.
 #[derive(Debug)]
 struct Member {
     id: u64,
     waker: Option<Waker>,
-    /// Its queue of audio packets, the time in the source at which its session began, and whether it has had a packet.
+    /// The viewer's queue of audio packets, the source time at which its session began, and whether it has been given a
+    /// packet.
     audio: Option<(AudioQueue, Span, bool)>,
 }
 
@@ -89,7 +92,7 @@ struct State {
     rates: Vec<Rate>,
     /// The time of the source's first picture.
     start: Option<Time>,
-    /// The next picture, and the first picture of the present group.
+    /// The number of the next picture, and of the first picture in the present group.
     next: u32,
     group_began: u32,
     /// Pictures since the last key frame.
@@ -100,10 +103,10 @@ struct State {
     frames: VecDeque<Arc<SharedFrame>>,
     pushed: u64,
     key_wanted: bool,
-    /// Whether the next group follows a time without viewers, so that the one before does not count.
+    /// Whether the next group follows a time without viewers. If so, the group before it is not evaluated.
     fresh: bool,
     given_up: u32,
-    /// Pictures that were coded and left out since the lag was last judged.
+    /// The numbers of pictures that were coded and that were left out since the lag was last evaluated.
     lag: (u64, u64),
     lag_since: Time,
     left_out: u64,
@@ -121,7 +124,7 @@ pub struct Broadcast {
     steering: Arc<Steering>,
 }
 
-/// What an operator reads of a broadcast.
+/// The figures of a broadcast that are shown to an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BroadcastStatus {
     /// The target rate and the present picture size of each rung, from the finest on.
@@ -168,7 +171,7 @@ impl Broadcast {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the sampling time of a picture, from the first one on.
+    /// Returns the sampling time of a picture, counted from the first picture.
     fn time(&self, picture: u32) -> Span {
         self.steering.time(picture)
     }
@@ -182,6 +185,7 @@ impl Broadcast {
             if state.closed || state.ended {
                 return NextBroadcastJob::Closed;
             }
+            // Without viewers, no picture is coded.
             let due = if state.members.is_empty() { Time::NEVER } else { self.due(&state) };
             if due <= now {
                 return NextBroadcastJob::Job(self.begin(&mut state, now));
@@ -202,11 +206,11 @@ impl Broadcast {
         }
     }
 
-    /// Makes the jobs of the picture that is due.
+    /// Creates the jobs of the picture that is due.
     fn begin(&self, state: &mut State, now: Time) -> BroadcastJob {
         let start = *state.start.get_or_insert(now);
         if !self.steering.own_pace {
-            // Encoders that are late by more than a picture catch up by leaving pictures out.
+            // If encoders are late by more than a picture, pictures are left out until they have caught up.
             state.next += self.pictures_since(start + self.time(state.next));
         }
         let since = self.time(state.since_key);
@@ -233,7 +237,7 @@ impl Broadcast {
         }
         for (control, rate) in state.controls.iter_mut().zip(&state.rates) {
             let last = if whole { LastGroup::Whole } else { LastGroup::Cut };
-            // A group that ended early has the budget of its time.
+            // A group that ended early gets a budget for its actual duration.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -301,7 +305,7 @@ impl Broadcast {
         state.wake();
     }
 
-    /// Counts pictures that the source skipped and that were not coded.
+    /// Counts pictures that the source has skipped, so that they were not coded.
     pub fn passed(&self, pictures: u32) {
         let mut state = self.locked();
         if state.members.is_empty() {
@@ -333,9 +337,9 @@ impl Broadcast {
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// Passes an Opus packet to all viewers. It was sampled at `at`, counted from the source's first picture; `begins`
-    /// says that a silence precedes it. Waits up to `patience` for its time. Returns whether that has come, or `None`
-    /// at the end.
+    /// Passes an Opus packet to all viewers. It was sampled at `at`, counted from the source's first picture. `begins`
+    /// is true if it follows a silence. Waits up to `patience` for the packet's time. Returns whether this time has
+    /// come, or `None` if the broadcast has ended.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
         let mut state = self.locked();
@@ -359,7 +363,7 @@ impl Broadcast {
             let Some((queue, began, has_begun)) = member.audio.as_mut().filter(|(_, began, _)| *began <= at) else {
                 continue;
             };
-            // A viewer whose queue is full misses the packet, and the others do not wait for it.
+            // A viewer whose queue is full misses the packet. The other viewers do not wait for it.
             match queue.push(at.saturating_sub(*began), begins || !*has_begun, bytes, Duration::ZERO) {
                 Some(taken) => *has_begun |= taken,
                 None => member.audio = None,
@@ -375,7 +379,7 @@ impl Broadcast {
         queues.map(|(queue, ..)| queue.loss()).fold(0.0, f64::max)
     }
 
-    /// Returns what an operator reads.
+    /// Returns the status for an operator.
     pub fn status(&self) -> BroadcastStatus {
         let state = self.locked();
         let size = |control: &GroupControl| self.steering.sizes.get(control.size).copied().unwrap_or_default();
@@ -408,7 +412,8 @@ impl Broadcast {
         id
     }
 
-    /// Begins to pass audio packets to a viewer. Returns the picture that is due now, from which its times count.
+    /// Begins to pass audio packets to a viewer. Returns the picture that is due now, from which the viewer's times are
+    /// counted.
     fn join_audio(&self, id: u64, audio: Option<AudioQueue>) -> u32 {
         let mut state = self.locked();
         let base = state.start.map_or(0, |start| self.pictures_since(start));
@@ -427,14 +432,14 @@ impl Broadcast {
         self.locked().members.retain(|member| member.id != id);
     }
 
-    /// Returns the frame with this number, or the first key frame that is kept if it is gone already.
+    /// Returns the frame with this number, or the first stored key frame if that frame is no longer stored.
     fn frame(&self, number: u64) -> Option<Arc<SharedFrame>> {
         let state = self.locked();
         let oldest = state.frames.front()?.number;
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
     }
 
-    /// Returns what the rungs need: their targets before the first group has ended.
+    /// Returns the rates that the rungs need. Before the first group has ended, these are their target rates.
     fn needs(&self) -> Vec<RungNeed> {
         let state = self.locked();
         let needs = state.history.needs();
@@ -451,7 +456,7 @@ impl State {
     }
 }
 
-/// What the operator and the viewer read of a viewer's rung.
+/// The figures of a viewer's rung that are shown to the operator and the viewer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RungView {
     /// The rung, from 0 for the finest, and the number of rungs.
@@ -462,13 +467,13 @@ pub(crate) struct RungView {
     pub(crate) finer: Option<Rate>,
     pub(crate) why: &'static str,
     pub(crate) switches: u64,
-    /// Pictures that were not sent because the rate had fallen.
+    /// The numbers of pictures that were not sent because the rate had fallen, and that were left out by the encoders.
     pub(crate) abandoned: u64,
     pub(crate) left_out: u64,
     pub(crate) sizes: SizeStats,
 }
 
-/// A viewer of a broadcast as its session's status reads it.
+/// A viewer of a broadcast, for the status of its session.
 #[derive(Clone, Debug)]
 pub(crate) struct RungStatus {
     broadcast: Broadcast,
@@ -482,7 +487,7 @@ impl RungStatus {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the viewer's part in the broadcast, which the feed outlives in the session's record.
+    /// Removes the viewer from the broadcast. The feed itself may exist longer, in the session's record.
     pub(crate) fn leave(&self) {
         self.broadcast.leave(self.id);
     }
@@ -492,7 +497,7 @@ impl RungStatus {
     }
 }
 
-/// A viewer's feed of a broadcast: at each key frame the rung that its rate allows.
+/// A viewer's feed of a broadcast. At each key frame it selects the rung that the viewer's rate allows.
 pub(crate) struct RungFeed {
     broadcast: Broadcast,
     id: u64,
@@ -503,7 +508,7 @@ pub(crate) struct RungFeed {
     /// The time at which the session began, and the picture that was due then.
     began: Option<Time>,
     base: Option<u32>,
-    /// Whether frames are left out until the next key frame.
+    /// Whether frames are skipped until the next key frame.
     waits_for_key: bool,
     given_up: u32,
     index: u32,
@@ -559,7 +564,7 @@ impl RungFeed {
         }
     }
 
-    /// Chooses the rung of the group that begins.
+    /// Chooses the rung for the group that begins.
     fn choose(&mut self, frame: &SharedFrame, backlog: Bytes) {
         for _ in self.given_up..frame.given_up {
             self.chooser.remove_finest();
@@ -570,13 +575,13 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // A rung may have been given up meanwhile.
+        // A rung may have been given up since the frame was coded.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
             needs,
             lasts: self.broadcast.time(self.broadcast.steering.gop),
-            // After a fall of the rate its mean over the last group is too high.
+            // If the rate has fallen, its mean over the last group is too high.
             rate: mean.min(self.rate),
             backlog,
         };
@@ -591,15 +596,16 @@ impl RungFeed {
         view.why = self.chooser.reason().name();
     }
 
-    /// Returns the picture of a frame in the time of this session, if it is to be sent.
+    /// Returns the number of a frame's picture, counted in this session, if the frame is to be sent.
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         // The session begins with its first decision.
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // A source with its own clock numbers its pictures itself, so that the base follows from the first one.
+            // A source with its own clock numbers its pictures itself, so the session's base is derived from the first
+            // frame.
             self.base = Some(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
         }
-        // A picture from before the session has no time in it.
+        // A picture from before the session has no number in it.
         let display = frame.picture.checked_sub(self.base?)?;
         if frame.first {
             self.choose(frame, backlog);
@@ -628,7 +634,7 @@ impl RungFeed {
 
 impl Feed for RungFeed {
     fn due(&self) -> Span {
-        // A frame is due since it was coded, or since the session began.
+        // A frame is due from the time at which it was coded, or from the session's beginning if that is later.
         if let Some(frame) = self.broadcast.frame(self.cursor) {
             return self.began.map_or(Span::ZERO, |began| frame.at.since(began));
         }
@@ -641,7 +647,7 @@ impl Feed for RungFeed {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         self.rate = rate;
         while let Some(frame) = self.broadcast.frame(self.cursor) {
-            // A session that was late continues with the first key frame that is kept.
+            // A session that was late continues with the first stored key frame.
             self.waits_for_key |= frame.number > self.cursor;
             self.cursor = frame.number + 1;
             let Some(display) = self.takes(&frame, rate, backlog) else { continue };
@@ -709,7 +715,7 @@ mod tests {
             quantizers: (2, 31),
             scale: Scale::Linear,
             sizes: vec![(352, 288), (176, 144)],
-            // No test waits for the time of a picture.
+            // No test should wait for the time of a picture.
             own_pace: true,
             overhead: 0,
         }
@@ -725,8 +731,9 @@ mod tests {
         feed
     }
 
-    /// Codes the next picture at all rungs. Its bytes name picture, rung, quantizer and size, so that two streams of
-    /// the same bytes show the same pictures. At the quantizer 1 a picture has 60 kB, an I frame three times that.
+    /// Codes the next picture at all rungs. Its bytes contain the picture, rung, quantizer and size, so that two
+    /// streams with the same bytes show the same pictures. At quantizer 1 a picture has 60 kB, and an I frame has 180
+    /// kB.
     fn code(broadcast: &Broadcast, picture: u32) -> bool {
         let NextBroadcastJob::Job(job) = broadcast.next_job(Duration::ZERO) else { panic!("there is work") };
         let kind = if job.first { FrameKind::I } else { FrameKind::P };
@@ -741,7 +748,7 @@ mod tests {
         job.first
     }
 
-    /// Takes the frames that are there, at a rate; returns (picture, rung, kind) of each.
+    /// Takes the available frames at a rate. Returns (picture, rung, kind) of each.
     fn taken(feed: &mut RungFeed, rate: Rate) -> Vec<(u32, usize, FrameKind, u8, u64)> {
         let mut found = Vec::new();
         while feed.due() < Span::MAX {
@@ -812,7 +819,7 @@ mod tests {
         }
         for (need, (rate, _)) in broadcast.needs().iter().zip(broadcast.status().rungs) {
             let share = need.worst.as_bps_f64() / rate.as_bps_f64();
-            // Whole quantizers differ by up to a half at the fine end.
+            // At the fine end, adjacent whole quantizers differ by up to a half.
             assert!((0.6..1.5).contains(&share), "{rate:?}: {share}");
         }
     }
@@ -864,7 +871,7 @@ mod tests {
                 code(&broadcast, picture);
                 let frames = taken(&mut feed, Rate::mbps(1));
                 assert_eq!(frames.len(), 1, "{n}");
-                // One of so many pictures is left out, and the lag is judged at each key frame.
+                // One in `every` pictures is left out, and the lag is evaluated at each key frame.
                 let late = u32::from(n % every == 0);
                 picture += 1 + late;
                 broadcast.passed(late);

@@ -1,4 +1,5 @@
-//! A browser as the receiver of a live sender: answers its offer, and sends media over ICE and DTLS-SRTP.
+//! A browser as the receiver of a live sender. This module answers the browser's offer, and sends media over ICE and
+//! DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::{Clock, LiveError, MasterKey, MediaPort, Medium, Outbox, Pair, Srtp, SrtpProfile, Which, entropy};
@@ -24,7 +25,7 @@ pub enum Destination {
     Browser {
         /// The browser's offer, a session description.
         offer: String,
-        /// The port for its media.
+        /// The port for the browser's media.
         port: Arc<MediaPort>,
         /// The address at which the browser reaches the port.
         address: IpAddr,
@@ -58,8 +59,8 @@ impl From<OfferError> for LiveError {
     }
 }
 
-/// The time that libwebrtc waits for a picture before it requests a key frame. A picture that arrives within it is
-/// shown late, so that retransmissions are useful for as long.
+/// The time that libwebrtc waits for a picture before it requests a key frame. A picture that arrives within this time
+/// is still shown, though late, so retransmissions are useful during this time.
 const KEY_FRAME_WAIT: Span = Span::secs(3);
 
 /// Returns the program's DTLS certificate. It is made once per run and only held in memory.
@@ -83,12 +84,12 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns the session's parameters for a browser as the far end.
+    /// Returns `apart`, the session's parameters, completed for a browser as the peer.
     pub(crate) fn apart(&self, apart: RemotePeer) -> RemotePeer {
         RemotePeer {
             // The address is unknown until ICE has checked a pair.
             peer: None,
-            // DTLS negotiates the profile later, so that the largest tag is assumed for the packet size.
+            // DTLS negotiates the profile later, so the largest tag is assumed for the packet size.
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
             payload_type: self.negotiated.payload_type,
             again: self.negotiated.repair.unwrap_or(apart.again),
@@ -117,7 +118,7 @@ impl NegotiatedOffer {
         }
         let feedback = can.into_iter().find(|(_, can)| *can).map(|(word, _)| word);
         let keys = feedback.into_iter().fold(keys, |keys, word| keys.or("feedback", word));
-        // The parity format of browsers (FlexFEC, ULPFEC) differs from ours, so that only RTX is used.
+        // The parity format of browsers (FlexFEC, ULPFEC) differs from ours, so only RTX is used.
         let again = repair.is_some() && !keys.is("repair", "none") && !keys.is("mode", "paper");
         Ok(keys.with("repair", if again { "rtx" } else { "none" }))
     }
@@ -128,7 +129,7 @@ impl NegotiatedOffer {
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// Creates the session's part of the port, at which the browser's checks are expected from now on.
+    /// Creates the session's part of the port. From now on it expects the browser's checks.
     pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
@@ -173,8 +174,8 @@ impl NegotiatedOffer {
     }
 }
 
-/// The ICE and DTLS connection to a browser. The session sees one address for the browser, even if the browser moves,
-/// because its keys identify it.
+/// The ICE and DTLS connection to a browser. For the session the browser has a single address, even if it moves,
+/// because it is identified by its keys.
 pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
@@ -196,7 +197,8 @@ impl BrowserConnection {
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
-            // SRTP authenticates the packet later. All addresses of the browser count as its first one.
+            // SRTP authenticates the packet later. All addresses of the browser are reported to the session as its
+            // first one.
             Protocol::Rtp => return self.home,
             Protocol::Other => {}
         }
@@ -237,6 +239,6 @@ fn protection(keys: &Keys) -> Option<Srtp> {
         _ => return None,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material)?;
-    // This end is the DTLS server, so that it sends with the server's key.
+    // This end is the DTLS server, so it sends with the server's key.
     Some(Srtp::pair(&server, &client))
 }

@@ -14,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock whose zero is now.
+    /// Creates a clock whose time zero is now.
     pub fn start() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { start: Instant::now(), wall }

@@ -20,7 +20,7 @@ pub struct Datagram<'a> {
     pub meta: Meta,
 }
 
-/// The datagrams that an end emits, in sending order.
+/// The datagrams that an end sends, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -73,7 +73,7 @@ struct Echo([u64; 16], usize);
 
 impl Echo {
     fn digest(bytes: &[u8]) -> u64 {
-        // FNV-1a. Any hash will do, because only an end's own datagrams are compared.
+        // The hash is FNV-1a. Any other hash would do, because only an end's own datagrams are compared.
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
     }
     fn wrote(&mut self, bytes: &[u8]) {
@@ -91,7 +91,8 @@ pub trait End {
     fn wake(&self) -> Time;
     /// Handles the expiry of the timer of [`End::wake`], or a call of [`Waker::wake`].
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
-    /// Handles a datagram. The loop drops the RTCP that the end itself sent to its group.
+    /// Handles a datagram. The loop drops RTCP datagrams that the end itself sent to its group and that were looped
+    /// back.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
     /// Handles a gap in the clock: the process or its machine was suspended until now. The call comes before all
     /// datagrams that arrived in the meantime, because an end may serve a timer with each of them.
@@ -115,13 +116,13 @@ impl Waker {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    /// Has [`End::on_wake`] of every end called as soon as possible.
+    /// Makes the loop call [`End::on_wake`] of every end as soon as possible.
     pub fn wake(&self) {
-        // The write fails only if the counter would exceed 2⁶⁴ − 2, in which case the loop wakes anyway.
+        // The write fails only if the counter would exceed 2⁶⁴ − 2. In that case the loop wakes anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Revokes all calls of [`Waker::wake`] so far.
+    /// Cancels all previous calls of [`Waker::wake`].
     pub(crate) fn reset(&self) {
         // One read resets the counter, so that several calls count as one.
         let mut count = [0; 8];
@@ -140,7 +141,7 @@ struct AttachedEnd<E> {
     pair: Pair,
     echo: Echo,
     wake: Time,
-    /// The latest time that the end was called with. Time never goes back for an end.
+    /// The latest time with which the end was called. An end's time never goes back.
     last_call: Time,
 }
 
@@ -153,7 +154,7 @@ pub struct Loop<E> {
     places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
-    /// The end of the last wait, by which a clock gap is recognised; `None` before the first one.
+    /// The end of the last wait, by which a clock gap is detected; `None` before the first wait.
     last_wait: Option<Time>,
     /// Lateness of timer calls.
     pub late: Spread,
@@ -165,7 +166,7 @@ const PORT_BITS: u32 = 2;
 const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before other sockets and timers are served. Epoll is level-triggered,
-/// so that a socket with remaining datagrams is reported again.
+/// so a socket with remaining datagrams is reported again.
 const BATCHES: usize = 16;
 /// A wait that ends this much later than requested is a clock gap. A busy machine delays a thread by milliseconds,
 /// seldom by hundreds of them. Processing time of the ends is not part of the wait.
@@ -242,8 +243,8 @@ impl<E: End> Loop<E> {
     /// Drives the ends until `until`, until all are done, or until `go_on` returns false. `go_on` is called after every
     /// wait.
     ///
-    /// Sockets are read before timers are served. So a silence timer takes all datagrams into account that have
-    /// arrived, however late the thread is scheduled.
+    /// Sockets are read before timers are served. A silence timer therefore considers all datagrams that have arrived,
+    /// even if the thread is scheduled late.
     ///
     /// # Errors
     /// The system refuses to wait: a bug, or out of memory.
@@ -259,7 +260,7 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
-            // After the end the sockets are read once more, so that no datagram that has arrived is ignored.
+            // After the end the sockets are read once more, so that no datagram that has already arrived is ignored.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
@@ -276,7 +277,7 @@ impl<E: End> Loop<E> {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
-            // Datagrams are delivered before wakes and timers, see above.
+            // Datagrams are delivered before wakes and timers; the reason is in the description of this function.
             for token in tokens().filter(|token| *token != WAKER) {
                 let which = [Which::Rtp, Which::Rtcp, Which::Audio, Which::AudioRtcp][(token & PORT_MASK) as usize];
                 self.readable((token >> PORT_BITS) as usize, which);
@@ -334,7 +335,8 @@ impl<E: End> Loop<E> {
         let AttachedEnd { end, pair, echo, last_call, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
-            // Reports and media may share a port (RFC 5761), so that the packet type decides, not the port.
+            // Reports and media may share a port (RFC 5761), so the type is determined from the packet, not from the
+            // port.
             let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
             if which == Which::Rtcp && echo.is_own(bytes) {
                 return;

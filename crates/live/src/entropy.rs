@@ -37,7 +37,7 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
 /// drawn once, so that an attacker can't construct bytes with a given number or a collision.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // Without random numbers `seed` fails at the start of every session, so that this zero is never used.
+        // If there are no random numbers, `seed` fails at the start of every session, so this zero is never used.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());

@@ -19,7 +19,7 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// The payloads of a frame, concatenated, and the range of each by its offset in the frame.
+/// The payloads of a frame, concatenated. Each range is found by its offset in the frame.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -70,9 +70,9 @@ impl Payloads for PayloadStore {
 /// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// The number of the source's picture. Pictures between the last job's and this one are not coded.
+    /// The number of the source's picture. The pictures between that of the last job and this one are not coded.
     pub picture: u32,
-    /// Whether it starts a group of pictures. Each group has a new encoder context with its quantizer.
+    /// Whether the picture starts a group of pictures. Each group has a new encoder context with its quantizer.
     pub first: bool,
     /// The quantizer of the group.
     pub quantizer: u8,
@@ -112,9 +112,10 @@ struct EncoderQueueState {
     closed: bool,
     /// Pictures not coded because the encoder was too slow.
     left_out: u64,
-    /// Pictures not coded because the rate had no room for them.
+    /// Pictures that were not coded because the rate had no room for them.
     no_room: u64,
-    /// Pictures to be left out before the present job: for a slow encoder, and for the rate.
+    /// The numbers of pictures to be left out before the present job: because the encoder is slow, and because of the
+    /// rate.
     gap: (u32, u32),
     sizes: SizeStats,
     waker: Option<Waker>,
@@ -125,7 +126,7 @@ struct EncoderQueueState {
 pub struct SizeStats {
     /// The size of the last frame, as an index of [`Steering::sizes`].
     pub now: u8,
-    /// Number of frames that are smaller than the source's pictures.
+    /// Number of frames that are smaller than the pictures of the source.
     pub smaller: u64,
     /// Number of changes of the size.
     pub changes: u64,
@@ -166,8 +167,8 @@ impl EncoderQueue {
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // The source may have skipped fewer pictures than requested, for example at its end. The slow encoder counts
-        // first.
+        // The source may have skipped fewer pictures than requested, for example at its end. Skipped pictures are first
+        // attributed to the slow encoder.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -214,8 +215,8 @@ impl EncoderQueue {
         self.locked().waker = Some(waker);
     }
 
-    /// Makes the waiting job the start of a group of pictures. Returns false if there is none because the encoder has
-    /// taken it.
+    /// Makes the waiting job the start of a group of pictures. Returns false if no job is waiting, because the encoder
+    /// has taken it.
     fn begin_group(&self) -> bool {
         let mut encoder_queue = self.locked();
         let Some(job) = &mut encoder_queue.job else { return false };
@@ -229,8 +230,8 @@ impl EncoderQueue {
     }
 }
 
-/// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s,
-/// so that the rate may be halved before that happens.
+/// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s.
+/// With this limit, the rate can be halved before this happens.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has fallen, and the backlog
@@ -250,21 +251,21 @@ pub struct LiveFeed {
     control: GroupControl,
     clock: Clock,
     start: Option<Time>,
-    /// Number of the next frame in coding order. There are no B frames, so that display order is the same.
+    /// Number of the next frame in coding order. There are no B frames, so the display order is the same.
     index: u32,
     /// Number of pictures since the last I frame.
     since_intra: u32,
-    /// Pictures of the present group that were left out because the encoder was too slow. `slow` is how many times
-    /// longer the previous group took for that reason.
+    /// The number of pictures of the present group that were left out because the encoder was too slow. `slow` is the
+    /// factor by which the previous group was longer for that reason.
     late: u32,
     slow: f64,
-    /// Whether the present group ends early, so that its size does not count for the rate control.
+    /// Whether the present group ends early. If so, its size does not count for the rate control.
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
     /// Bytes of the group's first frame, with packet headers.
     intra: Bytes,
-    /// The quantizer that the present group should have had, if it is to be aborted because it outgrew the rate.
+    /// If the present group is to be aborted because it outgrew the rate: the quantizer that it should have had.
     aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
     follows_aborted: bool,
@@ -298,17 +299,17 @@ impl LiveFeed {
         self.control.time(picture)
     }
 
-    /// Returns how many times longer the present group takes than with an encoder that leaves out no picture.
+    /// Returns the factor by which the present group is longer than it would be if the encoder left out no picture.
     fn longer(&self) -> f64 {
         1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
-    /// Sets the next group's quantizer and size by the rates of the last one.
+    /// Sets the next group's quantizer and size by the rates during the last group.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean =
             if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
         self.rate_sum = (0.0, 0);
-        // The minimum of two groups is used, because a single stall affects one group only.
+        // The minimum of two groups is used, because a single stall of the encoder affects one group only.
         let longer = self.longer();
         let lasts = self.time(self.control.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -325,7 +326,7 @@ impl LiveFeed {
 
     /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
     /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
-    /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
+    /// is the backlog, and `last` the size of the last coded frame. `headers` bytes of `last` are packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
@@ -340,7 +341,7 @@ impl LiveFeed {
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // Cost of a new group: the share of an I frame that falls into this time, and frames like the last one.
+        // The cost of a new group: an I frame in proportion to this time, and further frames of the last frame's size.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -409,13 +410,13 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // An encoder that is late by more than a picture catches up by leaving pictures out.
+        // If the encoder is late by more than a picture, pictures are left out until it has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
-        // Pictures are left out before coding rather than skipped after it, because skipping a coded frame breaks the
-        // prediction chain and wastes the encoder's time.
+        // Pictures are left out before coding instead of being skipped after coding, because skipping a coded frame
+        // breaks the prediction chain and wastes the encoder's time.
         let waits = backlog + size + headers;
         self.aborted_quantizer = self.quantizer_if_outgrown(waits, size + headers, headers);
         let most = if self.follows_aborted || self.aborted_quantizer.is_some() {
@@ -426,11 +427,11 @@ impl Feed for LiveFeed {
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare =
             if self.control.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
-        // Pictures that a slow encoder leaves out reduce the backlog as well.
+        // Pictures that are left out because of a slow encoder reduce the backlog as well.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
-            // With a full count the next job starts a new group.
+            // With a full count, the next job starts a new group.
             self.since_intra = self.control.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
@@ -469,7 +470,7 @@ impl Feed for LiveFeed {
     fn on_rate(&mut self, rate: Rate) {
         self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
         self.rate = rate;
-        // The quantizer of the first job follows from the rate, so that the first rate starts the encoder.
+        // The quantizer of the first job depends on the rate, so the encoder starts when the first rate is known.
         if self.start.is_none() {
             self.start = Some(self.clock.now());
             self.ask(0, Bytes::ZERO);
@@ -492,13 +493,13 @@ pub struct RungData {
     pub head: Vec<u8>,
 }
 
-/// A feed of a ladder that was encoded in advance, with the frame selection of a simulation.
+/// A feed of a ladder that was encoded in advance, with the same frame selection as in a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
     store: PayloadStore,
     rungs: BTreeMap<u8, RungData>,
     parts: VecDeque<Part>,
-    /// Number of frames to play; `None` loops.
+    /// Number of frames to play; `None` for an endless loop.
     frames: Option<u32>,
     over: Arc<std::sync::atomic::AtomicBool>,
 }
@@ -582,9 +583,9 @@ mod tests {
         }
     }
 
-    /// Returns the jobs of an encoder up to picture `until` at a rate per picture, the maximum backlog, and the queue.
-    /// At the coarsest quantizer the first frame of a group has 3000 bytes and the others have 800, as is typical of
-    /// CIF. The bytes fall with the quantizer to the power `by`.
+    /// Returns the jobs of an encoder up to picture `until`, the maximum backlog, and the queue. `rate` gives the rate
+    /// at each picture. At the coarsest quantizer the first frame of a group has 3000 bytes and the others have 800, as
+    /// is typical of CIF. The size is inversely proportional to the quantizer to the power `by`.
     fn coded(
         steering: Steering,
         until: u32,
@@ -767,7 +768,7 @@ mod tests {
             assert_eq!(jobs.len() as u64 + encoder_queue.no_room(), u64::from(length), "{length}");
             assert_eq!(encoder_queue.left_out(), 0);
         }
-        // A camera paces itself, so that no gap was requested. Its skipped pictures count for the slow encoder.
+        // The rate is halved every second, for three seconds.
         let encoder_queue = EncoderQueue::default();
         encoder_queue.passed(7);
         assert_eq!((encoder_queue.left_out(), encoder_queue.no_room()), (7, 0));

@@ -11,7 +11,7 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 /// The name of a live session's flow. The random numbers of its ends are derived from it.
 pub(crate) const FLOW: &str = "video";
-/// The name of the sending end.
+/// A camera paces itself, so no gap was requested. Its skipped pictures are attributed to the slow encoder.
 pub(crate) const SOURCE: &str = "video.src";
 /// The name of the receiving end.
 pub(crate) const SINK: &str = "video.dst1";
@@ -72,12 +72,12 @@ impl FlowKeys {
         // Padding is sent in the retransmission stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
-        // Receivers in a source-specific group don't receive each other's reports, so that these go to the source.
+        // Receivers in a source-specific group don't receive each other's reports, so the reports go to the source.
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// Reads the flow from a session description. Without a controller's name the sender is a standard one, which gets
-    /// standard reports only.
+    /// Reads the flow from a session description. If the description does not name a controller, the sender is a
+    /// standard one, and gets standard reports only.
     ///
     /// # Errors
     /// The session bandwidth is out of range.
@@ -96,7 +96,7 @@ impl FlowKeys {
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
         let repair = match (&description.repair, &description.parity) {
-            // A sender does not retransmit to a group, so that only parity remains there.
+            // A sender does not retransmit to a group, so only parity remains for groups.
             (Some(_), Some(_)) if !address.is_multicast() => "auto",
             (Some(_), None) if !address.is_multicast() => "rtx",
             (_, Some(_)) => "parity",
@@ -164,8 +164,8 @@ fn typed(problem: Problem) -> Problem {
     Problem { remedy, ..problem }
 }
 
-/// Returns the session bandwidth that belongs to the description's RTCP bandwidth of receivers (RFC 3556). Receivers
-/// get three quarters of RTCP's 5 % (RFC 3550, section 6.2), so that the factor is 80 / 3.
+/// Returns the session bandwidth, from the receivers' RTCP bandwidth in the description (RFC 3556). Receivers get three
+/// quarters of RTCP's 5 % (RFC 3550, section 6.2), so the factor is 80 / 3.
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))

@@ -15,11 +15,11 @@ pub struct Steering {
     /// The relation between quantizer and step size.
     pub scale: Scale,
     /// Widths and heights at which pictures may be coded, the source's size first, then in decreasing order. If there
-    /// is more than one, a smaller size is chosen when the rate is too low for the coarsest quantizer.
+    /// are several sizes, a smaller one is chosen when the rate is too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// Whether the source has its own clock, as a camera has. Its frames are sent as they come.
+    /// Whether the source has its own clock, as a camera has. Its frames are sent when they arrive.
     pub own_pace: bool,
-    /// Overhead per packet in bytes, beside the payload.
+    /// Overhead per packet in bytes, in addition to the payload.
     pub overhead: u64,
 }
 
@@ -35,25 +35,26 @@ impl Steering {
 const BUCKET_GROUPS: f64 = 1.5;
 
 /// Exponents of the relation between samples and bytes of a picture at one quantizer: for a smaller and for a larger
-/// size. FFmpeg's test pattern has 0.6 to 1 at coarse quantizers. Each direction uses the cautious end.
+/// size. For FFmpeg's test pattern the exponent is 0.6 to 1 at coarse quantizers. Each direction uses a value from the
+/// cautious end of this range.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Margin of the step size for a change to a smaller size. The change needs a step size this factor above that of the
-/// coarsest quantizer, and the new size must leave the same margin.
+/// Margin of the step size for a change to a smaller size. The size is reduced if the needed step size exceeds that of
+/// the coarsest quantizer by this factor. At the new size, the needed step size must be below it by the same factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Margins of the step size for a change to a larger size, each with the time for which it must hold. The second pair
-/// applies to a rate far above the need of the present size, for example after a start.
+/// Margins of the step size for a change to a larger size, each with the time for which the margin must be kept. The
+/// second pair applies to a rate far above the need of the present size, for example after a start.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
-/// What is known of the last group of pictures.
+/// The result of the last group of pictures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LastGroup {
-    /// It was coded in full.
+    /// The group was coded in full.
     Whole,
-    /// It ended early, so that its size does not count.
+    /// The group ended early, so its size is not evaluated.
     Cut,
-    /// It outgrew the rate, and should have had this quantizer.
+    /// The group outgrew the rate, and should have had this quantizer.
     Outgrown(f64),
 }
 
@@ -96,7 +97,7 @@ impl GroupControl {
         self.steering.time(picture)
     }
 
-    /// Counts a coded frame of this size, packet headers included, which take `headers` of it.
+    /// Counts a coded frame of this size, including packet headers. `headers` bytes of it are packet headers.
     pub(crate) fn add(&mut self, size: Bytes, headers: Bytes) {
         self.sent += size;
         self.headers += headers;
@@ -107,7 +108,7 @@ impl GroupControl {
         (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
     }
 
-    /// Returns the quantizer as an encoder takes it.
+    /// Returns the quantizer, rounded for the encoder.
     pub(crate) fn rounded(&self) -> u8 {
         libm::round(self.quantizer) as u8
     }
@@ -118,9 +119,10 @@ impl GroupControl {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
         match self.steering.scale {
-            // Quantizer 9 at 0.1 bit per sample is the factor 0.9; the margin is 1.5, or half a doubling below.
+            // At quantizer 9 and 0.1 bit per sample, the product is 0.9. The margin is a factor of 1.5 here, and half a
+            // doubling below.
             Scale::Linear => 0.9 * share * 1.5,
-            // QP 28 corresponds to quantizer 9. On scales from 0 to 63 it is at most 36.
+            // QP 28 corresponds to quantizer 9. On scales from 0 to 63, it corresponds to at most 36.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -145,16 +147,16 @@ impl GroupControl {
         }
     }
 
-    /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` bytes of them
+    /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` of these bytes
     /// are packet headers, which do not depend on the quantizer.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
-        // At least a tenth of the budget remains for payload, so that the factor stays finite.
+        // At least a tenth of the budget is left for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// Advances the leaky bucket by the size of the last group of pictures, and sets the quantizer and size of the one
-    /// that begins at `at` and may have `budget` bytes. `rate` is the target rate.
+    /// Advances the leaky bucket by the size of the last group of pictures, and sets the quantizer and size of the next
+    /// group, which begins at `at` and has a budget of `budget` bytes. `rate` is the target rate.
     pub(crate) fn steer(&mut self, at: Span, budget: f64, rate: Rate, last: LastGroup) {
         let (low, high) = self.limits();
         let needed = if self.begun {
@@ -188,13 +190,14 @@ impl GroupControl {
         if (open / budget - 1.0).abs() > 0.05 {
             self.quantizer = self.scaled(self.quantizer, open / wanted);
         }
-        // The encoder, not the rate, limits the stream: finest quantizer, full size, and budget left.
+        // The stream is limited by the encoder and not by the rate: the quantizer is the finest, the size is full, and
+        // budget is left.
         self.limited = self.quantizer <= low && open < 0.95 * budget && self.size == 0;
         needed
     }
 
-    /// Changes the picture size if the present one needs too coarse a quantizer, or a larger one has fitted for long
-    /// enough.
+    /// Changes the picture size if the present size needs too coarse a quantizer, or if a larger size has fitted for
+    /// long enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))

@@ -38,7 +38,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the loop must return from its wait: the session is to stop, or a status was requested.
+    /// Returns true if the loop must return from its wait, because the session is to stop or a status was requested.
     pub(crate) fn calls(&self) -> bool {
         self.stopped() || self.asked.load(Ordering::Relaxed)
     }
@@ -105,10 +105,10 @@ impl Handle {
         thread.join().map_err(|_| LiveError::unwritten("the session's thread has died"))?
     }
 
-    /// Returns the session's status as JSON. Waits up to `patience` for a fresh one, then returns the latest; `null`
-    /// before the first. After the end it is the last one.
+    /// Returns the session's status as JSON. Waits up to `patience` for a new status, then returns the latest one, or
+    /// `null` if there is none. After the session's end, returns the last status.
     pub fn status(&self, patience: Duration) -> Value {
-        // The number is read before the request, so that a status that was published in between is not taken for the
+        // The number is read before the request. Otherwise a status that is published in between could be taken for the
         // answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Handle {
         waited.unwrap_or_else(PoisonError::into_inner).0.done
     }
 
-    /// Has the session send a BYE and end.
+    /// Makes the session send a BYE and end.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.waker.wake();

@@ -15,10 +15,10 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Time that a packet waits for a missing earlier one if nothing is retransmitted. It counts from the last packet that
-/// arrived in sequence, because a number far ahead may be forged while others arrive in order.
+/// Time for which a packet waits for a missing earlier one, if there are no retransmissions. It starts at the last
+/// packet that arrived in sequence: a number far ahead may be forged, while genuine packets still arrive in order.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
-/// Maximum number of waiting packets with a wait of [`REORDER_WAIT`].
+/// Maximum number of waiting packets if they wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
 /// Maximum number of waiting packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
@@ -41,9 +41,9 @@ pub struct JitterBuffer {
     progress: Time,
     /// Number of packets since the last gap.
     since_gap: u64,
-    /// Consecutive packets that arrived after their gap had been given up, with the number of the first.
+    /// Consecutive packets that arrived after their gap had been given up, with the sequence number of the first one.
     late: (u64, Vec<Held>),
-    /// Sequence numbers at which new runs of the stream start, and which have not been reached yet.
+    /// Sequence numbers, not reached yet, at which new runs of the stream start.
     runs: VecDeque<u64>,
     /// The RTP sequence number that follows the last packet of the same source.
     raw: Option<u16>,
@@ -66,7 +66,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Sets the time that packets wait for earlier ones, which may be retransmitted.
+    /// Sets the time for which packets wait for earlier ones, which may be retransmitted.
     #[must_use]
     pub fn waiting(self, wait: Span) -> Self {
         let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(MAX_HELD_SHORT as u64, MAX_HELD);
@@ -78,8 +78,8 @@ impl JitterBuffer {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
             let (wait, most) = self.limits;
-            // The next packet is still missing, and neither the time nor the number of waiting packets has reached its
-            // bound.
+            // The next packet is still missing, and neither the waiting time nor the number of waiting packets has
+            // reached its limit.
             if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
@@ -88,7 +88,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Takes the next held packet. Missing packets before it are given up as lost.
+    /// Processes the next held packet. Missing packets before it are given up as lost.
     fn go_on(&mut self, seq: u64, (at, header, payload): Held) {
         if let Some(next) = self.next.filter(|next| seq > *next) {
             self.give_up(seq - next);
@@ -112,16 +112,16 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Handles a packet whose gap was given up. The stream goes back to it if consecutive packets follow there: more
-    /// than have followed the gap, or at a distance at which packets can't be late. So a single forged number can't
-    /// make the receiver discard the genuine packets.
+    /// Handles a packet whose gap was given up. The stream goes back to this packet if consecutive packets follow it.
+    /// There have to be more of them than have followed the gap, or they have to be so far from the gap that they can't
+    /// be late. A single forged number therefore can't make the receiver discard the genuine packets.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
             run.clear();
             *first = seq;
         }
-        // The count is taken back if the stream goes back to this packet.
+        // This count is corrected if the stream goes back to this packet.
         self.assembler.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);
@@ -135,7 +135,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Returns the time until which a frame waits behind its marker for reordered packets.
+    /// Returns the time until which a frame with a marker still waits for reordered packets.
     fn ends_at(&self) -> Option<Time> {
         self.assembler.marked_at().filter(|_| self.held.is_empty()).map(|at| at + REORDER_WAIT)
     }
@@ -147,8 +147,8 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity may share the sequence numbers of the media (RFC 5109). It fills its number, so that it does not count
-        // as lost.
+        // Parity may share the sequence numbers of the media (RFC 5109). It then fills its number, so that the number
+        // does not count as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);
@@ -190,7 +190,7 @@ impl Consumer for JitterBuffer {
 
     fn wake(&self) -> Time {
         let waits = self.held.first_key_value().map(|(_, (at, ..))| (*at).max(self.progress) + self.limits.0);
-        // The bounds are inclusive, so that the timer expires just after them.
+        // The limits are inclusive, so the timer expires just after them.
         waits.into_iter().chain(self.ends_at()).min().map_or(Time::NEVER, |at| at + Span::nanos(1))
     }
 
@@ -220,7 +220,7 @@ mod tests {
     const P: u8 = 0x40;
     const B: u8 = 0x80;
 
-    /// Returns an MPEG-4 frame of this kind, or a further part of one, that ends with two numbers.
+    /// Returns an MPEG-4 frame of this kind, or a further part of a frame, that ends with two numbers.
     fn frame_of(kind: u8, one: u8, other: u8) -> [u8; 7] {
         [0, 0, 1, 0xb6, kind, one, other]
     }
@@ -371,7 +371,8 @@ mod tests {
                 }
             });
             let (whole, seen, missing) = counted(&frame_queue);
-            // By sequence numbers alone, a packet in place of another frame's only packet forms a whole frame.
+            // The sequence numbers alone do not show it: if a packet takes the place of another frame's only packet, it
+            // forms a whole frame.
             assert_eq!((whole + seen, missing), (500, 0), "{ahead} ahead");
             assert!(seen <= damaged, "{ahead} ahead: {seen}");
         }
@@ -412,8 +413,8 @@ mod tests {
     #[test]
     fn many_losses_do_not_add_up_their_waits() {
         let (mut jitter_buffer, frame_queue) = fresh();
-        // Every third packet is lost. The packets are 10 ms apart, and each gap is waited for 80 ms after the packet
-        // behind it.
+        // Every third packet is lost. The packets are 10 ms apart, and each gap is waited for until 80 ms after the
+        // packet that follows it.
         for n in (0..300).filter(|n| n % 3 != 2) {
             packet(&mut jitter_buffer, n * 10, n, n as u32, true);
         }
@@ -449,7 +450,7 @@ mod tests {
 
     #[test]
     fn frames_after_a_lost_reference_are_undecodable_until_the_next_intra_frame() {
-        // The letters are kinds of whole frames, a dash is a lost one. Losses are visible by the timestamps.
+        // Each letter is the kind of a whole frame, and a dash is a lost frame. Losses are visible by the timestamps.
         for (frames, fates) in [
             ("IPPP", [4, 0, 0]),
             // The frame after the gap counts as damaged, because the lost packet may belong to either frame.
@@ -470,7 +471,7 @@ mod tests {
                 };
                 packet_of(&mut jitter_buffer, kind, n as u64 * 100, n as u64, n as u32, true);
             }
-            // This packet releases those that wait for the lost one.
+            // This packet releases the packets that wait for the lost one.
             packet_of(&mut jitter_buffer, I, 2_000, frames.len() as u64, frames.len() as u32, true);
             let counts = frame_queue.counts();
             let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];

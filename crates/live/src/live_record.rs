@@ -112,8 +112,8 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         if peer.reports == 0 {
             continue;
         }
-        // Loss of a receiver that was present from the start counts from the first packet. For one that joined later it
-        // counts from its first report, because earlier packets were not sent to it.
+        // The loss of a receiver that was present from the start is counted from the first packet. The loss of a
+        // receiver that joined later is counted from its first report, because earlier packets were not sent to it.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
@@ -127,7 +127,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
             // negative.
             (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
         });
-        // 90 ticks of the RTP clock are a millisecond.
+        // A millisecond is 90 ticks of the RTP clock.
         let jitter = peer.block.map(|block| f64::from(block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);

@@ -16,10 +16,10 @@ use std::time::Instant;
 use steadycast_units::{Ecn, Span, Time};
 use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 
-/// Maximum number of datagrams in the queue of a session. A browser sends about 25 datagrams per second, so that a
-/// session reaches it only in a flood.
+/// Maximum number of datagrams in the queue of a session. A browser sends about 25 datagrams per second, so only a
+/// flood reaches this limit.
 const MAX_QUEUE: usize = 512;
-/// Size of the send buffer, which all sessions share. The kernel caps it to its limit.
+/// Size of the send buffer, which all sessions share. The kernel limits it to its own maximum.
 const SEND_BUFFER: usize = 4 << 20;
 /// Maximum number of datagrams that a session takes from its queue before its timers are served.
 const BATCH: usize = 64;
@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 /// A datagram in the queue of a session, with its arrival time by the clock of the machine.
 type Queued = (Vec<u8>, Meta, Instant);
 
-/// The queue of a session. Its waker is readable as long as the queue is not empty.
+/// The queue of a session. Its waker is readable while the queue is not empty.
 struct Inbox {
     queue: Mutex<VecDeque<Queued>>,
     ready: Waker,
@@ -57,7 +57,7 @@ impl Inbox {
         let mut queue = self.queue();
         let count = queue.len().min(BATCH);
         let taken = queue.drain(..count).collect();
-        // The waker is reset under the lock, so that a datagram that is pushed later is not missed.
+        // The waker is reset while the lock is held, so that a datagram that is pushed later is not missed.
         if queue.is_empty() {
             self.ready.reset();
         }
@@ -67,7 +67,7 @@ impl Inbox {
 
 /// The state that the port's thread and its sessions share.
 struct Shared {
-    /// A socket per address family at most.
+    /// The sockets: at most one per address family.
     sockets: Vec<Port>,
     routes: Mutex<Demultiplexer<Arc<Inbox>>>,
     stop: AtomicBool,
@@ -96,7 +96,7 @@ impl End for Router {
         let mut routes = self.shared.routes();
         let delivered = match routes.route(now, datagram.meta.from, datagram.bytes) {
             Ok(inbox) => {
-                // The session's clock has another zero, so that the time is passed on as an instant.
+                // The session's clock has another time zero, so the time is passed on as an instant.
                 let at = self.clock.instant(datagram.meta.at);
                 inbox.push((datagram.bytes.to_vec(), datagram.meta, at)).then_some(()).ok_or(DropReason::FullQueue)
             }
@@ -147,8 +147,8 @@ impl MediaPort {
         let thread = std::thread::Builder::new().name("steadycast-media".into()).spawn(move || {
             let mut runs = true;
             while runs {
-                // The loop fails only if the system refuses to wait, after which no datagram can be read.
-                // The waker ends this wait when the port is closed.
+                // The loop fails only if the system refuses to wait. Then no datagram can be read any more. The waker
+                // ends this wait when the port is closed.
                 let until = clock.now() + Span::secs(3_600);
                 let waited = driver.run(until, |_| !routed.stop.load(Ordering::Relaxed));
                 runs = waited.is_ok() && !routed.stop.load(Ordering::Relaxed);
@@ -167,8 +167,8 @@ impl MediaPort {
         self.shared.routes().dropped()
     }
 
-    /// Creates the sockets of a session with these credentials of this end and this user name of the browser. `local`
-    /// is the address by which the browser reaches the port.
+    /// Creates the sockets of a session. `own` are the credentials of this end, and `peer_ufrag` is the user name of
+    /// the browser. `local` is the address by which the browser reaches the port.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -196,11 +196,11 @@ impl Drop for MediaPort {
 pub struct SharedPort {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    /// The user name of this end, which names the session.
+    /// The user name of this end, which identifies the session.
     ufrag: String,
     local: SocketAddr,
-    /// The local address at which the browser's last check arrived. A host may have several, and ICE requires that
-    /// responses leave from it (RFC 8445, section 7.3.1).
+    /// The local address at which the browser's last check arrived. A host may have several addresses, and ICE requires
+    /// that responses are sent from this one (RFC 8445, section 7.3.1).
     source: Option<IpAddr>,
     /// Datagrams that this machine could not send.
     unsent: u64,

@@ -43,15 +43,15 @@ pub enum Which {
 /// Options of a pair of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct PairOptions {
-    /// The interface for sending and for joining groups; without it the routing table decides.
+    /// The interface for sending and for joining groups. Without it, the routing table decides.
     pub interface: Option<Interface>,
-    /// Time to live, or hop limit; without it the system's default, which is 1 for multicast.
+    /// Time to live, or hop limit. Without it, the system's default is used, which is 1 for multicast.
     pub ttl: Option<u8>,
     /// The source of a source-specific join (RFC 4607). Groups in 232/8 and ff3x::/32 require it.
     pub source: Option<IpAddr>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// A sender's local RTP port; RTCP uses the next. Without it any free pair is used.
+    /// A sender's local RTP port; RTCP uses the next port. Without it, any free pair of ports is used.
     pub local: Option<u16>,
     /// The RTCP port, if it is not the one after RTP (RFC 3605).
     pub reports: Option<u16>,
@@ -83,8 +83,9 @@ pub struct Meta {
 }
 
 /// Returns the identity of a sender for the session's member table. The port is left out, because it differs between
-/// RTP and RTCP and NAT may change it. An IPv6 address does not fit into the number and is hashed with a secret key, so
-/// that the owner of a large network can't find an address with the same number as another member's.
+/// RTP and RTCP and NAT may change it. An IPv6 address does not fit into the number, so it is hashed with a secret key.
+/// Because of the key, the owner of a large network can't find an address that has the same number as another member's
+/// address.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -128,7 +129,7 @@ impl Port {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
-                // Without it, an IPv6 socket on the unspecified address would also occupy the IPv4 port.
+                // Without this option, an IPv6 socket on the unspecified address would also occupy the IPv4 port.
                 socket.set_only_v6(true)?;
             }
             // Several receivers of a group on one machine share its port. Unicast ports are exclusive, so that a second
@@ -139,10 +140,11 @@ impl Port {
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // Datagrams larger than the path's MTU are fragmented rather than refused here, because a controller's
+            // Datagrams larger than the path's MTU are fragmented instead of being refused here, because a controller's
             // header extension may exceed the planned size.
             discover_no_mtu(&socket, bind.is_ipv6())?;
-            // The kernel caps this to its limit. The buffer holds the datagrams that arrive while this thread sleeps.
+            // The kernel limits this size to its own maximum. The buffer holds the datagrams that arrive while this
+            // thread sleeps.
             socket.set_recv_buffer_size(1 << 21)?;
             let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("no address"))?;
             Ok((socket, state, local))
@@ -172,7 +174,7 @@ impl Port {
         Ok(Self { socket, state, local: self.local, connected: self.connected, refused: 0, unsent: 0 })
     }
 
-    /// Sets the size of the send buffer in bytes, which the kernel caps to its limit.
+    /// Sets the size of the send buffer in bytes. The kernel limits it to its own maximum.
     pub(crate) fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(size)
     }
@@ -193,7 +195,7 @@ impl Port {
             Some(Interface::Name(name)) if six => self.socket.set_multicast_if_v6(index(&self.socket, name)?)?,
             _ => {}
         }
-        // Linux by default delivers datagrams of all groups that any process on this machine has joined.
+        // By default, Linux delivers datagrams of all groups that any process on this machine has joined.
         if six {
             self.socket.set_multicast_all_v6(false)?;
         } else {
@@ -261,9 +263,9 @@ impl Port {
     }
 
     /// Sends a datagram with this ECN field. Returns false if it could not be sent, which counts as a loss. A refusal
-    /// belongs to an earlier datagram, so that the send is tried once more.
+    /// (ICMP) belongs to an earlier datagram, so the send is tried once more.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
-        // A pending ICMP error of an earlier datagram fails the next send once, and the repetition succeeds.
+        // A pending ICMP error of an earlier datagram makes the next send fail once. The repetition succeeds.
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
                 self.send_from(None, bytes, to, ecn)
@@ -300,13 +302,13 @@ impl Port {
         let count = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas) {
             Ok(count) => count,
             Err(error) => {
-                // The error belongs to an earlier send. The next call returns the datagrams that are queued.
+                // The error belongs to an earlier send. The next call returns the queued datagrams.
                 self.refused += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                 return false;
             }
         };
         for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
-            // The kernel's receive time excludes the time that the datagram waited for this thread.
+            // The kernel's receive time does not include the time for which the datagram waited for this thread.
             let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
             let about = Meta {
                 from: meta.addr,
@@ -335,7 +337,7 @@ fn index(socket: &Socket, name: &str) -> io::Result<u32> {
 
 /// A port of a session: a socket, or a part of a port that several sessions share.
 pub enum PairPort {
-    /// A socket of the session alone.
+    /// A socket that only this session uses.
     Own(Port),
     /// A part of a [`MediaPort`](crate::MediaPort).
     Shared(SharedPort),
@@ -390,9 +392,9 @@ pub struct Pair {
     rtp: PairPort,
     /// The RTCP socket, or `None` if RTCP shares the port of RTP.
     rtcp: Option<PairPort>,
-    /// The destination of a sender's media, or the address at which a receiver gets it.
+    /// The destination of a sender's media. At a receiver, the address at which the media arrives.
     pub(crate) address: SocketAddr,
-    /// The destination of a group's reports and of a sender's own.
+    /// The destination of a group's reports, and of a sender's own reports.
     reports: SocketAddr,
     /// The sockets of the audio, or `None` if it shares those of the video.
     audio: Option<Box<Self>>,
@@ -419,7 +421,7 @@ impl Pair {
     /// An address can't be used; the error contains the remedy.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
-        // Linux sends datagrams to 0.0.0.0 to the local host, which is never meant.
+        // Linux sends datagrams for 0.0.0.0 to the local host, which is never intended.
         if to.ip().is_unspecified() {
             return Err(LiveError::new(
                 to,
@@ -437,7 +439,7 @@ impl Pair {
             _ => any(to.ip()),
         };
         let multicast = to.ip().is_multicast();
-        // Reports go to a group of any source as well, so that the sender joins it.
+        // In an any-source group, reports are sent to the group, so the sender joins it.
         let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
         let (mut rtp, rtcp) = if options.mux {
             let port = if group_port {
@@ -453,7 +455,8 @@ impl Pair {
             (rtp, Some(rtcp))
         };
         if !options.mux {
-            // Only a connected socket gets ICMP errors, and a route is checked before the first packet.
+            // Only a connected socket gets ICMP errors. Connecting also checks that there is a route before the first
+            // packet is sent.
             let connected = rtp.socket.connect(&to.into());
             connected.map_err(|e| LiveError::new(to, &e, unreached(to, &e, options)))?;
             rtp.connected = true;
@@ -462,7 +465,7 @@ impl Pair {
         Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports, audio: None })
     }
 
-    /// Creates the pair of a port whose peer is not known yet. Nothing is sent before `Pair::redirect`.
+    /// Creates the pair of a port whose peer is not known yet. Nothing is sent before [`Pair::redirect`] is called.
     fn waiting(rtp: PairPort) -> Self {
         let at = rtp.local();
         Self { rtp, rtcp: None, address: at, reports: at, audio: None }
@@ -541,7 +544,7 @@ impl Pair {
 
 impl Port {
     /// Opens a port that is bound to the group's address, so that datagrams to other addresses are not delivered. Other
-    /// programs on this machine may share it.
+    /// programs on this machine may share the port.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
@@ -607,7 +610,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveEr
                 Err(_) => {}
             }
         }
-        // An unsuitable socket stays open until the end, so that the system assigns another port to the next one.
+        // An unsuitable socket stays open until the end, so that the system assigns a different port to the next one.
         tried.push(first);
     }
 }

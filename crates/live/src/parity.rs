@@ -1,14 +1,14 @@
 //! The symbols of forward error correction: of sent packets, from which parity is computed, and of received packets,
 //! from which lost ones are recovered.
 //!
-//! The session decides on the blocks and their parity, and finds out when a block is recoverable. This module holds and
+//! The session decides on the blocks and their parity, and detects when a block is recoverable. This module stores and
 //! computes the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
 use steadycast_wire::parity::{MAX_PACKETS, ParityHeader, SYMBOL_HEAD, packet, parity, recover, symbol};
 
-/// The symbols of the packets sent last. Their extended sequence numbers are consecutive.
+/// The symbols of the latest sent packets. Their extended sequence numbers are consecutive.
 #[derive(Debug, Default)]
 pub struct SentSymbols {
     first: u64,
@@ -22,7 +22,7 @@ impl SentSymbols {
             debug_assert!(false, "a session made a packet that is none");
             return;
         };
-        // Symbols are addressed by position, so that a gap in the numbers starts a new list.
+        // Symbols are addressed by position, so a gap in the numbers starts a new list.
         if self.first + self.symbols.len() as u64 != seq {
             (self.first, self.symbols) = (seq, VecDeque::new());
         }
@@ -33,7 +33,7 @@ impl SentSymbols {
         Some(self.symbols.get(seq.checked_sub(self.first)? as usize)?)
     }
 
-    /// Returns the payload of a packet as it was sent, or nothing if the packet is not stored.
+    /// Returns the payload of a packet as it was sent, or an empty slice if the packet is not stored.
     pub fn payload(&self, seq: u64) -> &[u8] {
         self.get(seq).and_then(|symbol| symbol.get(SYMBOL_HEAD..)).unwrap_or_default()
     }
@@ -54,9 +54,9 @@ impl SentSymbols {
     }
 }
 
-/// Range of sequence numbers whose symbols are kept, up to the newest.
+/// The number of latest sequence numbers whose symbols are kept.
 const SEQUENCE_RANGE: u64 = 1_024;
-/// Number of blocks whose parity is kept.
+/// Maximum number of blocks whose parity is kept.
 const MAX_BLOCKS: usize = 16;
 /// Maximum length of a symbol in bytes: the size of a jumbo frame. Longer packets are ignored, which bounds the memory.
 const MAX_SYMBOL: usize = 9_216;
@@ -105,7 +105,7 @@ impl ReceivedSymbols {
 
     /// Stores a parity symbol that belongs to the session.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
-        // A forged base far away must not displace the blocks that are needed.
+        // A forged base that is far away must not displace blocks that are needed.
         let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
@@ -120,7 +120,7 @@ impl ReceivedSymbols {
     }
 
     /// Returns the RTP packets that can be recovered, with the session's sequence numbers. A recovered symbol that is
-    /// no valid packet is left out, because its parity was forged or damaged.
+    /// not a valid packet is left out: its parity was forged or damaged.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {
@@ -144,7 +144,7 @@ impl ReceivedSymbols {
         let sources: Vec<(u8, &[u8])> =
             self.symbols.range(all).map(|(seq, symbol)| ((seq - base) as u8, &symbol[..])).collect();
         let parities: Vec<(u8, &[u8])> = block.symbols.iter().map(|(index, symbol)| (*index, &symbol[..])).collect();
-        // An error means that symbols are missing or contradict each other, and nothing is recovered.
+        // An error means that symbols are missing or contradict each other. Nothing is recovered in that case.
         let Ok(solved) = recover(block.packets, &sources, &parities) else { return };
         let base = *base;
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));
@@ -231,11 +231,11 @@ mod tests {
         for seq in 100..120 {
             sent.keep(seq, &rtp(seq));
         }
-        // No media packet has been received yet.
+        // No media packet has been received at this point.
         add_parity(&mut came, &protect(&sent, 100, 20, 0));
         assert!(came.blocks.is_empty());
         (100..119).for_each(|seq| came.on_packet(SSRC, seq as u16, &rtp(seq)));
-        // A symbol of no packet, and a symbol that is shorter than the received packets.
+        // The first symbol belongs to no packet. The second symbol is shorter than the received packets.
         let header = ParityHeader { packets: 20, base: 100, index: 0, sent: 1 };
         came.on_parity(&header, &[0xff; 60]);
         assert_eq!(came.recover_packets(&missing(&[119])), []);

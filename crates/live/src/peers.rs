@@ -11,7 +11,7 @@ use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 pub struct Peer {
     /// The canonical name, or the SSRC while no name was received.
     pub cname: String,
-    /// The source address of its reports.
+    /// The source address of the receiver's reports.
     pub address: SocketAddr,
     /// The arrival time of its first report.
     pub first: Time,
@@ -27,9 +27,9 @@ pub struct Peer {
     pub begin: Option<ReportBlock>,
     /// The latest report block about our stream.
     pub block: Option<ReportBlock>,
-    /// The round-trip time of the latest report that allows to compute it.
+    /// The round-trip time from the latest report that contains an LSR.
     pub rtt: Option<Span>,
-    /// Whether it has sent a BYE.
+    /// Whether the receiver has sent a BYE.
     pub left: bool,
 }
 
@@ -72,7 +72,7 @@ impl Peers {
             self.unreadable += 1;
             return;
         };
-        // A compound with a report block is counted there, so that its per-packet feedback must not count again.
+        // A compound with a report block was already counted above. Its per-packet feedback must not be counted again.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {
@@ -95,7 +95,7 @@ impl Peers {
                         peer.ours = true;
                     }
                 }
-                // The controller reads the content. Here only the fact that packets are reported matters.
+                // The controller reads the content. Here it only matters that packets are reported.
                 Packet::Feedback { sender, .. } if *sender != mine && packet.is_packet_feedback() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
@@ -128,7 +128,8 @@ impl Peers {
         if ssrc == u32::MAX {
             return None;
         }
-        // The bound limits the memory that an attacker with forged SSRCs can use. The longest silent peer is dropped.
+        // The limit bounds the memory that an attacker with forged SSRCs can use. The peer that has been silent for
+        // longest is removed.
         if self.all.len() >= MAX_PEERS
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
@@ -149,7 +150,8 @@ impl Peers {
             left: false,
         };
         let peer = self.all.entry(ssrc).or_insert_with(fresh);
-        // Another address must not take over a peer's SSRC. The port may change, because NAT may map it anew.
+        // A peer's SSRC must not be taken over from another address. The port may change, because a NAT may assign a
+        // new one.
         if peer.address.ip() != from.ip() {
             return None;
         }
@@ -169,7 +171,7 @@ mod tests {
         // RFC 8888, transport-wide, NACK, and application layer feedback.
         let formats: [(u8, u8); 4] = [(205, 11), (205, 15), (205, 1), (206, 15)];
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
-            // Each message ends before its content.
+            // Each message ends before its content begins.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
             peers.on_rtcp(Time::ZERO, 9, from, &bytes);
         }

@@ -40,9 +40,10 @@ pub struct ReceiveOptions {
     pub key: Option<MasterKey>,
     /// Canonical name (CNAME).
     pub cname: String,
-    /// Size of the play-out buffer; without it the size in the sender's description.
+    /// Size of the play-out buffer. Without it, the size in the sender's description is used.
     pub buffer: Option<Bytes>,
-    /// Maximum time that a packet waits for earlier packets to be retransmitted or recovered; without it [`LATENCY`].
+    /// Maximum time for which a packet waits for earlier packets to be retransmitted or recovered. Without it,
+    /// [`LATENCY`] is used.
     pub latency: Option<Span>,
     /// The session ends after this time without media or RTCP of the source, but not before five reporting intervals.
     /// Without it the session waits forever.
@@ -51,18 +52,19 @@ pub struct ReceiveOptions {
     pub consume: Option<Rate>,
 }
 
-/// Default wait of packets for earlier ones, if lost packets are retransmitted or recovered.
+/// Default time for which packets wait for earlier ones, if lost packets are retransmitted or recovered.
 pub const LATENCY: Span = Span::millis(300);
 
 /// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
 const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
-/// Resolution of play-out: without a drain rate, a player takes each frame at its time, rounded to this step.
+/// Resolution of play-out: if there is no drain rate, a player takes each frame at its time, rounded to this step.
 const PLAYOUT_STEP: Span = Span::millis(10);
 
 /// A running receiver.
 pub struct Receiving {
-    /// The handle by which other threads observe and stop it. It ends with the sender's BYE or by [`Handle::stop`].
+    /// The handle by which other threads observe and stop it. The session ends with the sender's BYE or by
+    /// [`Handle::stop`].
     pub handle: Handle,
     /// The queue of its frames.
     pub frame_queue: FrameQueue,
@@ -80,7 +82,7 @@ struct DescribedSession {
     parity: Option<ParitySettings>,
     /// The payload type of the audio.
     audio: Option<u8>,
-    /// Maximum time that packets wait for earlier ones.
+    /// Maximum time for which packets wait for earlier ones.
     latency: Span,
 }
 
@@ -91,12 +93,12 @@ impl DescribedSession {
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
         let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDER_WAIT });
-        // Without a codec there is only an address, so that the payload type is unknown.
+        // Without a codec only an address is known, so the payload type is unknown.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A restarted sender has other SSRCs than an old description announces. The receiver learns them from the
+            // A restarted sender has other SSRCs than those in an old description. The receiver learns them from the
             // packets.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
@@ -125,8 +127,8 @@ impl DescribedSession {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // If the sender can do both, it needs the play-out delay to decide which kind of repair arrives in
-                // time.
+                // If the sender supports both kinds of repair, it needs the play-out delay to decide which kind arrives
+                // in time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
@@ -137,7 +139,7 @@ impl DescribedSession {
                 Some(payload_type) => receiver.with_audio(payload_type),
                 None => receiver,
             };
-            // In paper mode the sender never pauses, so that no answers are needed.
+            // In paper mode the sender never pauses, so keep-alive reports are not needed.
             if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
         })
     }
@@ -183,7 +185,7 @@ impl Receiving {
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
-        // A sender that names no controller is not ours, and expects the timing of standard receivers.
+        // If the description names no controller, the sender is not ours, and expects the timing of standard receivers.
         if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
@@ -200,7 +202,7 @@ impl Receiving {
         let reports = match description.reports {
             // `b=RR:0` forbids receiver reports.
             Some(Rate::ZERO) => Reports::Nowhere,
-            // In a source-specific group receivers can't reach each other, so that reports go to the source.
+            // In a source-specific group, receivers can't reach each other, so reports go to the source.
             _ if group && source.is_none() => Reports::Group,
             _ => Reports::Sender { known: None, mux, heard: false },
         };
@@ -276,7 +278,7 @@ struct Session {
     frame_queue: FrameQueue,
     options: ReceiveOptions,
     keys: FlowKeys,
-    /// Duration of the source's silence when the session gave it up.
+    /// How long the source had been silent when the session gave up.
     given_up: Option<Span>,
 }
 
@@ -301,7 +303,7 @@ impl Session {
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            // A new source may replace one that sent a BYE, so that the end is not final until the wait is over.
+            // A new source may replace one that has sent a BYE, so the end is not final until the wait is over.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
@@ -422,7 +424,7 @@ impl Session {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        // Throughput is measured from the first packet. The wait before it is not caused by the network.
+        // Throughput is measured from the first packet, because the wait before it is not caused by the network.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
@@ -440,7 +442,7 @@ impl Session {
             also.put(&receiver::FRAMES_SENT, sent);
             also.put(&receiver::FRAMES_OK, counts.whole);
             also.put(&receiver::FRAMES_LOST, lost);
-            // It is not known here which frames were complete only after their time.
+            // Which frames were complete only after their play-out time is not known here.
             also.put(&receiver::FRAMES_LATE, None::<u64>);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }

@@ -1,7 +1,8 @@
 //! Session descriptions (RFC 8866), which a receiver needs before the first packet.
 //!
 //! Standard receivers read address, payload format and decoder configuration. The attribute `x-steadycast` is private.
-//! It names the controller, so that our receivers run its receiving half; other receivers ignore it (RFC 8866).
+//! It names the controller, so that our receivers run the controller's receiving half. Other receivers ignore the
+//! attribute (RFC 8866).
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -35,7 +36,7 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
 pub struct Description {
     /// The destination of media: the address of the receiver or of a group.
     pub address: SocketAddr,
-    /// The only source that is accepted (RFC 4570). In a sender's description it is the sender's own address.
+    /// The only source that is accepted (RFC 4570). In the description of a sender it is the sender's own address.
     pub source: Option<IpAddr>,
     /// Time to live of an IPv4 group.
     pub ttl: Option<u8>,
@@ -59,7 +60,7 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// RTCP bandwidth of receivers (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// Format of per-packet feedback; `None` for none, or the own format of the named controller.
+    /// Format of per-packet feedback. It is `None` if there is none, or if the named controller's own format is used.
     pub feedback: Option<PacketFeedback>,
     /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
@@ -69,7 +70,7 @@ pub struct Description {
     pub parity: Option<ParityStream>,
     /// The audio stream; `None` if there is none, or none that this program supports.
     pub audio: Option<AudioStream>,
-    /// The SSRC and the canonical name of the media (RFC 5576), if no repair stream names them.
+    /// The SSRC and the canonical name of the media (RFC 5576), if they are not part of a repair stream's group.
     pub media: Option<(u32, String)>,
     /// Whether key frames are made on request by PLI (RFC 4585) and FIR (RFC 5104).
     pub key_frames: bool,
@@ -130,7 +131,7 @@ pub struct ParityStream {
 pub struct AudioStream {
     /// RTP payload type of the audio.
     pub payload_type: u8,
-    /// The destination port. It is the video's if both are bundled (RFC 9143).
+    /// The destination port. If both streams are bundled, it is the video's (RFC 9143).
     pub port: u16,
     /// The SSRC and the canonical name, if announced (RFC 5576).
     pub source: Option<(u32, String)>,
@@ -149,13 +150,13 @@ impl AudioStream {
         Some(Self { payload_type, port: media.port, source: lone_source(media) })
     }
 
-    /// Returns the media section beside that of the video, whose description this is.
+    /// Returns the audio's media section, in a description whose video is `video`.
     fn section(&self, video: &Description, of_video: &Media) -> Media {
         let mut media =
             Media::new(MediaType::Audio, self.port, TransportProto::Other(of_video.proto.clone()), self.payload_type);
         media.connections.clone_from(&of_video.connections);
         let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
-        // The channels in the map are always two; the packets say how many there are (RFC 7587, section 7).
+        // The number of channels in the map is always two. The packets contain the actual number (RFC 7587, section 7).
         put("rtpmap", format!("{} {OPUS}/48000/2", self.payload_type));
         put("fmtp", format!("{} sprop-stereo=1;useinbandfec=1", self.payload_type));
         for value in of_video.get_attribute_values("source-filter").flatten() {
@@ -196,7 +197,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Returns the lines of a group of two (RFC 5576, section 4.2), and of those SSRCs that no earlier group has named.
+    /// Returns the lines of a group of two SSRCs (RFC 5576, section 4.2), and the lines of those SSRCs that no earlier
+    /// group has named.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -225,7 +227,7 @@ impl Description {
         let mut all: Vec<u32> = [again, covered].into_iter().flatten().flat_map(|of| [of.media, of.repair]).collect();
         all.extend(self.media.iter().map(|(ssrc, _)| *ssrc));
         let each = each && self.audio.as_ref().is_none_or(|audio| audio.source.is_some());
-        // The first SSRC has to be the video's, so that the audio's is left out if it is the only one.
+        // The first SSRC has to be the video's. The audio's SSRC is therefore left out if it would be the only one.
         if !all.is_empty() {
             all.extend(self.audio.iter().filter_map(|audio| audio.source.as_ref()).map(|(ssrc, _)| *ssrc));
         }
@@ -245,7 +247,7 @@ impl Description {
     /// Returns the description as text. `own` is the sender's address, `session` the unique session number.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        // AVPF is announced only if its feedback is used, because some players know only AVP.
+        // AVPF is only announced if its feedback is used, because some players only support AVP.
         let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
         let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
@@ -318,6 +320,7 @@ impl Description {
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref()).map(|of| ("FEC-FR", of));
+        // The lines of a group already include the line of the media's SSRC.
         let alone = self.media.as_ref().filter(|_| again.is_none() && covered.is_none());
         for (semantics, sources) in again.into_iter().chain(covered) {
             sources.lines(semantics, &mut named).into_iter().for_each(|(name, value)| put(name, value));
@@ -346,7 +349,8 @@ impl Description {
     fn encoding(&self) -> (&'static str, Option<String>) {
         let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
-                // Profile 3 at level 5 (advanced simple) covers what is sent. Decoders use the configuration.
+                // Profile 3 at level 5 (advanced simple) covers everything that is sent. Decoders use the
+                // configuration.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
@@ -362,7 +366,7 @@ impl Description {
                 }
                 Some(fmtp)
             }
-            // The other formats need no parameters, or carry them in band.
+            // The other formats need no parameters, or have them in band.
             _ => None,
         };
         (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
@@ -394,7 +398,7 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // If a payload type has no configuration, that of another type is used, because all are coded by one encoder.
+        // If a payload type has no configuration, that of another type is used, because one encoder codes all of them.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
@@ -413,7 +417,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // The bandwidth at session level covers all media together, so that it does not apply.
+            // The bandwidth at session level covers all media together, so it is not used.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -430,7 +434,7 @@ impl Description {
 
 /// Normalises a description, so that the strict parser accepts what cameras write. Repeated blanks are reduced to those
 /// that RFC 8866, section 9, allows. Lines that are not used, and may be malformed, are replaced by a placeholder.
-/// Comments are removed, and also what precedes the version line, such as the line `SDP:` of FFmpeg (RFC 8866, section
+/// Comments are removed. Text before the version line, such as FFmpeg's line `SDP:`, is removed, too (RFC 8866, section
 /// 5.1: the first line is `v=`).
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
@@ -460,8 +464,8 @@ fn video(session: &Session) -> Option<&Media> {
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first audio stream with a port and Opus. Its payload type has to differ from the video's, because that
-/// tells the streams apart.
+/// Returns the first audio stream with a port and Opus. Its payload type has to differ from the video's, because the
+/// streams are distinguished by payload type.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
@@ -496,15 +500,15 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the first payload type that this program supports, or else the first video, and the others of the same
-/// format.
+/// Returns the first payload type that this program supports, or else the first one that is video. Also returns the
+/// other payload types of the same format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
-        // Without a supported type, the first real video type is used, whose packets are counted but not decoded.
+        // If no type is supported, the first real video type is used. Its packets are counted but not decoded.
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
     let Some(best) = best else {
@@ -527,8 +531,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// Returns the first payload type with a supported encoding but an RTP clock other than 90 kHz: its encoding, number
-/// and clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
+/// Returns the first payload type that has a supported encoding but an RTP clock other than 90 kHz. The result is its
+/// encoding, number and clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -549,7 +553,7 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
             Some("excl") => &mut excluded,
             _ => continue,
         };
-        // The network type and the address type are implied by the addresses.
+        // The addresses imply the network type and the address type, so these are skipped.
         let destination = words.nth(2);
         if destination.is_some_and(|word| word == "*" || word.parse() == Ok(to)) {
             list.extend(words.filter_map(|word| word.parse::<IpAddr>().ok()));
@@ -1011,7 +1015,7 @@ mod tests {
                 }
             }
         }
-        // A text without a session description is rejected, also if other text precedes it.
+        // A text without a session description is rejected, even if it begins with other text.
         for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
             let error = Description::read(none.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a session description"), "{none:?}: {error}");

@@ -124,7 +124,8 @@ pub struct SendOptions {
 /// A running sender.
 pub struct Sending {
     shared: Arc<Shared>,
-    /// The handle by which other threads observe and stop it. It ends with its source or by [`Handle::stop`].
+    /// The handle by which other threads observe and stop the sender. The sender ends with its source or by
+    /// [`Handle::stop`].
     pub handle: Handle,
     /// The queue of jobs for its encoder, if it has one.
     pub encoder_queue: Option<EncoderQueue>,
@@ -137,7 +138,7 @@ pub struct Sending {
 /// Minimum rate to which the operator can lower the floor. A floor that was lower from the start is not raised.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
-/// The pacer's credit. It is the send time that a pacer which wakes up late may catch up; more would cause bursts.
+/// The pacer's credit. After a late wake-up, the pacer may catch up for this time. A longer time would cause bursts.
 const PACER_CREDIT: Span = Span::millis(4);
 
 /// A medium that is ready to be sent.
@@ -155,7 +156,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares a medium. The feed of a broadcast wakes the loop of `waker`, and passes audio on to `audio`.
+    /// Prepares a medium. The feed of a broadcast wakes the loop to which `waker` belongs, and passes audio packets to
+    /// `audio`.
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
@@ -268,10 +270,9 @@ impl Sending {
         let prepared = Prepared::of(medium, &plan, clock, waker.clone(), audio_queue.as_ref());
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         TempStore::keep(source.stored_rows());
-        // The sender does not learn the fate of each packet, so that per-packet records and completed frames are not
-        // kept.
+        // The sender does not learn the fate of each packet, so per-packet records and completed frames are not kept.
         source.frames = SentFrames::lean();
-        // The encoder's packets take the place of those without content.
+        // The encoder's packets replace packets without content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.audio.clone_from(&audio_queue);
@@ -317,7 +318,7 @@ impl Sending {
             .map(|_| ())
     }
 
-    /// Ignores the reports of the receiver with this canonical name, also if it joins later.
+    /// Ignores the reports of the receiver with this canonical name, even if it joins later.
     pub fn exclude(&self, name: &str) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
     }
@@ -340,7 +341,7 @@ impl Sending {
 }
 
 impl SendOptions {
-    /// Returns the parameters of a session that knows only its own end.
+    /// Returns the parameters of a session for which only this end is known.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {
@@ -433,7 +434,8 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // The SSRC is announced with a key, so that recorded packets of another session with the same key are rejected.
+        // The SSRC is announced if there is a key. Packets that were recorded in another session with the same key are
+        // then rejected.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
@@ -449,7 +451,7 @@ fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, S
         ("session-bw".to_owned(), video.rtcp.session_bw.as_bps().to_string()),
         ("packet".to_owned(), video.packet.get().to_string()),
     ];
-    // A receiver scales pictures of all sizes to this one.
+    // Receivers scale pictures of all sizes to this size.
     if let Medium::Encoder { steering, .. } = medium {
         all.extend(steering.sizes.first().map(|(width, height)| ("size".to_owned(), format!("{width}x{height}"))));
     }
@@ -482,7 +484,7 @@ struct Session {
     first_seq: u16,
 }
 
-/// Maximum time to drain the pacer, and again to send the BYE.
+/// Maximum time for draining the pacer, and the same time again for sending the BYE.
 const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {
@@ -669,7 +671,7 @@ impl Session {
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
         let clock = self.driver.clock;
         let now = clock.now();
-        // `into_ends` consumes the loop, so that an empty one takes its place.
+        // `into_ends` consumes the loop, so the loop is replaced by an empty one.
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
@@ -685,7 +687,7 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
-        // The sender learns only from reports what has arrived.
+        // The sender only knows from reports what has arrived.
         let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,

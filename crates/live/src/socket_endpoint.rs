@@ -1,4 +1,5 @@
-//! Video endpoints on UDP sockets. The simulator passes packets as values; this module encodes and parses them.
+//! Video endpoints on UDP sockets. The simulator passes packets as values. This module encodes and parses them as
+//! bytes.
 
 use crate::audio::AudioIntake;
 use crate::browser::BrowserConnection;
@@ -40,9 +41,9 @@ impl Payloads for ZeroPayloads {
     }
 }
 
-/// A consumer of the payloads that a receiver accepts.
+/// A consumer of the payloads that a receiver has accepted.
 pub trait Consumer: Send {
-    /// Takes a packet that was not received before, with its extended sequence number.
+    /// Processes a packet that was not received before, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
     /// Returns `Some` if a key frame is needed; the value is true if none has been received yet.
@@ -56,12 +57,12 @@ pub trait Consumer: Send {
         None
     }
 
-    /// Takes a lost packet that was retransmitted or recovered, as the original packet.
+    /// Processes a lost packet that was retransmitted or recovered, in the form of the original packet.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
     }
 
-    /// Announces that packets from this sequence number on belong to a new run: the SSRC changed, or the source
+    /// Announces that packets from this sequence number on belong to a new run, because the SSRC changed or the source
     /// restarted.
     fn restart(&mut self, _seq: u64) {}
 
@@ -76,7 +77,7 @@ pub trait Consumer: Send {
     /// Announces that no more packets follow.
     fn end(&mut self) {}
 
-    /// Returns the packets that were taken but not used, by reason.
+    /// Returns the packets that were passed to the consumer but not used, by reason.
     fn unused(&self) -> Unused {
         Unused::default()
     }
@@ -103,7 +104,8 @@ pub struct SocketSource {
     kept: SentSymbols,
     /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The operator's limits. Clock gaps are reported to them, because the circuit breaker measures time by this clock.
+    /// The operator's limits. Clock gaps are reported to them, because the circuit breaker, which uses them, measures
+    /// time by this clock.
     pub orders: Option<OperatorControls>,
     /// The ICE and DTLS connection to a browser. Media starts when it is connected.
     pub(crate) browser: Option<BrowserConnection>,
@@ -146,7 +148,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE has been sent.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // While the source still has a timer, its BYE is pending.
+        // While the source has a timer, its BYE is still to be sent.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -192,13 +194,13 @@ impl SocketSource {
                         let payload = bytes.len();
                         match media.repairs {
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
-                            // A retransmission repeats the bytes of the original, because the payload source may have
-                            // dropped them.
+                            // The payload of a retransmission is copied from the original, because the payload source
+                            // may have dropped it.
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
-                        // Symbols are kept only if the session repairs, since they cost memory per packet. They exclude
-                        // SRTP, because the sender computes parity over plain packets.
+                        // Symbols are only stored if the session repairs losses, since they take memory per packet.
+                        // They do not include SRTP, because the sender computes parity over plain packets.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -216,7 +218,7 @@ impl SocketSource {
                     let (media, protection) = &*parity;
                     let mut payload = Vec::with_capacity(media.payload_len());
                     if !self.kept.write(protection, &mut payload) {
-                        // The session protects packets only while their symbols are kept. A parity over other bytes
+                        // The session protects packets only while their symbols are stored. Parity over other bytes
                         // would corrupt frames.
                         debug_assert!(false, "parity of what is not kept");
                         continue;
@@ -234,7 +236,7 @@ impl SocketSource {
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
-        // The session bounds the range that can be repaired, and without repair nothing is kept.
+        // The session limits the range that can be repaired. Without repair no symbols are stored.
         self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
@@ -261,7 +263,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             let known = browser.sort(now, from, datagram.bytes);
             self.drain(now, out);
-            // RTCP before the keys are available can't be authenticated, and is ignored.
+            // RTCP that arrives before the keys are available can't be authenticated, and is ignored.
             match known.filter(|_| self.is_open()) {
                 Some(known) => from = known,
                 None => return,
@@ -285,7 +287,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             browser.tunnel.on_authenticated(now, datagram.meta.from);
         }
-        // The peer list must only contain peers whose feedback the session accepted.
+        // The list of peers must only contain peers whose feedback was accepted by the session.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
@@ -320,7 +322,7 @@ pub struct SocketSink {
     pub parity: Option<(u8, ReceivedSymbols)>,
     /// The consumer of audio, if the source sends any.
     pub(crate) audio: Option<AudioIntake>,
-    /// If set, key frames are requested by RTCP, because the source makes them on request.
+    /// Whether key frames are requested by RTCP, because the source makes them on request.
     pub requests_key_frames: bool,
     lacks: Option<bool>,
     /// The destination of reports.
@@ -337,11 +339,12 @@ pub struct SocketSink {
     /// Packets that may turn out to be the first of a new run, and the number of the present run.
     held: RunCandidates,
     run: u32,
-    /// The address of a source that sends to this port and is not followed.
+    /// The address of a source that sends to this port but is not followed.
     other_source: Option<SocketAddr>,
 }
 
-/// A packet that was attributed to another stream: its arrival time, metadata, header, bytes, and the counted reason.
+/// A packet that was attributed to another stream: its arrival time, metadata, header and bytes, and the reason under
+/// which it was counted.
 type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 /// A buffer for packets that may turn out to be the first of a new run.
@@ -349,13 +352,14 @@ type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 struct RunCandidates(VecDeque<UnattributedPacket>);
 
 impl RunCandidates {
-    /// Bound on the packets held: 5 s of 10 Mb/s in packets of 1200 bytes. `LONGEST` bounds the time that each is held.
+    /// Maximum number of packets held: 5 s of 10 Mb/s in packets of 1200 bytes. `LONGEST` is the maximum time for which
+    /// each is held.
     const MOST: usize = 5_000;
     const LONGEST: Span = Span::secs(5);
 
     fn keep(&mut self, packet: UnattributedPacket) {
         let now = packet.0;
-        // The oldest packets go first, because a new run starts with recent ones.
+        // The oldest packets are dropped first, because a new run starts with recent ones.
         while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
             self.0.pop_front();
         }
@@ -363,7 +367,7 @@ impl RunCandidates {
     }
 
     /// Drops the old packets of the buffer, because the present stream continues. Packets of the last [`REORDER_WAIT`]
-    /// may have overtaken the first packet of a new run, and stay.
+    /// are kept, because they may have overtaken the first packet of a new run.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
@@ -381,8 +385,8 @@ impl RunCandidates {
     }
 }
 
-/// The clock mapping of a source: the minimum one-way delay and the media clock. Another source has another clock, so
-/// that a new SSRC or run starts a new mapping.
+/// The clock mapping of a source: the minimum one-way delay and the media clock. Another source has another clock, so a
+/// new SSRC or run starts a new mapping.
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
@@ -394,7 +398,7 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// Returns the mapping for this source in this run, which is a new one if either changed.
+    /// Returns the mapping for this source in this run. If either has changed, it is a new mapping.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
@@ -404,8 +408,8 @@ impl SourceClock {
         self
     }
 
-    /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so that the
-    /// minimum delay of the source counts as zero.
+    /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so the
+    /// minimum delay of the source is taken as zero.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -413,7 +417,7 @@ impl SourceClock {
         let one_way = OneWay::between(sent, now);
         let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
         self.min_delay = Some(min_delay);
-        // A delay of more than a minute means that the sender's clock was set. The minimum is learned anew.
+        // A delay of more than a minute means that the sender's clock was set. The minimum is then measured again.
         let delay = one_way.variation_since(min_delay).later();
         if delay > Span::secs(60) {
             self.min_delay = None;
@@ -444,7 +448,8 @@ impl MediaClock {
     }
 
     fn step_of(&mut self, timestamp: u32) -> u32 {
-        // A signed 32-bit distance to the newest timestamp survives its wrap, and places reordered packets before it.
+        // A signed 32-bit distance to the newest timestamp is correct when the timestamp wraps, and is negative for
+        // reordered packets.
         let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
@@ -473,7 +478,7 @@ pub enum Reports {
     Group,
     /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
-    /// The sender: the address that its reports come from, or else the port after that of its media.
+    /// The sender: the address from which its reports come, or else the port after that of its media.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
@@ -496,8 +501,8 @@ impl Reports {
         }
     }
 
-    /// Learns the address from a report. `of_source` is whether the report is of the followed source, and `None` while
-    /// no source is followed: then the first media packet decides.
+    /// Learns the address from a report. `of_source` is true if the report is from the followed source. It is `None`
+    /// while no source is followed; the first media packet then decides.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -544,7 +549,7 @@ impl SocketSink {
         }
     }
 
-    /// Counts frames in steps of the media clock of this length, which the play-out buffer needs.
+    /// Makes the endpoint count frames in steps of the media clock of this length. The play-out buffer needs this.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
@@ -630,7 +635,7 @@ impl SocketSink {
             let Body::Rtcp { bytes, .. } = body else { continue };
             let to = match self.reports {
                 Reports::Group => None,
-                // Without an address the report can't be sent, and must not be counted as sent.
+                // Without an address, the report can't be sent and must not be counted as sent.
                 Reports::Nowhere | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
@@ -675,7 +680,7 @@ impl SocketSink {
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
-        // The held packets of the new run precede this one, and are taken first.
+        // The held packets of the new run precede this one, so they are processed first.
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
@@ -714,7 +719,7 @@ impl SocketSink {
         let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes, reason) in held {
-            // The packet is counted again when the session takes it.
+            // The packet is counted again when the session processes it.
             self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
             if let Some(arrival) = self.read(at, &bytes) {
@@ -726,7 +731,7 @@ impl SocketSink {
     /// Passes a media packet to the session and, if it is new, to the consumer.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
         let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
-        // The clocks are updated only for a packet that the session accepts. Packets of other sources must not
+        // The clocks are updated only for a packet that the session accepts, because packets of other sources must not
         // shift them.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
@@ -783,13 +788,13 @@ impl SocketSink {
         self.align_audio();
     }
 
-    /// Passes on the audio packets whose times are known.
+    /// Passes on the audio packets whose times are known by now.
     fn align_audio(&mut self) {
         let (Some(audio), Some(session)) = (&mut self.audio, self.sink.session()) else { return };
         audio.align(|timestamp| self.consumer.ticks_of(session.video_timestamp(timestamp)?));
     }
 
-    /// Takes a parity packet, which may make lost packets recoverable.
+    /// Processes a parity packet, which may make lost packets recoverable.
     fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         let Arrival { header, transport, payload, .. } = *arrival;
         let Ok((parity_header, symbol)) = ParityHeader::parse(payload) else {
@@ -830,7 +835,7 @@ impl SocketSink {
         }
     }
 
-    /// Takes an RTX packet, whose payload is passed on as the original packet (RFC 4588).
+    /// Processes an RTX packet. Its payload is passed on as the original packet (RFC 4588).
     fn on_repair(
         &mut self,
         now: Time,
@@ -978,7 +983,7 @@ mod tests {
     #[test]
     fn ipv6_origins_cannot_be_chosen_to_collide() {
         let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        // `chosen` would collide with `known` under a hash that folds both halves of the address without a key.
+        // With a hash that folds both halves of the address without a key, `chosen` would collide with `known`.
         let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (upper, bits) = (0x2001_0db8_bad0_0000, known.to_bits());
         let lower = spread(upper) ^ spread((bits >> 64) as u64) ^ bits as u64;
@@ -987,7 +992,7 @@ mod tests {
         assert_ne!(origin(IpAddr::V6(chosen)), origin(IpAddr::V6(known)));
         assert_ne!(at(chosen, 5_004), at(known, 5_004));
         assert_eq!(at(known, 5_004), at(known, 5_005));
-        // IPv4 addresses map to themselves, also in IPv4-mapped form.
+        // IPv4 addresses map to themselves, even in IPv4-mapped form.
         for ip in ["10.0.0.1", "::ffff:10.0.0.1"] {
             assert_eq!(origin(ip.parse().unwrap()), Origin(0x0a00_0001));
         }

@@ -1,6 +1,6 @@
 //! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, or with AES-GCM (RFC 7714), with replay protection.
 //!
-//! It is implemented here because the library `webrtc-srtp` would add an asynchronous runtime and eighty more crates.
+//! It is implemented here because the library `webrtc-srtp` depends on an asynchronous runtime and eighty more crates.
 //! The ciphers are those of RustCrypto. The tests use the vectors of RFC 3711, appendix B, and of RFC 7714, sections 16
 //! and 17.
 
@@ -25,8 +25,8 @@ const MAX_SOURCES: usize = 4_096;
 /// Replay window in packets (RFC 3711, section 3.3.2, requires at least 64).
 const REPLAY_WINDOW: u64 = 128;
 
-/// Number of rollover counters that are tried for an unknown source, which may have wrapped before the receiver joined.
-/// At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
+/// Number of rollover counters that are tried for an unknown source, because its sequence numbers may have wrapped
+/// before the receiver joined. At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
 /// Number of rollovers that are tried after an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
@@ -217,6 +217,7 @@ impl Keys {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
             let signed = auth.clone().chain_update(packet);
+            // SRTP's tag also covers the roll-over counter, and SRTCP's tag the packet index (RFC 3711, section 4.2).
             let signed = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed.chain_update(index) };
             if signed.verify_truncated_left(tag).is_err() {
                 return false;
@@ -310,7 +311,7 @@ struct Source {
 /// attacker with forged SSRCs can cause.
 const MAX_GUESSES_PER_SECOND: u32 = 200;
 
-/// The number of such packets in the present second of the clock.
+/// The number of these packets in the present second of the clock.
 #[derive(Default)]
 struct GuessLimit {
     second: u64,
@@ -340,12 +341,12 @@ impl Direction {
     }
 }
 
-/// The SRTP context of one end of a session. All members share a master key, or each of two has its own.
+/// The SRTP context of one end of a session. Either all members share a master key, or each of two members has its own.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
-    /// SSRCs whose media is accepted. Empty accepts all.
+    /// SSRCs whose media is accepted. If it is empty, all are accepted.
     described: Vec<u32>,
     /// For each outgoing SSRC, the extended sequence number of the newest packet and the next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
@@ -389,14 +390,14 @@ impl Srtp {
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Accepts media of these SSRCs only, or of all if the list is empty. Each session has new SSRCs, so that packets
-    /// recorded in an earlier session with the same key can't be replayed.
+    /// Accepts media of these SSRCs only, or of all if the list is empty. Each session has new SSRCs, so packets that
+    /// were recorded in an earlier session with the same key can't be replayed.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
     }
 
-    /// Returns the number of rejected datagrams: wrong key, modified, or replayed.
+    /// Returns the number of rejected datagrams. They had a wrong key, or were modified or replayed.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -446,8 +447,8 @@ impl Srtp {
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // The rollover counter is unknown if the sender wrapped before this end joined or during an outage. The tag
-        // shows which guess is right.
+        // The rollover counter is unknown if the sender's numbers wrapped before this end joined, or during an outage.
+        // The tag shows which guess is right.
         let (first, wraps) =
             nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
@@ -474,8 +475,9 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // An index below the own next one is this end's own packet, which anyone may reflect without the key. Another
-        // end with the same SSRC is accepted as soon as its index is higher, so that the collision is detected.
+        // If the index is below the next index of this end, the packet is this end's own. Such a packet can be
+        // reflected by anyone, without the key. Another end with the same SSRC is accepted as soon as its index is
+        // higher, so that the collision is detected.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };
@@ -488,7 +490,7 @@ impl Srtp {
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
-        // The bound is reached only by a member with the key, because sources are stored after authentication.
+        // Sources are stored after authentication, so only a member with the key can reach this limit.
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&ssrc) {
             self.sources.pop_first();
         }
@@ -797,8 +799,8 @@ mod tests {
         // These are more packets than the replay window covers.
         let all: Vec<Vec<u8>> = (0..300).map(|_| sent(&mut own)).collect();
         assert!(all.iter().all(|bytes| own.open_rtcp(bytes).is_none()), "sent back");
-        // Of two ends with one SSRC, the one that has sent less accepts the other's packets, detects the collision and
-        // changes its SSRC.
+        // If two ends have the same SSRC, the end that has sent fewer packets accepts the other's packets, detects the
+        // collision and changes its SSRC.
         sent(&mut other);
         assert!(other.open_rtcp(&all[299]).is_some());
         assert_eq!(other.open_rtcp(&all[299]), None, "a replay");

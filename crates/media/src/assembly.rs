@@ -58,7 +58,8 @@ pub struct SentFrame {
 }
 
 impl SentFrame {
-    /// Whether it fills a gap in the frame numbers that a pause of the flow left. It was never to be received.
+    /// Whether this entry only fills the gap that a pause of the flow left in the frame numbers. No receiver expects
+    /// such a frame.
     pub fn is_gap(&self) -> bool {
         self.ready == Time::NEVER
     }
@@ -67,18 +68,18 @@ impl SentFrame {
 /// All frames and packets that the sender of a flow has sent.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
-    /// The frames in coding order; only the latest ones if the list is lean.
+    /// The frames in coding order. A lean list has only the latest ones.
     pub frames: Vec<SentFrame>,
     /// The number of frames before these.
     gone: u32,
     /// The fragment in each packet, in order of sending.
     pub packets: Vec<(Time, Fragment)>,
-    /// Whether per-packet records and completed frames are not retained.
+    /// If set, per-packet records and completed frames are not retained.
     lean: bool,
 }
 
-/// The minimum number of frames that a lean list retains: several seconds of video, while late packets are of the
-/// last second.
+/// The minimum number of frames that a lean list retains. They cover several seconds of video; packets arrive late by
+/// one second at most.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
@@ -87,7 +88,7 @@ impl SentFrames {
         Self { lean: true, ..Self::default() }
     }
 
-    /// Returns the number of frames so far.
+    /// Returns the number of frames so far, including those that are no longer in the list.
     pub const fn count(&self) -> u32 {
         self.gone + self.frames.len() as u32
     }
@@ -107,7 +108,7 @@ impl SentFrames {
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
     }
 
-    /// Resumes after a pause with frame number `index`. The numbers that were skipped are filled with gaps.
+    /// Resumes after a pause with frame number `index`, and fills the skipped numbers with gaps.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.count()..index {
             // A gap is a B frame, on which no frame depends, so that it does not break the decode chain.
@@ -161,8 +162,8 @@ struct FrameArrival {
 const NOTHING_ARRIVED: FrameArrival = FrameArrival { first: Time::NEVER, last: Time::ZERO, packets: 0 };
 
 impl Assembly {
-    /// Records the arrival of packet number `packet` of the flow: its sequence number minus the first one. Duplicates
-    /// are ignored.
+    /// Records the arrival of packet number `packet` of the flow. This number is the packet's sequence number minus the
+    /// flow's first one. Duplicates are ignored.
     pub fn on_packet(&mut self, now: Time, packet: u64, fragment: Fragment) {
         let (word, bit) = ((packet / 64) as usize, 1 << (packet % 64));
         if word >= self.arrived.len() {
@@ -190,7 +191,7 @@ impl Assembly {
         self.frames.get(frame).copied().unwrap_or(NOTHING_ARRIVED)
     }
 
-    /// Returns when the first and the last packet of a frame arrived; `None` if none has.
+    /// Returns the arrival times of the first and the last packet of a frame; `None` if no packet has arrived.
     pub fn arrival(&self, frame: u32) -> Option<(Time, Time)> {
         let seen = self.seen(frame as usize);
         (seen.packets > 0).then_some((seen.first, seen.last))
@@ -217,7 +218,7 @@ impl Assembly {
         sent.packets[packets].iter().map(|(_, f)| u64::from(f.len)).sum()
     }
 
-    /// Returns the missing parts of frames of which at least one packet arrived: what a decoder has to conceal.
+    /// Returns the missing parts of frames of which at least one packet arrived. A decoder has to conceal these parts.
     pub fn missing(&self, sent: &SentFrames) -> Vec<MissingBytes> {
         let mut missing = Vec::new();
         for (n, frame) in sent.frames.iter().enumerate() {

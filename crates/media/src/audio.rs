@@ -1,18 +1,18 @@
-//! Coded audio over time: its packets' times and sizes.
+//! Coded audio: the times and sizes of its packets.
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The time that a packet covers: Opus's default frame (RFC 7587, section 4.2).
+/// The duration of audio in one packet: the default frame of Opus (RFC 7587, section 4.2).
 pub const AUDIO_PACKET_TIME: Span = Span::millis(20);
 
 /// A coded audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodedAudio {
-    /// Its number, from 0.
+    /// The packet's number, from 0.
     pub index: u32,
-    /// The sampling time of its first sample, from the start of the flow.
+    /// The sampling time of the packet's first sample, from the start of the flow.
     pub at: Span,
-    /// Its length in bytes.
+    /// The packet's length in bytes.
     pub len: u16,
     /// Whether it is the first packet after a silence.
     pub begins: bool,
@@ -28,7 +28,7 @@ pub trait AudioFeed: Send {
     fn next(&mut self) -> Option<CodedAudio>;
 }
 
-/// Audio of a constant rate without content: a packet in each [`AUDIO_PACKET_TIME`].
+/// Audio of a constant rate without content. It has one packet in each [`AUDIO_PACKET_TIME`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConstantAudio {
     len: u16,

@@ -6,9 +6,9 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// How the player drains the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consume {
-    /// At a constant rate, in IP bytes.
+    /// Playback at a constant rate, in IP bytes.
     Rate(Rate),
-    /// One frame per period: the bytes that arrived of the current frame are removed.
+    /// One frame per period. At each period the bytes that have arrived of the current frame are removed.
     Frames(Span),
 }
 
@@ -17,8 +17,8 @@ const START_FRACTION: u64 = 5;
 
 /// A play-out buffer, in IP bytes.
 ///
-/// It follows the RTP receiver. A packet that does not fit has arrived for RTP and RTCP reports, but is lost for the
-/// player.
+/// It receives packets from the RTP receiver. A packet that does not fit has arrived for RTP and for RTCP reports, but
+/// the player does not get it.
 #[derive(Clone, Debug)]
 pub struct PlayBuffer {
     size: Bytes,
@@ -59,7 +59,7 @@ impl PlayBuffer {
         self.underflows
     }
 
-    /// Returns the packets that did not fit.
+    /// Returns the number of packets that did not fit.
     pub const fn overflows(&self) -> u64 {
         self.overflows
     }
@@ -70,7 +70,7 @@ impl PlayBuffer {
         self.level
     }
 
-    /// Adds a packet of `frame`. Returns whether the player gets it: it fits, and its frame has not been played.
+    /// Adds a packet of `frame`. Returns false if the packet does not fit, or if its frame has already been played.
     pub fn offer(&mut self, now: Time, size: Bytes, frame: u32) -> bool {
         self.advance(now);
         if self.level + size > self.size {
@@ -113,7 +113,7 @@ impl PlayBuffer {
                         return;
                     }
                     let (frame, at) = self.next;
-                    // Bytes of earlier frames arrived too late and are removed as well.
+                    // Bytes of earlier frames arrived too late to be played, and are removed as well.
                     let later = self.frames.split_off(&(frame + 1));
                     let gone = std::mem::replace(&mut self.frames, later);
                     let bytes = gone.values().fold(Bytes::ZERO, |sum, b| sum + *b);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!((buffer.underflows(), buffer.overflows()), (0, 0));
         assert_eq!(buffer.level(at(7_001)).get(), 0);
         assert_eq!(buffer.underflows(), 1);
-        // Play-out waits for a fifth of the buffer again.
+        // Play-out waits again until a fifth of the buffer is filled.
         assert!(buffer.offer(at(9_000), K, 0));
         assert_eq!(buffer.level(at(60_000)), K);
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn frame_by_frame_each_takes_what_came_of_it_and_late_packets_find_no_place() {
         let mut buffer = PlayBuffer::new(Bytes::new(5_000), Consume::Frames(Span::millis(40)));
-        // The first packet is a fifth, and frame 0's turn comes with it.
+        // The first packet fills a fifth of the buffer, so that playback starts, with frame 0.
         assert!(buffer.offer(at(0), K, 0));
         assert!(buffer.offer(at(10), K, 1) && buffer.offer(at(20), K, 2));
         assert_eq!(buffer.level(at(39)), K + K);

@@ -69,14 +69,15 @@ impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
 impl Kind<()> for Rungs {}
 
-/// How the bytes that still wait in the pacer at the start of a GoP are taken into account.
+/// How an encoder takes into account the bytes that still wait in the pacer at the start of a GoP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BacklogRule {
-    /// They are subtracted from the GoP's budget, at most half of it: they are sent by the end of the GoP.
+    /// The waiting bytes are subtracted from the GoP's budget, so that they are sent by the end of the GoP. The GoP
+    /// keeps at least half of its budget.
     #[default]
     Drained,
-    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA. At 20 packets per second a backlog of one
-    /// second reduces the rate by 2 %, and persists.
+    /// The rate is multiplied by e^(−k/1000) for k waiting packets, as in Evalvid-RA. At 20 packets per second a
+    /// backlog of one second reduces the rate by only 2 %, so that the backlog persists.
     Damped,
 }
 
@@ -97,7 +98,7 @@ pub struct Coded {
     pub size: Bytes,
 }
 
-/// The state of Evalvid-RA's program after the previous group of pictures.
+/// The state of the rule of Evalvid-RA's program after the previous group of pictures.
 #[derive(Clone, Copy, Debug)]
 struct LastGop {
     /// The group's mean rate in bit/s.
@@ -117,7 +118,7 @@ pub struct Encoder {
     payload: u64,
     overhead: u64,
     next: u64,
-    /// Frames of groups whose rest was left out.
+    /// The number of frames that were left out because the rest of their group was abandoned.
     left_out: u64,
     rung: usize,
     /// The sum and the number of the rates that the controller set during the current GoP.
@@ -126,12 +127,13 @@ pub struct Encoder {
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,
-    /// The rungs of [`Vbr::Rungs`], what they needed, and their choice.
+    /// The rungs of the ladder that [`Vbr::Rungs`] may use, the rates that they have needed so far, and the rule that
+    /// chooses between them.
     rungs: Vec<usize>,
     history: RungHistory,
     chooser: RungChooser,
     sent: Bytes,
-    /// The bytes that the rate allowed beyond those that were coded; negative if more were coded.
+    /// The bytes that the rate allowed minus the bytes that were coded.
     credit: f64,
     limited: bool,
 }
@@ -173,8 +175,8 @@ impl Encoder {
         self.ladder.time(u64::from(display))
     }
 
-    /// Resumes after a pause at the next group of pictures, with the rate control reset. Returns the number of its
-    /// first frame.
+    /// Resumes after a pause at the next group of pictures and resets the rate control. Returns the number of that
+    /// group's first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         // Skip to the next GoP, or to the start of the clip after its last one.
@@ -185,7 +187,8 @@ impl Encoder {
         (self.next - self.left_out) as u32
     }
 
-    /// Leaves the rest of the present group out if the rate has fallen far below the need of one of the few rungs.
+    /// Leaves out the rest of the present group if [`Vbr::Rungs`] is used and the rate has fallen far below the rate of
+    /// the present rung. Returns whether it did.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -203,7 +206,8 @@ impl Encoder {
         self.rate_sum.1 += 1;
     }
 
-    /// Whether the best quantizer's GoP is smaller than the rate allows: the clip, not the network, limits the rate.
+    /// Whether the GoP at the best quantizer is smaller than the rate allows. The clip, not the network, then limits
+    /// the rate.
     pub const fn limited(&self) -> bool {
         self.limited
     }
@@ -244,7 +248,7 @@ impl Encoder {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
-        // The byte budget of the GoP: what the target rate sends in its duration, reduced by the backlog.
+        // The byte budget of the GoP: the bytes that the target rate sends during the GoP, reduced by the backlog.
         let budget = match self.waiting {
             BacklogRule::Drained => {
                 let whole = Rate::from_bps_f64(mean).over(span);
@@ -264,7 +268,8 @@ impl Encoder {
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
-            // After a fall of the rate its mean over the last GoP is too high.
+            // After a fall of the rate, the mean rate over the last GoP is too high, so the lower one of the two is
+            // used.
             (Vbr::Rungs(_), _) => self.chosen_rung(range.clone(), Rate::from_bps_f64(mean).min(rate), backlog),
             (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
@@ -299,8 +304,8 @@ impl Encoder {
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// Returns the rung of the GoP that begins, of the few of [`Vbr::Rungs`]. As for a live source, the GoP's sizes are
-    /// not known: those of the ones before count, and at the start its own.
+    /// Returns the rung of the GoP that begins, for [`Vbr::Rungs`]. A live source does not know the sizes of this GoP
+    /// in advance, so the rule uses the sizes of earlier GoPs. Only the flow's first GoP uses its own.
     fn chosen_rung(&mut self, range: Range<usize>, rate: Rate, backlog: Bytes) -> usize {
         let (at, lasts) = (self.due(), self.ladder.span(range.len() as u64));
         let of = |rung: &usize| self.ladder.bytes(*rung, range.clone(), self.payload, self.overhead).per(lasts);
@@ -314,17 +319,17 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean of the rates that were set during the last GoP. Evalvid-RA's program counts the previous mean
-    /// as one more value.
+    /// Returns the mean of the rates that were set during the last GoP. As in Evalvid-RA's program, the previous mean
+    /// counts as one more value.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// Returns the rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so after a rate
-    /// change the same level is a larger or smaller share of it. R_o is the GoP's size at the nominal quantizer q,
-    /// and Q = q R_o / R'.
+    /// Returns the rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so after a rate change
+    /// the same level is a larger or smaller share of the bucket. R_o is the GoP's size at the nominal quantizer q, and
+    /// Q = q R_o / R'.
     fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
@@ -346,16 +351,16 @@ impl Encoder {
         self.nearest_rung()
     }
 
-    /// Chooses the quantizer of frame `clip`, which starts a GoP or continues one.
+    /// Chooses the quantizer of frame number `clip` of the clip. The frame either starts a GoP or continues one.
     fn choose_frame_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // The budget of the rest of the GoP. Saved bytes may be spent on the backlog or on one more frame. Debt,
-        // including the backlog, is repaid within one or two GoPs. A started GoP may exceed its share by a quarter
-        // before it becomes coarser, because a coarser step degrades all its remaining pictures.
+        // The budget of the rest of the GoP. Bytes saved so far may be spent on the backlog or on one more frame. Bytes
+        // that were coded in excess, and the backlog, are made up for within one or two GoPs. A started GoP may exceed
+        // its share by a quarter before it becomes coarser, because a coarser step degrades all its remaining pictures.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
@@ -435,7 +440,8 @@ fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`.
+/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`. `open` are its bytes
+/// at the current quantizer.
 fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let target_bytes = if open > r {
@@ -453,8 +459,8 @@ mod tests {
     use super::*;
     use crate::FrameKind;
 
-    /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of
-    /// 0.1 s.
+    /// Returns the bytes of the second GoP if `backlog` waits then and the first one had none. The rate is 80 kb/s: a
+    /// thousand bytes per frame of 0.1 s.
     fn next_gop(waiting: BacklogRule, backlog: Bytes) -> u64 {
         let quantizers: Vec<u8> = (2..=31).collect();
         let ladder = Ladder {

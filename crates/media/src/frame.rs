@@ -31,22 +31,22 @@ pub struct Frame {
     pub kind: FrameKind,
     /// The size without headers.
     pub size: Bytes,
-    /// The presentation time relative to other frames: the media clock, in the sender's time.
+    /// The sampling time of the picture, on the sender's clock. It orders frames for display.
     pub sampled: Time,
 }
 
-/// The part of a frame that one packet carries, if the payload format determines it: codec units are not divided
-/// anywhere.
+/// The part of a frame in one packet, if the payload format determines it. Such a format does not divide codec units at
+/// arbitrary places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The bytes of the frame that it represents.
+    /// The bytes of the frame in this packet.
     pub len: u16,
-    /// The bytes of RTP payload, the payload format's header included.
+    /// The bytes of RTP payload, including the payload format's header.
     pub payload: u16,
 }
 
-/// The part of a frame that a packet carries. It is not transmitted; the evaluation takes it from the sender's
-/// record.
+/// The part of a frame that a packet carries. The packet itself does not state it; the evaluation takes it from the
+/// sender's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// The frame's number in the flow.

@@ -11,13 +11,13 @@ pub enum Scale {
     Logarithmic(u8),
 }
 
-/// The sizes of all frames of a clip at all quantizers. All GoPs have one length and start at the same frames in
-/// every rung.
+/// The sizes of all frames of a clip at all quantizers. All GoPs have the same length, and start at the same frames at
+/// each quantizer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
     /// The frame rate in frames per second, as a fraction.
     pub fps: (u32, u32),
-    /// The frames in a group of pictures.
+    /// The number of frames in a group of pictures.
     pub gop: u32,
     /// The relation of the quantizer to its step size.
     pub scale: Scale,
@@ -37,7 +37,7 @@ pub enum LadderError {
     /// The ladder is empty.
     #[error("the ladder has no {0}")]
     Empty(&'static str),
-    /// The parts of the ladder do not match.
+    /// The length of a part does not match the other parts.
     #[error("the ladder's {what} has {got} entries, {need} are needed")]
     Length {
         /// The part.
@@ -91,7 +91,7 @@ impl Ladder {
 
     /// Returns when frame `n` of the flow is due, from the start of the flow.
     pub fn time(&self, n: u64) -> Span {
-        // At 30000/1001 frames per second the product exceeds 64 bits after a week.
+        // At 30000/1001 frames per second this product exceeds 64 bits after a week.
         let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
         Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
@@ -101,12 +101,12 @@ impl Ladder {
         self.time(frames)
     }
 
-    /// Returns the frames of the clip, after which it repeats.
+    /// Returns the number of frames in the clip. The clip is repeated after them.
     pub fn frames(&self) -> u64 {
         self.kinds.len() as u64
     }
 
-    /// Returns the frames of the GoP that starts at frame `n` of the clip.
+    /// Returns the range of frames of the GoP that starts at frame `n` of the clip.
     pub fn gop_at(&self, n: u64) -> std::ops::Range<usize> {
         let n = n as usize;
         n..(n + self.gop as usize).min(self.kinds.len())
@@ -119,7 +119,7 @@ impl Ladder {
         Bytes::new(self.sizes[rung][range].iter().map(|s| wire(u64::from(*s))).sum())
     }
 
-    /// Returns the rates of rung `rung` with packet overhead: the mean over the clip, and that of its largest GoP.
+    /// Returns two rates of rung `rung`, with packet overhead: the mean over the clip, and the rate of the largest GoP.
     pub fn rates(&self, rung: usize, payload: u64, overhead: u64) -> (Rate, Rate) {
         let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.span(self.frames()));
         let mut peak = Rate::ZERO;

@@ -1,6 +1,6 @@
-//! Frames, represented by their sizes; no codec is linked. A [`Ladder`] has the size of each frame at each quantizer,
-//! an [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames by RFC 8593, and an
-//! [`Assembly`] determines the fate of each frame at a receiver.
+//! Models of video at the level of frame sizes; no codec is linked. A [`Ladder`] has the size of each frame at each
+//! quantizer. An [`Encoder`] chooses a quantizer per group of pictures. A [`SyntheticCodec`] draws frame sizes by RFC
+//! 8593. An [`Assembly`] determines the fate of each frame at a receiver.
 
 mod assembly;
 mod audio;

@@ -1,20 +1,20 @@
-//! Adaptive play-out: the time from a frame's being ready at the sender to its display, adapted to path delay and
-//! repair.
+//! Adaptive play-out: the time from when a frame is ready at the sender to its display. It is adapted to the delay of
+//! the path and of the repair of losses.
 
 use std::collections::VecDeque;
 use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
 
-/// The frames of this period determine the delay.
+/// The period whose frames determine the delay.
 const WINDOW: Span = Span::secs(10);
 /// The share of these frames that must arrive in time without repair.
 const PERCENTILE: f64 = 0.95;
-/// The margin that is added to the delay of frames and repair.
+/// The margin that is added to the frame delay and the repair time.
 const MARGIN: Span = Span::millis(10);
-/// The delay decreases by this …
+/// The delay decreases by this step …
 const DECREASE_STEP: Span = Span::millis(10);
-/// … once in this time.
+/// … once in this interval.
 const DECREASE_INTERVAL: Span = Span::secs(1);
 
 const PLAYOUT: Within<Span> =
@@ -46,8 +46,8 @@ impl Bounds {
     }
 }
 
-/// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus the repair time
-/// of a lost packet, plus a margin. It increases immediately, also to the delay of a frame that was late, and
+/// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus the repair time of
+/// a lost packet, plus a margin. It increases immediately. A late frame raises it to that frame's own delay. It
 /// decreases by 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
@@ -78,8 +78,8 @@ impl Playout {
         self.repair = takes;
     }
 
-    /// Records that a frame is complete, `took` after it was ready. `repaired` says whether it needed a
-    /// retransmission or FEC. Returns the delay if it has changed.
+    /// Records that a frame is complete, `took` after it was ready at the sender. `repaired` says whether it needed a
+    /// retransmission or FEC. Returns the play-out delay if it has changed.
     pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
             if let Some((_, old)) = self.recent.pop_front() {
@@ -87,7 +87,7 @@ impl Playout {
                 self.sorted.remove(place);
             }
         }
-        // Repaired frames are left out: the repair time is added as a whole.
+        // The delays of repaired frames do not count, because the whole repair time is added to the percentile.
         if !repaired {
             self.recent.push_back((now, took));
             let place = self.sorted.partition_point(|one| *one < took);
@@ -95,7 +95,7 @@ impl Playout {
         }
         let rank = (self.sorted.len() as f64 * PERCENTILE).ceil() as usize;
         let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
-        // A late frame raises the delay directly: the percentile would react only after several.
+        // A late frame raises the delay directly, because the percentile would react only after several late frames.
         let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
         let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
         let before = self.delay;
@@ -109,15 +109,15 @@ impl Playout {
     }
 }
 
-/// The play-out delay over time, by which frames are displayed.
+/// The play-out delay over time. It determines when frames are displayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The delays with the times from which they hold. Empty if each frame is waited for.
+    /// Each delay with the time from which it holds. Empty if each frame is displayed when it is complete.
     changes: Vec<(Time, Span)>,
 }
 
 impl Schedule {
-    /// Creates a schedule with one delay. With `None` every frame is waited for.
+    /// Creates a schedule with one delay. With `None` each frame is displayed when it is complete.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { changes: delay.map(|delay| (Time::ZERO, delay)).into_iter().collect() }
     }
@@ -127,7 +127,7 @@ impl Schedule {
         self.changes.push((now, delay));
     }
 
-    /// Returns the delay at a time; `None` if frames are waited for.
+    /// Returns the delay at a time; `None` if each frame is displayed when it is complete.
     pub fn delay(&self, at: Time) -> Option<Span> {
         self.changes.get(self.place(at)).map(|(_, delay)| *delay)
     }
@@ -136,14 +136,14 @@ impl Schedule {
     pub fn due(&self, ready: Time) -> Option<Time> {
         let from = self.place(ready);
         let due = |n: usize, (since, delay): (Time, Span)| {
-            // A frame can't be displayed before the change of the delay that makes it due.
+            // If a change of the delay makes a frame due, the frame is displayed no earlier than the change.
             let due = (ready + delay).max(since);
             self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
         };
         self.changes.iter().enumerate().skip(from).find_map(|(n, change)| due(n, *change))
     }
 
-    /// Returns the index of the delay that holds at a time; before the first change, that of the first.
+    /// Returns the index of the delay that holds at a time. Before the first change it is the first delay.
     fn place(&self, at: Time) -> usize {
         self.changes.partition_point(|(since, _)| *since <= at).saturating_sub(1)
     }
@@ -159,7 +159,7 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
-    /// A frame every 40 ms from `from` to `to`, each after `took`.
+    /// Records a frame every 40 ms from `from` to `to`. Each frame is complete `took` after it was ready.
     fn play(playout: &mut Playout, from: u64, to: u64, took: Span) {
         (from..to).step_by(40).for_each(|t| {
             playout.on_whole(ms(t), took, false);

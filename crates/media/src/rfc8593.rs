@@ -114,8 +114,8 @@ impl Traces {
         Self { rungs, ladder }
     }
 
-    /// Returns the size of frame `at` at a target of `rate`: interpolated between two rungs, or proportional beyond
-    /// them (RFC 8593, section 6.2.1, a to c).
+    /// Returns the size of frame `at` at the target `rate`. The size is interpolated between the two nearest rates, or
+    /// proportional to the rate beyond the lowest and the highest one (RFC 8593, section 6.2.1, a to c).
     fn size(&self, at: u64, rate: f64) -> f64 {
         let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
         let above = self.rungs.partition_point(|rung| rung.0 <= rate);
@@ -129,7 +129,8 @@ impl Traces {
         }
     }
 
-    /// Returns the position after `at` (RFC 8593, section 6.2.1). The first `skip` frames occur once only.
+    /// Returns the position in the sequence after `at` (RFC 8593, section 6.2.1). When the sequence starts over, its
+    /// first `skip` frames are left out.
     fn after(&self, at: u64, skip: u32) -> u64 {
         let (frames, skip) = (self.ladder.frames(), u64::from(skip));
         if skip >= frames {
@@ -139,9 +140,9 @@ impl Traces {
     }
 }
 
-/// The time in which the pacer's backlog is drained, in seconds: the following frames are smaller by the backlog, but
-/// at least half their size. Without this the backlog of a burst would persist if the pacer sends exactly at the
-/// target rate. RFC 8593 has no pacer.
+/// The time in which the pacer's backlog is drained, in seconds. The following frames are smaller by the backlog, but
+/// keep at least half their size. Without this rule the backlog of a burst would persist if the pacer sends exactly at
+/// the target rate. RFC 8593 has no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
 /// A source of frames without content. Each frame is independent, because the models say nothing about dependencies.
@@ -156,7 +157,7 @@ pub struct SyntheticCodec {
     times: Vec<Span>,
     /// The time of the next frame.
     due: Span,
-    /// The current target R_v in bit/s, and the time until which it can't change.
+    /// The current target R_v in bit/s, and the time before which it can't change.
     target: Option<(f64, Span)>,
     /// The frames of the burst that are still to come.
     burst: u32,
@@ -191,8 +192,8 @@ impl SyntheticCodec {
         }
     }
 
-    /// Applies the target `rate` at `now`, unless it follows the previous one too soon. Returns the target that
-    /// holds.
+    /// Applies the target `rate` at `now`, unless it follows the previous request too soon. Returns the target that is
+    /// then in force.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;
@@ -221,9 +222,9 @@ impl SyntheticCodec {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// Returns the size of the next frame of a burst. The first is K_B; the others share the remaining bytes of K_d
-    /// frames at the target (RFC 8593, section 5.2). If K_B exceeds all of that, the first frame leaves the minimum
-    /// size for the others.
+    /// Returns the size of the next frame of a burst. The first frame has K_B bytes. The others share the rest of the
+    /// bytes that K_d frames have at the target rate (RFC 8593, section 5.2). If K_B exceeds all these bytes, the first
+    /// frame is reduced so that the others get the minimum size.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
@@ -259,7 +260,7 @@ impl Feed for SyntheticCodec {
         let (t, b) = match self.settings.model {
             CodecModel::Trace => (0.0, 0.0),
             CodecModel::Statistical | CodecModel::Hybrid => {
-                // Both are drawn for every frame, so that a burst does not shift later random numbers.
+                // Both values are drawn for every frame, so that a burst does not shift later random numbers.
                 let t = self.laplace(self.settings.scale_t);
                 (t, self.laplace(self.settings.scale_b))
             }

@@ -1,64 +1,69 @@
 //! The choice between a few rungs of a stream at its key frames, for sources that are encoded once for many viewers.
 //!
-//! A rung differs from its neighbour by a factor in rate, so that the rate that a viewer's network allows lies between
-//! two of them most of the time. Three things would make it switch at each key frame: content whose rate moves, the
-//! controller's search, and a target that rises while the stream does not use it. A finer rung therefore has to fit
-//! with the highest rate that it had in the last [`WORST_OVER`], and the present one is kept through a backlog of
-//! [`TOLERATED_BACKLOG`]. After each climb that is taken back the next one waits longer, as in adaptive streaming.
+//! Two neighbouring rungs differ by a factor in rate, so the rate of a viewer's network lies between two rungs most of
+//! the time. Three things would make the stream switch at each key frame: content whose rate varies, the controller's
+//! search for a higher rate, and a target that rises while the stream does not use it. Therefore a finer rung has to
+//! fit with the highest rate that it had in the last [`WORST_OVER`], and the present rung is kept while the backlog is
+//! at most [`TOLERATED_BACKLOG`]. After each climb that is taken back, the next climb waits longer, as in adaptive
+//! streaming.
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The content time over which the highest rate of a rung counts.
+/// The content time over which a rung's highest rate is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// Backlog at the end of a group, as its send time, up to which a rung is kept although it exceeds the rate. A quarter
-/// of the pacer's bound leaves room for a group that turns out larger than the one before.
+/// The backlog at the end of a group, as the time to send it, up to which a rung is kept although it exceeds the rate.
+/// A quarter of the pacer's bound leaves room for a next group that is larger.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
-/// Share of the rate that a rung may need on the way down and at the start, because groups differ in size.
+/// On the way down and at the start, a rung fits if it needs at most this share of the rate. The margin is for groups
+/// that differ in size.
 const FITTING_SHARE: f64 = 0.75;
 
-/// Share of the rate that a finer rung may need for a climb, by its highest recent rate.
+/// For a climb, the highest recent rate of the finer rung may be at most this share of the target rate.
 const CLIMB_SHARE: f64 = 0.8;
 
-/// Share of the rate that a rung may need for a climb over others at the start.
+/// At the start, a climb may pass over rungs if the finer rung needs at most this share of the rate.
 const JUMP_SHARE: f64 = 0.5;
 
-/// Share of the rate at the last key frame below which the rate falls. There is no climb then.
+/// If the rate is below this share of the rate at the last key frame, it counts as falling, and the stream does not
+/// climb.
 const STEADY_SHARE: f64 = 0.95;
 
-/// Share of its need below which the rate no longer carries a rung at a key frame.
+/// If the rate at a key frame is below this share of the rate that a rung needs, it no longer carries this rung.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// Share of the highest rate at the last two key frames below which the rate has collapsed. The target of a stream that
-/// has not used it may then be above what the path has, so that a rung needs at most [`COLLAPSED_FITTING_SHARE`] of it.
+/// If the rate is below this share of the highest rate at the last two key frames, it has collapsed. A stream that has
+/// not used its target may have a target above the capacity of the path. Therefore the new rung may need at most
+/// [`COLLAPSED_FITTING_SHARE`] of the rate.
 const COLLAPSE_SHARE: f64 = 0.65;
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
-/// Share of its need below which the rest of a group is not sent. What the path has queued then drains before the next
-/// key frame, which would otherwise be lost with it.
+/// If the rate is below this share of the rung's need, the rest of the group is not sent. The path's queue then drains
+/// before the next key frame, which would otherwise be lost too.
 const ABANDON_SHARE: f64 = 0.9;
 
 /// The time for which a finer rung has to fit before the first climb to it.
 const FIRST_WAIT: Span = Span::secs(4);
 
-/// Replaces [`FIRST_WAIT`] until a rung is left downwards: at its start, a stream looks for its rung.
+/// Replaces [`FIRST_WAIT`] until the stream first steps down: at its start, a stream still looks for its rung.
 const START_WAIT: Span = Span::secs(1);
 
-/// The factor by which the wait grows with each failed climb, and its maximum.
+/// The factor by which the wait grows after each failed climb, and the longest wait.
 const WAIT_GROWTH: u64 = 8;
 const MAX_WAIT: Span = Span::secs(240);
 
-/// A rung that is left downwards within this time of the climb to it was no success. A climb that fails costs two
-/// switches, so that with this and [`MAX_WAIT`] there is at most one switch a minute in the long run.
+/// A climb has failed if the stream steps down from the rung within this time. A failed climb costs two switches. With
+/// this time and [`MAX_WAIT`] there is at most one switch a minute in the long run.
 const TRIAL: Span = Span::secs(120);
 
-/// The largest factor between the rates of two neighbours.
+/// The largest ratio of the rates of two neighbouring rungs.
 const MAX_RATIO: f64 = 3.0;
 
 /// Returns the rates of `count` rungs, from the finest to the coarsest, evenly spaced by their logarithm from `top`
-/// down to `bottom`. Too few for this range lie around its middle, where most networks are.
+/// down to `bottom`. If `count` is too small for this range, the rungs lie around its middle, because most networks
+/// have rates there.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -68,16 +73,17 @@ pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     (0..count).map(|n| Rate::from_bps_f64(middle * libm::pow(ratio, place(n)))).collect()
 }
 
-/// What a rung needs, as rates of IP packets.
+/// The rates of IP packets that a rung needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RungNeed {
-    /// The higher rate of its last two groups.
+    /// The higher one of the rates of the rung's last two groups.
     pub recent: Rate,
-    /// The highest rate of its groups in the last [`WORST_OVER`].
+    /// The highest rate of the rung's groups in the last [`WORST_OVER`].
     pub worst: Rate,
 }
 
-/// The rates of the recent groups of each rung. All viewers of a source share it, because its encoders measure it.
+/// The rates of the recent groups of each rung. All viewers of a source share one history, because the source's
+/// encoders measure it.
 #[derive(Clone, Debug, Default)]
 pub struct RungHistory {
     groups: VecDeque<(Span, Vec<Rate>)>,
@@ -90,7 +96,7 @@ impl RungHistory {
         self.groups.push_back((at, rates));
     }
 
-    /// Follows the removal of the finest rung.
+    /// Removes the finest rung from the history.
     pub fn remove_finest(&mut self) {
         for (_, rates) in self.groups.iter_mut().filter(|(_, rates)| !rates.is_empty()) {
             rates.remove(0);
@@ -123,26 +129,26 @@ pub struct RungContext<'a> {
     pub backlog: Bytes,
 }
 
-/// Why a stream has its rung.
+/// The reason why a stream has its present rung.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RungReason {
-    /// It is the first one, which fits the rate.
+    /// This is the stream's first rung: the finest one that fits the rate.
     #[default]
     First,
     /// The next finer rung does not fit the rate, or there is none.
     Kept,
-    /// The next finer rung fits, and has to do so for longer.
+    /// The next finer rung fits, but not yet for long enough.
     Waits,
-    /// This finer rung has fitted for long enough.
+    /// The stream climbed to this rung because it had fitted for long enough.
     Climbed,
-    /// The finer rung would have left too large a backlog.
+    /// The stream stepped down because the finer rung would have left too large a backlog.
     Backlog,
-    /// The rate no longer carried the finer rung.
+    /// The stream stepped down because the rate no longer carried the finer rung.
     RateFell,
 }
 
 impl RungReason {
-    /// Returns the reason's name in a status.
+    /// Returns the reason's name in status messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -166,11 +172,11 @@ pub struct RungChooser {
     last_rates: [Rate; 2],
     /// The last climb to each rung, and the wait before the next one.
     climbs: Vec<Climb>,
-    /// Whether a rung has been left downwards.
+    /// Whether the stream has stepped down from a rung before.
     has_fallen: bool,
 }
 
-/// What is known of the climbs to a rung.
+/// The record of the climbs to one rung.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
     last: Option<Span>,
@@ -183,14 +189,14 @@ impl RungChooser {
         self.reason
     }
 
-    /// Returns the rung of the group that begins, as an index of the context's needs.
+    /// Returns the rung of the group that begins, as an index into the needs of the context.
     pub fn choose(&mut self, context: &RungContext<'_>) -> usize {
         let RungContext { at, needs, rate, backlog, .. } = *context;
         let [last_rate, earlier] = self.last_rates;
         self.last_rates = [rate, last_rate];
         let last = needs.len().saturating_sub(1);
         let whole = rate.over(context.lasts);
-        // The backlog drains within the group, if that leaves half of the rate.
+        // The backlog is to drain within the group, but the group keeps at least half of the rate.
         let room = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).per(context.lasts);
         let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
         let fitting = |share: f64| (0..=last).find(|rung| need(*rung).recent <= room.scale(share)).unwrap_or(last);
@@ -207,7 +213,8 @@ impl RungChooser {
             self.step_down(at, rung, to);
             (to, RungReason::RateFell)
         } else if rung < last && left > rate.over(TOLERATED_BACKLOG) {
-            // A climb that failed is taken back. The backlog that it caused does not show that less would fit.
+            // After a failed climb the stream returns to the next coarser rung only. The climb caused the backlog, so
+            // the backlog does not show that a still coarser rung is needed.
             let failed = self.step_down(at, rung, rung + 1);
             let to = if failed { rung + 1 } else { fitting(FITTING_SHARE).max(rung + 1) };
             (to, RungReason::Backlog)
@@ -218,14 +225,14 @@ impl RungChooser {
             self.fits_since = None;
             (rung, RungReason::Kept)
         };
-        // What was last done is told until something else is.
+        // The reason of the last change is reported until the next change or wait.
         if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
             self.reason = reason;
         }
         *self.rung.insert(chosen)
     }
 
-    /// Follows the removal of the finest rung.
+    /// Removes the finest rung from the choice.
     pub fn remove_finest(&mut self) {
         self.rung = self.rung.map(|rung| rung.saturating_sub(1));
         self.fits_since = None;
@@ -234,14 +241,15 @@ impl RungChooser {
         }
     }
 
-    /// Whether the rest of the present group is not to be sent, because the rate has fallen far below its need.
+    /// Whether the rest of the present group is not to be sent, because the rate has fallen far below the present
+    /// rung's need.
     pub fn abandons(&self, needs: &[RungNeed], rate: Rate) -> bool {
         let coarser = |rung: &usize| rung + 1 < needs.len();
         let need = self.rung.filter(coarser).and_then(|rung| needs.get(rung));
         need.is_some_and(|need| rate < need.recent.scale(ABANDON_SHARE))
     }
 
-    /// Returns what is known of the climbs to a rung.
+    /// Returns the record of the climbs to a rung.
     fn climb_to(&mut self, rung: usize) -> &mut Climb {
         if self.climbs.len() <= rung {
             self.climbs.resize(rung + 1, Climb { last: None, wait: FIRST_WAIT });
@@ -249,8 +257,8 @@ impl RungChooser {
         &mut self.climbs[rung]
     }
 
-    /// Notes that the rungs from `rung` up to `to` are left downwards. Returns true if the first was on trial. The next
-    /// climb to a rung on trial waits longer.
+    /// Records that the stream steps down from `rung` to `to`. Returns true if `rung` was on trial, that is, if the
+    /// last climb to it was recent. The next climb to a rung that was on trial waits longer.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) -> bool {
         (self.fits_since, self.has_fallen) = (None, true);
         let mut on_trial = (rung..to).map(|rung| {
@@ -264,9 +272,9 @@ impl RungChooser {
         first
     }
 
-    /// Returns the next finer rung once it has fitted for long enough, else the present one; at the start, the finest
-    /// that fits well. The target of a stream that does not use it may be far above what the path has, so that there is
-    /// no climb while it falls.
+    /// Returns the next finer rung once it has fitted for long enough, else the present one. At the start it returns
+    /// the finest rung that fits well. A stream that does not use its target may have a target far above the capacity
+    /// of the path, so it does not climb while the target falls.
     fn climb(&mut self, at: Span, rung: usize, finest: usize, falls: bool) -> (usize, RungReason) {
         let since = *self.fits_since.get_or_insert(at);
         let starts = !self.has_fallen;
@@ -291,9 +299,10 @@ mod tests {
 
     const GROUP: Span = Span::millis(480);
 
-    /// Drives the rule for `secs` over rungs of these rates in kb/s, whose groups vary by `spread`, towards the rate of
-    /// the path in kb/s at each second. A controller finds at most a third more than it uses, and no more than the path
-    /// has once it has used it. Returns the times in seconds at which the rung changed, and the rungs.
+    /// Simulates the rule for `secs` seconds over rungs of these rates in kb/s, whose groups vary by `spread`. The path
+    /// has the given rate in kb/s at each second. A controller's target is at most a third above the rate that the
+    /// stream uses, and no more than the path's rate once the stream has used that. Returns the times in seconds at
+    /// which the rung changed, and the rungs.
     fn driven(
         rungs: &[u64],
         spread: f64,
@@ -365,7 +374,7 @@ mod tests {
             let path = |at: u64| if at < 60 { kbps } else { less };
             let found = driven(&rungs, 0.1, 62, &mut Seed(seed).part("rungs"), path);
             let (_, rung) = found[found.len() - 1];
-            // A rung is kept up to its need divided by CARRYING_SHARE, of groups that differ by a twentieth.
+            // A rung is kept while the rate is at least CARRYING_SHARE of its need, and groups differ by a twentieth.
             prop_assert!(rungs[rung] * 17 <= less * 20, "{:?} at {}: {:?}", rungs, less, found);
         }
     }

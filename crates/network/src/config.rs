@@ -1,4 +1,4 @@
-//! Conversion of a scenario's link into the settings of its two directions.
+//! Converts a scenario's link into the settings of its two directions.
 
 use steadycast_endpoints::BuildError;
 use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};
@@ -27,7 +27,7 @@ pub(crate) fn link_config(
     };
     for event in &scenario.events {
         let sc::EventKind::Set(change) = &event.kind else { continue };
-        // An event may change one direction of a link only.
+        // An event may change only one direction of a link.
         let applies = if direction_ix.is_back() { change.direction.back() } else { change.direction.forward() };
         if change.link != direction_ix.link() || !applies {
             continue;
@@ -41,7 +41,7 @@ pub(crate) fn link_config(
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
-            // A link without a rate gets one by this event: it is unlimited before.
+            // If the link has no rate before this event, it is unlimited until then.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {

@@ -1,8 +1,10 @@
-//! The network for external hosts: datagrams as bytes over the same links, trees and events.
+//! The network for external hosts: it carries datagrams as bytes over the same links, multicast trees and events as in
+//! the simulator.
 //!
-//! The driver offers what a host sends ([`Datagrams::offer`]), calls [`Datagrams::advance`] at [`Datagrams::next`],
-//! and gets what has arrived. Inside, every hop happens at its exact time, and each step of the series is counted at
-//! its end. Only the driver's call can be late, and its lateness does not accumulate.
+//! The driver offers the datagrams that a host sends ([`Datagrams::offer`]). It calls [`Datagrams::advance`] at the
+//! time that [`Datagrams::next`] returns, and gets the datagrams that have arrived. Inside the network, every hop is
+//! processed with its exact time, and each step of the series ends at its exact time. Only the driver's calls can be
+//! late, and their lateness does not accumulate.
 
 use crate::net::Delivery;
 use crate::network::{Event, Network};
@@ -18,22 +20,23 @@ use steadycast_units::{Bytes, Span, Time};
 /// A network that carries datagrams between hosts.
 pub struct Datagrams {
     network: Network,
-    /// The nodes that can send and receive. In the network each is an agent; its number is the index here.
+    /// The nodes that can send and receive. Each is an agent of the inner network; its agent number is the index here.
     hosts: Vec<NodeIx>,
     /// The index of each node in `hosts`.
     places: BTreeMap<NodeIx, AgentIx>,
-    /// The paths between two hosts, for those that have sent.
+    /// The paths between two hosts, for hosts that have sent.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
-    /// The numbers of the datagrams in flight, by their pool index.
+    /// The number of each datagram in flight, by the datagram's pool index.
     numbers: Vec<u32>,
-    /// The time that has been processed. An earlier time that the driver passes is treated as this one.
+    /// The time up to which events have been processed. If the driver passes an earlier time, this time is used
+    /// instead.
     now: Time,
     step: Span,
-    /// The end of the series' next step.
+    /// The end of the series' current step.
     sampled: Time,
-    /// The end of the run; `None` once it is reached. Packets that arrive later are delivered but not part of the
-    /// run.
+    /// The end of the run; `None` after it has been reached. Packets that arrive later are delivered, but are not part
+    /// of the run.
     end: Option<Time>,
 }
 
@@ -42,7 +45,8 @@ pub struct Datagrams {
 pub enum Target {
     /// A host.
     Host(NodeIx),
-    /// A group, by its number: first the scenario's multicast flows in order, then those of [`Datagrams::add_group`].
+    /// A group, by its number. The scenario's multicast flows have the first numbers, in their order. The groups of
+    /// [`Datagrams::add_group`] follow.
     Group(u32),
 }
 
@@ -58,11 +62,11 @@ pub enum DatagramEvent<'a> {
 /// A datagram that has arrived at a host.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramArrival<'a> {
-    /// The number that [`Datagrams::offer`] returned; copies have the same.
+    /// The number that [`Datagrams::offer`] returned. All copies of a datagram have the same number.
     pub number: u32,
     /// The time of arrival.
     pub at: Time,
-    /// The time at which it was offered.
+    /// The time at which the datagram was offered.
     pub sent: Time,
     /// The receiving host.
     pub host: NodeIx,
@@ -75,11 +79,11 @@ pub struct DatagramArrival<'a> {
 }
 
 impl Datagrams {
-    /// Creates the network of a scenario between `hosts`, with a group for each multicast flow. Receivers are members
-    /// from the start unless an event adds them.
+    /// Creates the network of a scenario between `hosts`, with a group for each multicast flow. A receiver is a member
+    /// from the start, unless an event adds it.
     ///
     /// # Errors
-    /// An invalid link, or a receiver without a path from its flow's source.
+    /// A link is invalid, or there is no path from a flow's source to a receiver.
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
@@ -102,9 +106,9 @@ impl Datagrams {
                 continue;
             }
             let Some(group) = new.add_group(flow.from) else { continue };
-            // The source is a member too: it receives the members' RTCP.
+            // The source is also a member, because it receives the members' RTCP.
             new.add_member(group, flow.from);
-            // Receivers that an event adds join later.
+            // Receivers that are added by an event join later.
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
                 new.add_member(group, *to);
@@ -116,7 +120,7 @@ impl Datagrams {
         Ok(new)
     }
 
-    /// Adds a group with this source; `None` if the source is not a host.
+    /// Adds a group with this source. Returns `None` if the source is not a host.
     pub fn add_group(&mut self, source: NodeIx) -> Option<u32> {
         self.places.contains_key(&source).then(|| self.network.add_group(source))
     }
@@ -126,24 +130,25 @@ impl Datagrams {
         self.network.groups()
     }
 
-    /// Registers the host as a receiver of the group: packets of the group that reach the host are delivered to it.
-    /// [`Self::set_membership`] decides whether they reach it.
+    /// Registers the host as a receiver of the group. Packets of the group that reach the host are then delivered to
+    /// it. [`Self::set_membership`] decides whether they reach it.
     pub fn add_member(&mut self, group: u32, host: NodeIx) {
         if let Some(place) = self.places.get(&host) {
             self.network.add_member(group, host, *place);
         }
     }
 
-    /// Lets a host join or leave a group now. It takes effect when the message reaches the next router.
+    /// Makes a host join or leave a group now. This takes effect when the message reaches the next router.
     pub fn set_membership(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
         if group < self.groups() {
             self.network.set_membership(now.max(self.now), group, host, join);
         }
     }
 
-    /// Sends a datagram from a host. Events before `now` must have been processed by [`Datagrams::advance`].
+    /// Sends a datagram from a host. [`Datagrams::advance`] must have processed all events before `now`.
     ///
-    /// Returns the datagram's number, which counts offered datagrams from 0. `None` if the target does not exist.
+    /// Returns the datagram's number; offered datagrams are counted from 0. Returns `None` if the target does not
+    /// exist.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
         // A driver's clock may lag behind the time that has been processed.
         let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);
@@ -159,7 +164,7 @@ impl Datagrams {
         self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
         let place = self.network.next_packet().0 as usize;
-        // Pool slots are reused, so the number is stored per slot.
+        // Slots of the pool are reused, so the datagram's number is stored for its slot.
         self.numbers.resize(self.numbers.len().max(place + 1), 0);
         self.numbers[place] = number;
         self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
@@ -171,13 +176,13 @@ impl Datagrams {
         self.end.map_or(Time::NEVER, |end| self.sampled.min(end)).min(self.network.next())
     }
 
-    /// Processes events up to and including `now`. `on_event` is called for each arriving datagram and at the end of
-    /// each step of the series, in order of time.
+    /// Processes events up to and including `now`. Calls `on_event` for each arriving datagram and at the end of each
+    /// step of the series, in the order of time.
     pub fn advance(&mut self, now: Time, mut on_event: impl FnMut(DatagramEvent<'_>)) {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
             self.run_network(at, &mut on_event);
-            // The sample comes after the packets of its time, so that it counts them.
+            // Packets of the same time are processed before the sample, so that it counts them.
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);
@@ -195,7 +200,7 @@ impl Datagrams {
 
     /// Processes the network's events up to and including `now`.
     fn run_network(&mut self, now: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
-        // Datagrams that a host sent to itself.
+        // These are datagrams that a host sent to itself.
         self.deliver(now, on_event);
         while let Some((at, event)) = self.network.step(now) {
             match event {
@@ -238,12 +243,12 @@ impl Datagrams {
         self.network.release(delivery.packet);
     }
 
-    /// Stores the older part of the links' series in `store`.
+    /// Moves the older part of the links' series to `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.network.keep_in(store);
     }
 
-    /// Reads the links' series back at the end of the run.
+    /// Reads the links' series back from the store at the end of the run.
     ///
     /// # Errors
     /// An error of the store.
@@ -260,7 +265,7 @@ impl Datagrams {
         scenario: &Scenario,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        // Datagrams contain their headers, so no agents need to be described.
+        // Datagrams contain their own headers, so no agents have to be described.
         self.network.capture(scenario, Vec::new(), open)
     }
 
@@ -277,7 +282,7 @@ impl Datagrams {
         self.network.hops()
     }
 
-    /// Returns the links' records for the run until `now`, two directions per link.
+    /// Returns the records of the links for the run until `now`, with two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         self.network.links(now)
     }

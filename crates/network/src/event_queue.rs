@@ -1,4 +1,4 @@
-//! The event queue: packed keys, the nearest ones in an array and the others in a heap.
+//! The event queue. Its keys are packed: the nearest ones are in a sorted array, the others in a heap.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,19 +13,19 @@ pub(crate) enum EventKind {
     Agent(u32),
     /// The timer of this entry of the driver's plan expires.
     Entry(u32),
-    /// Copies of one packet arrive on several links together.
+    /// Copies of a packet arrive on several links at the same time.
     Fan(u32),
-    /// This link knows fates of packets that it holds.
+    /// The fate of packets that this link holds becomes known.
     Queue(u32),
-    /// This join or leave reaches the next router.
+    /// This join or leave arrives at the next router.
     MembershipChange(u32),
 }
 
-/// The bits of an index. There are at most 2²⁸ links, with two directions each.
+/// The number of bits of an index. There are at most 2²⁸ links, with two directions each.
 const INDEX_BITS: u32 = 29;
 
-/// A packed event: time (56 bits: 834 days), sequence number (40 bits), kind and index (32 bits). The sequence number
-/// orders events at equal times by scheduling.
+/// A packed event: its time (56 bits, which is 834 days), its sequence number (40 bits), and its kind and index (32
+/// bits). Events at the same time are ordered by their sequence numbers, that is, in the order of scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A key after all others.
+    /// A key that is later than all others.
     const LAST: Self = Self { high: u64::MAX, low: u64::MAX };
 
     fn new(at: Time, sequence: u64, due: EventKind) -> Self {
@@ -46,14 +46,14 @@ impl Key {
             EventKind::MembershipChange(i) => (5, i),
         };
         debug_assert!(index < 1 << INDEX_BITS && sequence < 1 << 40);
-        // 56 bits of nanoseconds are more than two years. `Time::NEVER` is cut to the largest of them.
+        // 56 bits of nanoseconds are more than two years. `Time::NEVER` is reduced to their largest value.
         let at = at.as_nanos().min((1 << 56) - 1);
-        // The time is in the highest bits, followed by the order of creation. Comparing keys as numbers then gives the
-        // order of events.
+        // The time is in the highest bits, and the sequence number follows. A comparison of keys as numbers then gives
+        // the order of events.
         Self { high: at << 8 | sequence >> 32, low: sequence << 32 | u64::from(kind << INDEX_BITS | index) }
     }
 
-    /// Returns the key as one number. Its comparison takes two instructions and no branch.
+    /// Returns the key as one number. A comparison of two such numbers takes two instructions and no branch.
     #[inline(always)]
     const fn packed(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
@@ -92,21 +92,22 @@ impl PartialOrd for Key {
     }
 }
 
-/// The event queue. The next keys are in a sorted array, all others in a heap. A lane's next key is near the key that
-/// was just taken, so it moves past a few others in the array. Timers stay in the heap until their time is near.
+/// The event queue. The next keys are in a sorted array, and all others in a heap. When a lane's first packet arrives,
+/// the lane's next key is usually near in time, so that it moves past only a few keys in the array. Timers stay in the
+/// heap until their time is near.
 pub(crate) struct EventQueue {
-    /// The next keys in descending order. None is after the first key of the heap.
+    /// The next keys in descending order. None of them is later than the first key of the heap.
     near: Vec<Key>,
     far: BinaryHeap<Reverse<Key>>,
     /// The first key of the heap; [`Key::LAST`] if the heap is empty.
     far_first: Key,
     last_sequence: u64,
     /// Whether the first key has been taken but is still in its place. The next insertion overwrites it. Most events
-    /// insert another one, so this halves the work.
+    /// insert another event, so this halves the work.
     taken: bool,
 }
 
-/// The length of the array. Insertion into a longer one would cost more than into the heap.
+/// The length of the array. Insertion into a longer array would cost more than insertion into the heap.
 const NEAR_LEN: usize = 16;
 
 impl Default for EventQueue {
@@ -116,7 +117,7 @@ impl Default for EventQueue {
 }
 
 impl EventQueue {
-    /// Creates a key to insert now or later. At equal times, keys that were created first come first.
+    /// Creates a key that is inserted now or later. Keys with the same time are ordered by their creation.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: EventKind) -> Key {
         self.last_sequence += 1;
@@ -126,23 +127,23 @@ impl EventQueue {
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
         if !self.taken {
-            // `replace` overwrites the last place, so one is added first.
+            // `replace` overwrites the last key, so a place for it is added first.
             self.near.push(key);
         }
         self.replace(key);
     }
 
-    /// Inserts a key in the place of the one that [`EventQueue::take`] returned.
+    /// Inserts a key in place of the key that [`EventQueue::take`] returned.
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
-        // The array must hold the smallest keys, and must stay short.
+        // The array must hold the smallest keys and must stay short.
         if self.far_first < key || self.near.len() > NEAR_LEN {
             return self.insert_far(key);
         }
         let near = &mut self.near[..];
         let Some(mut place) = near.len().checked_sub(1) else { return };
-        // Insertion sort from the near end. A new key usually passes only a few others.
+        // This is insertion sort from the end with the next keys. A new key usually passes only a few others.
         while place > 0 && near[place - 1] < key {
             near[place] = near[place - 1];
             place -= 1;
@@ -150,7 +151,8 @@ impl EventQueue {
         near[place] = key;
     }
 
-    /// Inserts a key into the heap. If it belongs into the full array, the array's last key goes to the heap instead.
+    /// Inserts a key into the heap. If the key belongs into the array but the array is full, the array's latest key
+    /// goes to the heap instead.
     #[inline(never)]
     fn insert_far(&mut self, key: Key) {
         let makes_room = key < self.far_first;
@@ -164,10 +166,10 @@ impl EventQueue {
         }
     }
 
-    /// Refills half of the array from the heap. Returns the first key.
+    /// Fills half of the array from the heap. Returns the first key.
     #[inline(never)]
     fn refill(&mut self) -> Option<Key> {
-        // Half full: room is left for keys that are inserted soon.
+        // Only half of the array is filled, to leave room for keys that are inserted soon.
         while self.near.len() < NEAR_LEN / 2
             && let Some(Reverse(key)) = self.far.pop()
         {
@@ -178,8 +180,8 @@ impl EventQueue {
         self.near.last().copied()
     }
 
-    /// Returns the time of the next key; NEVER if there is none. Valid only after [`EventQueue::take`] has returned
-    /// `None`.
+    /// Returns the time of the next key; `NEVER` if there is none. The result is only valid after [`EventQueue::take`]
+    /// has returned `None`.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
         self.near.last().map_or(Time::NEVER, |key| key.at())
@@ -188,7 +190,7 @@ impl EventQueue {
     /// Takes the next key if it is due at or before `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, EventKind)> {
-        // No new key has replaced the one that was taken last: it is removed now.
+        // No new key has replaced the key that was taken last, so it is removed now.
         if std::mem::take(&mut self.taken) {
             self.near.pop();
         }

@@ -1,4 +1,4 @@
-//! Queues of packets in flight, in order of arrival.
+//! Queues of packets in flight, in the order of arrival.
 
 use crate::event_queue::Key;
 use crate::packet::PacketIx;
@@ -8,23 +8,23 @@ use steadycast_units::Time;
 /// A copy of a packet between two nodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InFlight {
-    /// The key of its arrival.
+    /// The key of the packet's arrival.
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// The next step after the link: the position on the unicast path, or a marked link of a tree.
+    /// The next step after the link: either the position on the unicast path, or a link of a tree, which is marked.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// A ring buffer. A hop writes and reads it once, so its code is shorter than that of `VecDeque`.
+/// A ring buffer. Each hop writes and reads it once, so its code is kept shorter than that of `VecDeque`.
 #[derive(Default)]
 pub(crate) struct Lane {
     /// The slots; their number is a power of two, or 0.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,
-    /// The latest arrival among them.
+    /// The latest arrival of the packets in the lane.
     last: Time,
 }
 
@@ -47,7 +47,7 @@ impl Lane {
         self.front().map(|next| next.key)
     }
 
-    /// Inserts a packet whose key is newer than all others. Returns whether it arrives first.
+    /// Inserts a packet whose key is newer than all others. Returns whether this packet arrives first.
     #[inline(always)]
     pub(crate) fn put(&mut self, flying: InFlight) -> bool {
         let (at, others) = (flying.key.at(), self.len);
@@ -57,7 +57,7 @@ impl Lane {
         let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
-        // Reordering: only this case needs a search.
+        // The packets are reordered. Only in this case the place has to be searched.
         if at < self.last {
             return self.sort_in_last();
         }
@@ -68,13 +68,14 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        // A ring can only grow at its end, so it is unrolled first.
+        // The vector can only grow at its end, so the ring is first rotated to begin at its start.
         self.slots.rotate_left(self.head);
         self.head = 0;
         self.slots.resize((2 * self.len).max(4), InFlight::default());
     }
 
-    /// Moves the last inserted packet to its place in order of arrival. Returns whether it arrives first.
+    /// Moves the packet that was inserted last to its place in the order of arrival. Returns whether this packet
+    /// arrives first.
     #[cold]
     #[inline(never)]
     fn sort_in_last(&mut self) -> bool {

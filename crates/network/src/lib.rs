@@ -1,7 +1,7 @@
 //! The network of every world: links, paths, multicast trees, and the forwarding of packets between agents.
 //!
-//! [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
-//! same network for external hosts: it carries datagrams as bytes, driven by a clock.
+//! A [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
+//! same network for external hosts. It carries datagrams as bytes, and a clock drives it.
 
 mod capture;
 mod config;

@@ -1,17 +1,16 @@
 //! Nodes and links: the forwarding of packets between agents.
 //!
-//! A link returns a packet's arrival when it is offered, so a hop is one event. The packet waits in a lane, a queue
-//! in order of arrival, and only the first packet of each lane has a key in the event queue. Each link has a lane.
-//! Packets with equal latency arrive in the order in which they were offered, on any link. Idle links therefore share
-//! a lane per latency, as do links on which one other packet is ahead. The event queue then holds a few keys instead
-//! of one per link. Copies that a branching node forwards mostly arrive at the same time: they are one event, a
-//! [`Fan`].
+//! When a packet is offered to a link, the link returns the packet's arrival time, so a hop is one event. The packet
+//! waits in a lane, which is a queue in the order of arrival. Only the first packet of each lane has a key in the event
+//! queue. Each link has its own lane. Packets with equal latency arrive in the order in which they were offered,
+//! whatever their link. Therefore all idle links with the same latency share a lane, and so do links on which one other
+//! packet is ahead. The event queue then holds a few keys instead of one per link. Copies of a packet that a branching
+//! node forwards mostly arrive at the same time. They are one event, a [`Fan`].
 //!
-//! A link whose queue decides at dequeue holds packets. A held packet is stored under the link's token until the link
-//! returns its fate. The event queue has a key for the time of the next fate.
+//! A link holds packets if its queue decides about them only at dequeue. A held packet is stored under the link's token
+//! until the link returns the packet's fate. The event queue has a key for the time of the next fate.
 //!
-//! A packet in flight carries everything that the next hop needs. The packet itself is accessed only at its
-//! destination.
+//! A packet in flight carries all data that the next hop needs. The packet itself is accessed only at its destination.
 
 use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
@@ -27,7 +26,7 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// The routes to the nodes that unicast packets go to: for each target, the link to take from each node.
+    /// The routes to all nodes that receive unicast packets: for each target, the next link from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
@@ -49,7 +48,7 @@ pub(crate) struct HeldPackets {
 struct LinkHolds {
     /// The held packets, by token.
     packets: Vec<Option<Held>>,
-    /// The time of the link's key in the event queue; NEVER if it has none.
+    /// The time of the link's key in the event queue; `NEVER` if the link has no key.
     armed: Time,
 }
 
@@ -77,9 +76,9 @@ impl HeldPackets {
     }
 }
 
-/// Observes every packet that is offered to a captured link, once its fate is known.
+/// Records every packet that is offered to a captured link, once the packet's fate is known.
 pub(crate) trait Capture: Send {
-    /// Records a packet. `ecn` is its ECN field at the link's entry.
+    /// Records a packet. `ecn` is the packet's ECN field at the entry of the link.
     fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
 
     /// Ends the files. Returns the first error.
@@ -89,14 +88,14 @@ pub(crate) trait Capture: Send {
 /// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
-    /// Whether the link is captured, holds packets or disorders them, and so needs the slow path.
+    /// Whether the link needs the slow path, because it is captured, holds packets or reorders them.
     needs_slow_path: bool,
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
     /// The shared lane that this link used last.
     shared: SharedLane,
-    /// The shared lane that it used last for packets with one other packet ahead.
+    /// The shared lane that the link used last for packets with one other packet ahead.
     second: SharedLane,
 }
 
@@ -117,13 +116,13 @@ impl Hop {
         Self { link, needs_slow_path, captured: false, to, reverse, shared: SharedLane::NONE, second: SharedLane::NONE }
     }
 
-    /// Captures what is offered to the link from now on.
+    /// Captures all packets that are offered to the link from now on.
     pub(crate) fn capture(&mut self) {
         (self.needs_slow_path, self.captured) = (true, true);
     }
 
-    /// Returns the latency of a packet on the fast path: the link is idle, and the packet is as large as the previous
-    /// one. With `None` it must be offered.
+    /// Returns the latency of a packet on the fast path, which requires that the link is idle and that the packet has
+    /// the size of the previous one. Returns `None` if the packet has to be offered to the link.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
         if self.needs_slow_path { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
@@ -133,7 +132,7 @@ impl Hop {
 /// The unicast paths, link by link.
 #[derive(Default)]
 pub(crate) struct Paths {
-    /// The links of all paths; each path ends with the agent, marked by [`MARK`].
+    /// The links of all paths. Each path ends with its agent, marked by [`MARK`].
     steps: Vec<u32>,
 }
 
@@ -146,7 +145,8 @@ enum NextStep {
     Agent(AgentIx),
 }
 
-/// Marks a step that is an agent, or a position that is not on a unicast path. Links and agents are fewer than 2³⁰.
+/// Marks a step that is an agent, or a position that is not on a unicast path. There are fewer than 2³⁰ links and
+/// agents.
 const MARK: u32 = 1 << 31;
 
 impl Paths {
@@ -167,13 +167,14 @@ impl Paths {
     }
 }
 
-/// The packets in flight. The first lanes are those of the links; the shared lanes follow.
+/// The packets in flight. The first lanes are those of the links, and the shared lanes follow.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
-/// The most shared lanes. Packets of many sizes on many kinds of links would otherwise create an unbounded number.
+/// The largest number of shared lanes. Without it, packets of many sizes on many kinds of links would create an
+/// unbounded number of lanes.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -181,7 +182,7 @@ impl Lanes {
         Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
-    /// Returns the shared lane of a latency, or the link's lane if there are too many.
+    /// Returns the shared lane for a latency. If there are too many shared lanes, returns the link's own lane.
     #[inline(never)]
     fn shared(&mut self, latency: Span, link: u32) -> SharedLane {
         let lane = match self.shared.get(&latency) {
@@ -200,16 +201,16 @@ impl Lanes {
 
 #[derive(Default)]
 pub(crate) struct Node {
-    /// The agents on this node that are members of a group.
+    /// The agents at each node that are members of a group.
     pub(crate) members: Vec<(u32, AgentIx)>,
 }
 
 pub(crate) struct Group {
     pub(crate) tree: Tree,
-    /// For each link, the only agent that receives the group's packets arriving by it, if there is exactly one and no
+    /// For each link, the agent that receives the group's packets from this link, if there is exactly one and no
     /// further branch.
     sole_receiver: Vec<Option<AgentIx>>,
-    /// The number of changes of the tree.
+    /// The number of changes of the tree so far.
     pub(crate) changes: u64,
 }
 
@@ -218,7 +219,7 @@ impl Group {
         Self { tree, sole_receiver: vec![None; links], changes: 0 }
     }
 
-    /// Returns the only receiver behind a link; see the field.
+    /// Returns the only receiver behind a link, if there is exactly one and no further branch.
     pub(crate) fn sole_receiver(&self, link: u32) -> Option<AgentIx> {
         self.sole_receiver[link as usize]
     }
@@ -235,7 +236,7 @@ pub struct Delivery {
     pub ecn: Ecn,
 }
 
-/// Copies of one packet that arrive on several links at the same time, with nothing between them in the event order.
+/// Copies of one packet that arrive on several links at the same time. No other event is between them.
 #[derive(Default)]
 pub struct Fan {
     pub(crate) packet: PacketIx,
@@ -250,7 +251,7 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// Returns the direction by which it arrives.
+    /// Returns the direction of a link by which the copy arrives.
     pub const fn direction(&self) -> DirIx {
         DirIx(self.link)
     }
@@ -267,7 +268,7 @@ impl Fan {
         self.packet
     }
 
-    /// Returns the copies, in the order of the directions by which they arrive.
+    /// Returns the copies in the order of the directions by which they arrive.
     pub fn legs(&self) -> &[Leg] {
         &self.legs
     }
@@ -279,7 +280,7 @@ impl Fan {
     }
 }
 
-/// The fans in flight. Slots and the memory of legs are reused.
+/// The fans in flight. Their slots and the memory of their legs are reused.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -306,7 +307,7 @@ impl Fans {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Stores the memory of legs that have arrived for reuse.
+    /// Keeps the memory of legs that have arrived, for reuse.
     pub(crate) fn keep(&mut self, mut legs: Vec<Leg>) {
         legs.clear();
         self.spare.push(legs);
@@ -314,8 +315,8 @@ impl Fans {
 }
 
 impl Net {
-    /// Sends a packet from an agent on `node`. Deliveries to agents on the node itself are added to `out`. Each holds
-    /// one copy, which the caller must release.
+    /// Sends a packet from an agent on `node`. Deliveries to agents on this same node are added to `out`. Each delivery
+    /// holds one copy of the packet, which the caller must release.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -338,17 +339,17 @@ impl Net {
         }
     }
 
-    /// Processes the arrival of a lane's first packet: it is delivered or forwarded.
+    /// Processes the arrival of a lane's first packet. The packet is delivered or forwarded.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // After an overtaking the event queue has an extra key for this lane, which expires early or finds the lane
-        // empty.
+        // After a packet has overtaken others, the event queue has an extra key for this lane. This key expires too
+        // early, or finds the lane empty.
         if key.at() > now {
             return None;
         }
-        // Only a lane's first packet has a key in the event queue, so the next one inherits the place.
+        // Only a lane's first packet has a key in the event queue, so the next packet takes this key's place.
         if let Some(next) = lane.pop() {
             self.events.replace(next);
         }
@@ -370,7 +371,7 @@ impl Net {
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
         let To::Group(group) = self.pool.get(packet).head.to else { return None };
-        // Most copies end at a leaf: the common case needs no look at members and branches.
+        // Most copies end at a leaf. In this common case, members and branches need not be searched.
         if let Some(agent) = self.groups[group as usize].sole_receiver[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
@@ -385,7 +386,7 @@ impl Net {
         match self.paths.next(position) {
             NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             NextStep::Link(link) => {
-                // The position after the link: what happens to the packet at its other end.
+                // The position after the link. It decides what happens to the packet at the link's other end.
                 let place = position.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
@@ -438,7 +439,7 @@ impl Net {
         let Head { from, size, .. } = self.pool.get(packet).head;
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         for &(g, agent) in &self.nodes[node as usize].members {
-            // A sender does not receive its own packet.
+            // A sender does not receive its own packets.
             if g == group && agent != from {
                 self.pool.copy(packet, 1);
                 out.push(Delivery { agent, packet, ecn });
@@ -446,9 +447,10 @@ impl Net {
         }
         // A packet is never sent back to where it came from.
         let back = via.map(|l| self.links[l as usize].reverse);
-        // The branches are taken out because offering needs the whole network; the tree does not change meanwhile.
+        // The branches are taken out, because offering a packet needs mutable access to the whole network. The tree
+        // does not change meanwhile.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // The copies so far that arrive at the same time.
+        // These are the copies so far that arrive at the same time.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {
@@ -456,7 +458,7 @@ impl Net {
                 None => self.offer(now, link, Held { packet, size, place: MARK | link, ecn }),
             };
             let Some((at, ecn)) = offered else { continue };
-            // Copies with another arrival start a new fan.
+            // A copy with another arrival time starts a new fan.
             if at != together {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
@@ -473,11 +475,11 @@ impl Net {
             self.put_in_flight(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
-        // The packet's own copy ends here. Each member and each branch has one of its own.
+        // The packet's own copy ends here. Each member and each branch has its own copy.
         self.pool.release(packet);
     }
 
-    /// Puts the copies in flight that arrive at `at`.
+    /// Puts copies that arrive at `at` in flight.
     fn put_in_flight(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
         if let [Leg { link, ecn }] = legs[..] {
@@ -490,8 +492,8 @@ impl Net {
         }
     }
 
-    /// Offers a packet to link `l`. Returns its arrival and its ECN field then. `None` if the packet is dropped, or
-    /// if the link holds a copy of it.
+    /// Offers a packet to link `l`. Returns the packet's arrival time and its ECN field on arrival. Returns `None` if
+    /// the packet is dropped, or if the link holds a copy of it.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
@@ -501,11 +503,11 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
-        // Only fair queueing needs the flow, and hashing a datagram takes time.
+        // Only fair queueing uses the flow, and it takes time to hash a datagram.
         let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
-            // The copy that the link holds; the caller releases its own.
+            // This is the copy that the link holds. The caller releases its own copy.
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);
         } else if hop.captured {
@@ -515,14 +517,14 @@ impl Net {
             self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
-        // The offer may have let other held packets leave.
+        // Other held packets may leave the link because of this offer.
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
         }
     }
 
-    /// Puts the duplicate of a packet in flight that link `l` has just accepted, if the link makes one.
+    /// If link `l` makes a duplicate of the packet that it has just accepted, puts the duplicate in flight.
     fn schedule_duplicate(&mut self, now: Time, l: u32, held: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
             self.pool.copy(held.packet, 1);
@@ -530,16 +532,16 @@ impl Net {
         }
     }
 
-    /// Processes the key of a link that holds packets.
+    /// Processes the event of a link that holds packets.
     pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
-        // An earlier key may have replaced this one: then it has nothing to do.
+        // If an earlier key has replaced this one, there is nothing to do.
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
         }
     }
 
-    /// Processes the fates that link `l` knows by now, and schedules the time of the next one.
+    /// Processes the fates that link `l` knows by now, and schedules an event at the time of the next one.
     fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(held) = self.holds.take(l, token) else { continue };
@@ -554,7 +556,8 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
             }
         }
-        // Keys can't be removed from the event queue. A later key of this link stays there, and finds nothing to do.
+        // Keys can't be removed from the event queue. A later key of this link stays there and has no effect when it is
+        // due.
         if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
             && due < hold.armed
         {
@@ -576,8 +579,8 @@ impl Net {
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
-        // Packets of equal latency arrive in the order in which they were offered, so they share a lane. All others use
-        // their link's lane.
+        // On idle links, and behind one other packet, packets with equal latency arrive in the order in which they were
+        // offered, so they share a lane. All other packets use the lane of their link.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
@@ -595,14 +598,14 @@ impl Net {
     #[inline(always)]
     fn put_in_lane(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
         let key = self.events.key(at, EventKind::Lane(lane));
-        // If reordering lets it overtake all others in the lane, the event queue still has the key of the former
-        // first packet.
+        // If the packet overtakes all others in the lane, the event queue still has the key of the lane's former first
+        // packet.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
             self.events.put(key);
         }
     }
 
-    /// Applies one step of a join or leave of a group. Returns the next step if the tree changes further up.
+    /// Applies one step of a join or leave of a group. Returns the next step if the tree also changes further up.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
         let Group { tree, sole_receiver, changes } = &mut self.groups[group as usize];
@@ -615,7 +618,7 @@ impl Net {
             sole_receiver[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
-            // With more than two branches none had a single receiver before, and none has now.
+            // With more than two branches there is no sole receiver, neither before nor after the change.
             match *tree.branches(node) {
                 [one] => sole_receiver[links[one as usize].reverse as usize] = only,
                 [one, other] => {
@@ -637,7 +640,7 @@ impl Net {
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
-                // The position is that after the link.
+                // The position is that of the step after the link.
                 place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };

@@ -1,8 +1,8 @@
 //! The network of a scenario: links, paths between nodes, groups with their trees, and the forwarding of packets.
 //!
-//! A driver calls [`Network::step`] for the next event and then takes everything that was delivered from
-//! [`Network::delivered`]. Events are the network's own and the driver's alarms ([`Network::set_alarm`]). One event
-//! queue orders both; ties are in the order of scheduling.
+//! A driver calls [`Network::step`] for the next event. Then it takes everything that was delivered from
+//! [`Network::delivered`]. Events are either the network's own or alarms of the driver ([`Network::set_alarm`]). One
+//! event queue orders both. Events at the same time are in the order of scheduling.
 
 use crate::capture::{AgentInfo, Captures};
 use crate::config::link_config;
@@ -29,15 +29,15 @@ pub enum Alarm {
 
 /// An event that [`Network::step`] returns.
 pub enum Event {
-    /// A packet has reached an agent. [`Network::delivered`] returns what has arrived with it.
+    /// A packet has reached an agent. [`Network::delivered`] returns this packet and all others that arrived with it.
     Arrived(Delivery),
-    /// Copies of one packet arrive together. They wait until the driver calls [`Network::spread`].
+    /// Copies of one packet arrive at the same time. They wait until the driver calls [`Network::spread`].
     FanOut(Fan),
     /// A timer of the driver has expired.
     Alarm(Alarm),
 }
 
-/// A join or leave that travels to the next router.
+/// A join or leave on its way to the next router.
 #[derive(Clone, Copy)]
 struct MembershipChange {
     group: u32,
@@ -49,7 +49,7 @@ struct MembershipChange {
 pub struct Network {
     net: Net,
     graph: Graph,
-    /// The index of each computed route, by target node.
+    /// The index of each computed set of routes, by target node.
     routes: BTreeMap<u32, u32>,
     membership_changes: Vec<MembershipChange>,
     /// The initial propagation delay of each direction.
@@ -60,12 +60,12 @@ pub struct Network {
     /// The time series of each recorded direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
-    /// The links' counters at the end of the warm-up; empty before, and without a warm-up.
+    /// The links' counters at the end of the warm-up. Empty before that time, and if there is no warm-up.
     warm: Vec<Counts>,
-    /// The bytes that each link had sent at the end of the run; empty before.
+    /// The bytes that each link had sent at the end of the run. Empty before the end.
     ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
-    /// The copies of a fan that [`Network::spread`] has not yet let arrive, with the next index.
+    /// The fan whose copies [`Network::spread`] is delivering, and the index of the next copy.
     spreading: Option<(Fan, usize)>,
 }
 
@@ -76,14 +76,14 @@ struct Carried {
     dropped: u64,
 }
 
-/// The most directions that are recorded. A report on more would not be readable.
+/// The largest number of directions that are recorded. A report on more of them would not be readable.
 const MAX_SERIES: usize = 512;
 
 impl Network {
     /// Creates the network of a scenario, without groups.
     ///
     /// # Errors
-    /// An invalid link, or too many links.
+    /// A link is invalid, or there are too many links.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
         // The event queue packs an index into 29 bits, and each link has two directions.
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
@@ -135,7 +135,7 @@ impl Network {
         })
     }
 
-    /// Returns the index of the routes towards `node`. They are computed at the first call.
+    /// Returns the index of the routes towards `node`. The routes are computed at the first call.
     fn route(&mut self, node: NodeIx) -> usize {
         let Self { net, graph, routes, .. } = self;
         let route = routes.entry(node.0).or_insert_with(|| {
@@ -148,7 +148,7 @@ impl Network {
     /// Checks that a path leads from a flow's source to each of its receivers.
     ///
     /// # Errors
-    /// The first receiver without a path.
+    /// The first receiver to which no path leads.
     pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
         // A receiver on the source's node needs no link.
@@ -159,8 +159,7 @@ impl Network {
         })
     }
 
-    /// Returns the destination of packets from the node `from` to `agent` on the node `to`; `None` if no path leads
-    /// there.
+    /// Returns the destination of packets from node `from` to `agent` on node `to`; `None` if no path leads there.
     pub fn path(&mut self, from: NodeIx, to: NodeIx, agent: AgentIx) -> Option<To> {
         let route = self.route(to);
         let Net { routes, links, paths, .. } = &mut self.net;
@@ -185,7 +184,7 @@ impl Network {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
-            // Duplicates are removed now and then, so that the memory stays in proportion to the result.
+            // Duplicates are removed now and then, so that the memory stays proportional to the result.
             if all.len() > most {
                 all.sort_unstable();
                 all.dedup();
@@ -197,8 +196,8 @@ impl Network {
         all
     }
 
-    /// Returns the directions that a flow's data takes, as numbers. A multicast flow has one list for all receivers,
-    /// a unicast flow one per receiver.
+    /// Returns the directions that a flow's data takes, as indices. A multicast flow has one list for all receivers. A
+    /// unicast flow has one list per receiver.
     pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
         match flow.cast {
@@ -222,8 +221,8 @@ impl Network {
         self.net.groups.len() as u32
     }
 
-    /// Registers `agent` as a receiver of the group: packets of the group that reach the node are delivered to it.
-    /// [`Self::set_membership`] and [`Self::graft`] decide whether they reach the node.
+    /// Registers `agent` as a receiver of the group. Packets of the group that reach the node are then delivered to it.
+    /// [`Self::set_membership`] and [`Self::graft`] decide whether packets reach the node.
     pub fn add_member(&mut self, group: u32, node: NodeIx, agent: AgentIx) {
         let members = &mut self.net.nodes[node.0 as usize].members;
         if !members.contains(&(group, agent)) {
@@ -231,7 +230,7 @@ impl Network {
         }
     }
 
-    /// Adds a node to the group immediately, up to the source.
+    /// Adds a node to the group's tree immediately, with all branches up to the source.
     pub fn graft(&mut self, group: u32, node: NodeIx) {
         let mut step = Some(Step { node: node.0, join: true });
         while let Some(now) = step {
@@ -239,14 +238,14 @@ impl Network {
         }
     }
 
-    /// Schedules that a node joins or leaves a group at `at`. It takes effect when the message reaches the next
+    /// Schedules that a node joins or leaves a group at `at`. This takes effect when the message reaches the next
     /// router.
     pub fn set_membership(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
         let at = self.membership_effective_at(at, group, node);
         self.plan(at, MembershipChange { group, node, join });
     }
 
-    /// Returns when the next router receives a join or leave that a node sends at `at`.
+    /// Returns when a join or leave that a node sends at `at` reaches the next router.
     pub fn membership_effective_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
         let up = self.net.groups.get(group as usize).and_then(|g| g.tree.up(node.0));
         at + up.map_or(Span::ZERO, |link| self.delays[link as usize])
@@ -258,18 +257,18 @@ impl Network {
         self.membership_changes.push(change);
     }
 
-    /// Processes a join or leave at the next router now. Routers further up process it after the join or leave
-    /// latency.
+    /// Processes a join or leave at the next router now. Routers further up process it later, each after the latency of
+    /// a join or leave.
     pub fn apply_membership(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
-            // A router joins further up after the join latency; leaves take longer (RFC 3376, last member query).
+            // A router joins further up after the join latency. A leave takes longer (RFC 3376, last member query).
             let latency = if join { self.join_latency } else { self.leave_latency };
             self.set_membership(now + latency, group, NodeIx(node), join);
         }
     }
 
-    /// Returns the only agent that receives the group's packets arriving by this direction, if there is exactly one
-    /// and no further branch.
+    /// Returns the only agent that receives the group's packets from this direction, if there is exactly one and no
+    /// further branch.
     pub fn sole_receiver(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
         self.net.groups[group as usize].sole_receiver(direction.0)
     }
@@ -280,14 +279,15 @@ impl Network {
         NodeIx(links[links[direction.0 as usize].reverse as usize].to)
     }
 
-    /// Returns the directions that the group's packets take from the node at which this one begins, in order.
+    /// Returns the directions that the group's packets take from the node at which `direction` begins, in order. This
+    /// includes `direction` itself.
     pub fn branches_beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
         let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
         branches.iter().copied().map(DirIx)
     }
 
-    /// Returns how often the group's tree has changed. After a change [`Network::sole_receiver`] may return something
-    /// else.
+    /// Returns how often the group's tree has changed. After a change, [`Network::sole_receiver`] may have another
+    /// result.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }
@@ -298,8 +298,8 @@ impl Network {
         self.net.send(now, node.0, head, body, &mut self.deliveries);
     }
 
-    /// Schedules an alarm at `at`, which [`Network::step`] returns. At equal times alarms and packets come in the
-    /// order of scheduling.
+    /// Schedules an alarm, which [`Network::step`] returns at time `at`. Alarms and packets at the same time are
+    /// processed in the order of scheduling.
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
@@ -310,14 +310,14 @@ impl Network {
         self.net.events.put(key);
     }
 
-    /// Returns the time of the next event; `Time::ZERO` while [`Network::delivered`] has packets. Valid only after
-    /// [`Network::step`] has returned `None`.
+    /// Returns the time of the next event. It is `Time::ZERO` while [`Network::delivered`] has packets. The result is
+    /// only valid after [`Network::step`] has returned `None`.
     pub fn next(&self) -> Time {
         if self.deliveries.is_empty() { self.net.events.next() } else { Time::ZERO }
     }
 
-    /// Processes events up to and including `until`, or up to the next event for the driver. Returns that event and
-    /// its time; `None` if nothing is due.
+    /// Processes events up to and including `until`, or up to the next event that concerns the driver. Returns that
+    /// event and its time; `None` if no such event is due.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
@@ -349,14 +349,14 @@ impl Network {
         }
     }
 
-    /// Delivers and forwards the copies of a fan, one per call, until it returns `false`. Between calls take each
-    /// copy's deliveries from [`Network::delivered`].
+    /// Delivers and forwards the copies of a fan, one per call, until it returns `false`. After each call, the caller
+    /// takes this copy's deliveries from [`Network::delivered`].
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {
             self.spreading = Some((fan, 0));
         }
         let Some((fan, next)) = &mut self.spreading else { return false };
-        // All copies have arrived: the memory is reused by the next fan.
+        // All copies have arrived. The next fan reuses the memory.
         let Some(leg) = fan.legs.get(*next).copied() else {
             let legs = std::mem::take(&mut fan.legs);
             self.net.fans.keep(legs);
@@ -366,7 +366,7 @@ impl Network {
         *next += 1;
         let packet = fan.packet;
         let delivery = self.net.arrive_in_group(now, leg.link, packet, leg.ecn, &mut self.deliveries);
-        // The list is empty apart from what this call has added, so this delivery comes first.
+        // `delivered` takes from the end of the list, so this delivery comes first.
         self.deliveries.extend(delivery);
         true
     }
@@ -376,13 +376,14 @@ impl Network {
         self.net.pool.release_copies(ix, copies);
     }
 
-    /// Returns the next packet that has reached an agent. The driver must release its copy by [`Network::release`].
+    /// Returns the next packet that has reached an agent. The driver must release the packet's copy by
+    /// [`Network::release`].
     #[inline]
     pub fn delivered(&mut self) -> Option<Delivery> {
         self.deliveries.pop()
     }
 
-    /// Returns the pool index of the packet that is sent next.
+    /// Returns the pool index that the next sent packet will have.
     pub(crate) fn next_packet(&self) -> PacketIx {
         self.net.pool.next()
     }
@@ -399,12 +400,12 @@ impl Network {
         self.net.pool.release(ix);
     }
 
-    /// Stores the older part of the links' series in `store`.
+    /// Moves the older part of the links' series to `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.series.iter_mut().for_each(|series| series.keep_in(store));
     }
 
-    /// Reads the links' series back at the end of the run.
+    /// Reads the links' series back from the store at the end of the run.
     ///
     /// # Errors
     /// An error of the store.
@@ -418,7 +419,7 @@ impl Network {
             let link = &mut hop.link;
             let sent = link.sent(now).get();
             debug_assert!(sent >= last.bytes, "a link was asked about the past");
-            // In a release build, without the assertion, the difference must not wrap.
+            // In a release build, which has no assertion, the difference must not wrap.
             let all = Carried { bytes: sent.max(last.bytes), dropped: link.dropped() };
             let before = std::mem::replace(last, all);
             series.push(LinkPoint {
@@ -437,14 +438,15 @@ impl Network {
         }
     }
 
-    /// Saves the bytes that the links have sent at the end of the run. What is sent later is not part of it.
+    /// Saves the bytes that the links have sent by the end of the run. Bytes that are sent later do not belong to the
+    /// run.
     pub fn end_run(&mut self, now: Time) {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both
-    /// directions. `open` gets a link's name; `agents` describes each agent in order. A packet's time is that of its
-    /// arrival at the link's entry, or of its departure if the queue decides at dequeue. Dropped packets have a
+    /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both directions.
+    /// `open` is called with a link's name. `agents` describes each agent in order. A packet's time is its arrival at
+    /// the link's entry. If the queue decides at dequeue, it is the packet's departure instead. Dropped packets have a
     /// comment.
     ///
     /// # Errors
@@ -474,12 +476,12 @@ impl Network {
         self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
-    /// Returns the total number of hops: each packet counts once for each link that it has left.
+    /// Returns the total number of hops. Each packet counts once for each link that it has left.
     pub fn hops(&self) -> u64 {
         self.net.hops
     }
 
-    /// Returns the links' records for the run until `now`, two directions per link.
+    /// Returns the records of the links for the run until `now`, with two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         let hops = self.net.links.iter().zip(self.net.packets_on_links()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {

@@ -1,4 +1,4 @@
-//! Packets in a pool: one body per packet, with a count of the copies in flight.
+//! Packets in a pool. Each packet has one body, and a count of its copies in flight.
 
 use crate::net::PathIx;
 use steadycast_endpoints::{AgentIx, Arriving, Body};
@@ -12,7 +12,7 @@ pub enum To {
     One {
         /// The receiving agent.
         agent: AgentIx,
-        /// The links to it.
+        /// The path to the agent.
         path: PathIx,
     },
     /// All members of this group except the sender.
@@ -28,9 +28,9 @@ pub struct Head {
     pub from: AgentIx,
     /// The size of the IP packet.
     pub size: Bytes,
-    /// The time at which the agent sent it.
+    /// The time at which the agent sent the packet.
     pub sent: Time,
-    /// The ECN field as it was sent.
+    /// The packet's ECN field when it was sent.
     pub ecn: Ecn,
 }
 
@@ -44,7 +44,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Returns the packet as an agent receives it, with the ECN field at arrival.
+    /// Returns the packet as an agent receives it. `ecn` is its ECN field on arrival.
     #[inline]
     pub fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
         let Head { from, size, sent, .. } = self.head;
@@ -79,10 +79,10 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketIx(pub(crate) u32);
 
-/// The packets in flight, each with the number of its copies. Slots are reused, so the pool is as large as the
-/// largest number of packets that were in flight together.
+/// The packets in flight, each with the number of its copies. Slots are reused, so the pool is as large as the largest
+/// number of packets that were in flight at the same time.
 pub(crate) struct Pool {
-    /// The packets with their copy counts. A free slot holds the index of the next free slot instead.
+    /// The packets with the numbers of their copies. A free slot has the index of the next free slot instead.
     packets: Vec<(u32, Packet)>,
     /// The first free slot, or [`NONE`].
     free: u32,
@@ -100,8 +100,8 @@ impl Default for Pool {
 impl Pool {
     /// Adds a packet with one copy.
     ///
-    /// The body is constructed in its slot. Constructed before, it would be written to the stack, read back and
-    /// written again.
+    /// The body is constructed directly in its slot. If it were constructed before, it would be written to the stack,
+    /// read back and written again.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
         let ix = self.free;
@@ -120,7 +120,7 @@ impl Pool {
         PacketIx(ix)
     }
 
-    /// Returns the index of the next packet.
+    /// Returns the index that the next packet will have.
     pub(crate) fn next(&self) -> PacketIx {
         PacketIx(self.free.min(self.packets.len() as u32))
     }
@@ -135,7 +135,7 @@ impl Pool {
         self.packets[ix.0 as usize].0 += more;
     }
 
-    /// Removes one copy. Without copies the slot is free.
+    /// Removes one copy. Without copies, the slot becomes free.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
         self.release_copies(ix, 1);

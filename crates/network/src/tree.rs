@@ -1,8 +1,8 @@
-//! Source-rooted multicast trees, and the unicast routes on which they are built.
+//! Source-rooted multicast trees, and the unicast routes from which they are built.
 
 use std::collections::VecDeque;
 
-/// The links of a network: for each node its outgoing links as (link, other end), in the order of links.
+/// The links of a network. For each node it has the outgoing links, each as (link, other end), in the order of links.
 pub(crate) struct Graph {
     out: Vec<Vec<(u32, u32)>>,
 }
@@ -16,14 +16,15 @@ impl Graph {
         Self { out }
     }
 
-    /// Returns the next link towards `target` for each node, by the fewest hops, ties by the first link. `None` at
-    /// the target and where no path leads there. `reverse(l)` is the link opposite to `l`.
+    /// Returns for each node the next link towards `target`. The route has the fewest hops; among equal routes, the
+    /// first link is used. `None` at the target, and where no path leads to it. `reverse(l)` is the link opposite to
+    /// `l`.
     pub(crate) fn routes_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
         let mut routes = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];
         seen[target as usize] = true;
         let mut queue = VecDeque::from([target]);
-        // Breadth-first search from the target gives the fewest hops.
+        // A breadth-first search from the target finds the fewest hops.
         while let Some(node) = queue.pop_front() {
             for &(link, other) in &self.out[node as usize] {
                 if !seen[other as usize] {
@@ -37,16 +38,16 @@ impl Graph {
     }
 }
 
-/// The links on which a group's packets are forwarded. It grows and shrinks hop by hop, starting at the members.
+/// The links on which a group's packets are forwarded. The tree grows and shrinks hop by hop, starting at the members.
 ///
-/// Packets of the source are forwarded down. A member's packets are forwarded up and down all other branches, so that
-/// the group's RTCP reaches every member.
+/// Packets of the source are forwarded down the tree. A member's packets are forwarded up the tree and down all other
+/// branches, so that the group's RTCP reaches every member.
 pub(crate) struct Tree {
     /// For each node, the link towards the source.
     up: Vec<Option<u32>>,
     /// For each node, its active branches towards members and towards the source.
     branches: Vec<Vec<u32>>,
-    /// For each node, the number of members and active branches below it.
+    /// For each node, the number of members at it plus the number of active branches below it.
     below: Vec<u32>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Step {
 }
 
 impl Tree {
-    /// Creates the tree of a source without members. `up` is the link towards the source of each node.
+    /// Creates the tree of a source that has no members yet. `up` is the link towards the source for each node.
     pub(crate) fn new(up: Vec<Option<u32>>) -> Self {
         let nodes = up.len();
         Self { up, branches: vec![Vec::new(); nodes], below: vec![0; nodes] }
@@ -75,7 +76,7 @@ impl Tree {
         &self.branches[node as usize]
     }
 
-    /// Takes the branches of a node out; [`Tree::give_branches_back`] must follow.
+    /// Takes out the branches of a node. The caller must put them back by [`Tree::give_branches_back`].
     pub(crate) fn take_branches(&mut self, node: u32) -> Vec<u32> {
         std::mem::take(&mut self.branches[node as usize])
     }
@@ -84,13 +85,13 @@ impl Tree {
         self.branches[node as usize] = branches;
     }
 
-    /// Applies one step of a join or leave. Returns the next step if the tree changes further up. `ends` returns a
+    /// Applies one step of a join or leave. Returns the next step if the tree also changes further up. `ends` returns a
     /// link's other end and the link opposite to it.
     pub(crate) fn step(&mut self, step: Step, ends: impl Fn(u32) -> (u32, u32)) -> Option<Step> {
         let below = &mut self.below[step.node as usize];
         let (before, after) = if step.join { (*below, *below + 1) } else { (*below, below.saturating_sub(1)) };
         *below = after;
-        // Only the first member below a node, or the last one to leave, changes the tree further up.
+        // The tree further up changes only if this is the first member below the node, or the last one that leaves.
         if (before == 0) == (after == 0) {
             return None;
         }
@@ -98,7 +99,7 @@ impl Tree {
         let (parent, down) = ends(up);
         for (node, link) in [(step.node, up), (parent, down)] {
             let branches = &mut self.branches[node as usize];
-            // Sorted, so that copies leave in the order of links.
+            // The branches are sorted, so that copies leave in the order of links.
             match branches.binary_search(&link) {
                 Err(place) if step.join => branches.insert(place, link),
                 Ok(place) if !step.join => drop(branches.remove(place)),

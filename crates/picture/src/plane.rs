@@ -11,7 +11,7 @@ pub struct Plane<'a> {
     pub height: usize,
 }
 
-/// The reason for which two planes cannot be compared.
+/// The reason why two planes can't be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PictureError {
     /// The width or the height is zero.
@@ -22,7 +22,7 @@ pub enum PictureError {
         /// Rows.
         height: usize,
     },
-    /// The stride is shorter than a row.
+    /// The stride is shorter than a row of samples.
     #[error("rows of {width} samples do not fit a stride of {stride} bytes")]
     Stride {
         /// Samples per row.
@@ -30,12 +30,12 @@ pub enum PictureError {
         /// Bytes from one row to the next.
         stride: usize,
     },
-    /// The memory ends before the last row.
+    /// The memory ends before the end of the last row.
     #[error("the picture needs {need} bytes, {got} are there")]
     Short {
-        /// Bytes from the first sample to the last, inclusive.
+        /// The bytes from the first sample to the last, both included.
         need: usize,
-        /// Bytes given.
+        /// The bytes of the memory.
         got: usize,
     },
     /// The two pictures differ in size.
@@ -46,7 +46,7 @@ pub enum PictureError {
         /// Width and height of the second.
         second: (usize, usize),
     },
-    /// No window of 8×8 samples, which SSIM needs, fits into the picture.
+    /// The picture is smaller than the window of 8×8 samples that SSIM needs.
     #[error("SSIM needs at least 8x8 samples, the picture has {width}x{height}")]
     TooSmall {
         /// Samples per row.
@@ -68,7 +68,7 @@ impl<'a> Plane<'a> {
         if stride < width {
             return Err(PictureError::Stride { width, stride });
         }
-        // The last row does not need a whole stride.
+        // The last row needs only its samples, not a whole stride.
         let need = stride.saturating_mul(height - 1).saturating_add(width);
         if samples.len() < need {
             return Err(PictureError::Short { need, got: samples.len() });

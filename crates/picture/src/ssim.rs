@@ -1,7 +1,7 @@
 use crate::{PictureError, Plane};
 
-/// Side of a block of samples. A window is 2×2 blocks, 8×8 samples, so that neighbouring windows share the blocks'
-/// sums.
+/// The side of a block of samples. A window has 2×2 blocks, which are 8×8 samples, so that neighbouring windows share
+/// the sums of blocks.
 const BLOCK: usize = 4;
 /// Number of samples in a window.
 const N: f64 = 64.0;
@@ -34,7 +34,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mut here = vec![Sums::default(); across];
     let mut total = 0.0;
     for row in 0..down {
-        // Windows overlap by half: the block sums of this row are the upper half of the next row's windows.
+        // Windows overlap by half, so the sums of this row of blocks are the upper half of the next row's windows.
         std::mem::swap(&mut above, &mut here);
         sum_blocks(a, b, row * BLOCK, &mut columns, &mut here);
         if row > 0 {
@@ -44,7 +44,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     Ok(total / ((across - 1) * (down - 1)) as f64)
 }
 
-/// Sums over some samples of both planes.
+/// The sums over some samples of both planes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     a: u32,
@@ -64,7 +64,8 @@ impl Sums {
     }
 }
 
-/// Sums of each column of a row of blocks. They are separate arrays, so that the loops over them are vectorized.
+/// The sums of each column of a row of blocks. Each kind of sum has its own array, so that the loops over the arrays
+/// are vectorized.
 struct Columns {
     a: Vec<u16>,
     b: Vec<u16>,
@@ -106,7 +107,7 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
     for y in top..top + BLOCK {
         columns.add(a.row(y), b.row(y));
     }
-    // 16 bits hold the sum of a column's 4 samples, and make twice as many fit into a vector register.
+    // The sum of a column's 4 samples fits into 16 bits, and twice as many of these fit into a vector register.
     let narrow = |sums: &[u16]| sums.iter().map(|&sum| u32::from(sum)).sum();
     let all = columns.a.chunks_exact(BLOCK).zip(columns.b.chunks_exact(BLOCK));
     let all = all.zip(columns.squares.chunks_exact(BLOCK).zip(columns.products.chunks_exact(BLOCK)));
@@ -116,7 +117,7 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
 }
 
 fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
-    // All terms are multiplied by N (means) or N·(N−1) (variances), so that the sums are integers.
+    // All terms are multiplied by N (means) or by N·(N−1) (variances), so that the sums are integers.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
     let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);

@@ -1,6 +1,7 @@
 //! Controllers in Python: wraps a user's class as a sender half and a receiver half.
 //!
-//! An exception in the class stops the run. It is stored as a [`Fault`] with class, method, line and time.
+//! An exception in the class stops the run. It is stored as a [`Fault`] with the class, the method, the line and the
+//! time.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -13,10 +14,10 @@ use steadycast_external::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
 
-/// Maximum size of a receiver's report in bytes.
+/// The maximum size of a receiver's report in bytes.
 const LONGEST_REPORT: usize = 1024;
 
-/// Declares a class with attributes for a controller in Python; its `repr` shows all of them.
+/// Declares the Python class of an object that is passed to a controller. The class's `repr` shows all attributes.
 macro_rules! attributes {
     ($(#[$about:meta])* $class:ident as $name:literal { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$about])*
@@ -83,8 +84,8 @@ attributes! {
     }
 }
 
-/// Number, departure time, IP size, arrival time on the receiver's clock (NaN: unknown; `None`: lost), and the bits of
-/// its ECN field on arrival.
+/// The feedback on a packet: its number, its departure time, its IP size, its arrival time on the receiver's clock (NaN
+/// if it is unknown, `None` if the packet was lost), and the bits of its ECN field on arrival.
 type PyPacket = (u64, f64, u64, Option<f64>, Option<u8>);
 
 fn packet_of(packet: &PacketReport) -> PyPacket {
@@ -165,14 +166,14 @@ impl PythonController {
 
     fn every(&self) -> Span {
         let seconds = Python::attach(|py| self.class.bind(py).getattr("report_every_s").ok()?.extract::<f64>().ok());
-        // An invalid period has been reported before the run.
+        // An invalid period has already been reported before the run.
         seconds.filter(|s| *s >= 0.001 && s.is_finite()).map_or(Span::millis(100), Span::from_secs_f64)
     }
 }
 
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        // The class is instantiated here, once per session; the simulation itself runs without the interpreter's lock.
+        // The class is instantiated here, once per session. The simulation itself runs without the interpreter's lock.
         let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, setup, &self.fault));
         Box::new(Half::new(law, setup, self.feedback))
     }
@@ -192,7 +193,7 @@ impl Factory for PythonController {
     }
 }
 
-/// Methods of a class: their names and signatures.
+/// The methods of a class: their names and signatures.
 type Methods = &'static [(&'static str, &'static str)];
 
 const SENDER: Methods = &[
@@ -219,7 +220,7 @@ const RECEIVER: Methods =
 const ON_ARRIVAL: usize = 0;
 const REPORT: usize = 1;
 
-/// The first two methods of each list are required.
+/// The number of methods at the start of each list that are required.
 const REQUIRED: usize = 2;
 
 /// An object of a user's class.
@@ -242,7 +243,7 @@ impl Object {
                 return this;
             }
         };
-        // The methods are looked up once, because a look-up by name at each packet would be slow.
+        // The methods are looked up once, because a look-up by name for each packet would be slow.
         for (has, (method, _)) in this.has.iter_mut().zip(methods) {
             *has = object.hasattr(*method).unwrap_or(false);
         }
@@ -268,7 +269,7 @@ impl Object {
         }
         let (mut file, mut line) = (String::new(), 0u32);
         let mut at = error.traceback(py).map(|t| t.into_any());
-        // The innermost frame is the place of the mistake.
+        // The innermost frame of the traceback is the place of the mistake.
         while let Some(frame) = at {
             line = frame.getattr("tb_lineno").and_then(|l| l.extract()).unwrap_or(line);
             let code = frame.getattr("tb_frame").and_then(|f| f.getattr("f_code"));
@@ -283,13 +284,15 @@ impl Object {
         );
     }
 
-    /// Calls a method if the class has it. `None` if it does not, if it raised, or if an earlier fault stops the run.
+    /// Calls a method. Returns `None` if the class does not have it, if it raised an exception, or if an earlier fault
+    /// stops the run.
     fn call<'py, A>(&self, py: Python<'py>, n: usize, now: Option<Time>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
     {
         let object = self.object.as_ref().filter(|_| self.has[n])?;
-        // The run stops at the next check; further calls would only raise consequent exceptions.
+        // The run stops at the next check. Until then, further calls would only raise exceptions as a consequence of
+        // the first.
         if self.fault.is_set() {
             return None;
         }
@@ -303,10 +306,10 @@ impl Object {
         }
     }
 
-    /// Stores the fault of a method that returned an invalid value.
+    /// Stores the fault of a method that has returned an invalid value.
     fn wrong(&self, n: usize, now: Option<Time>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
-            // Without an exception there is no traceback: the place is the first line of the method.
+            // Without an exception there is no traceback, so the place is the method's first line.
             let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
             let code = method.getattr("__func__").unwrap_or(method).getattr("__code__").ok()?;
             let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
@@ -330,11 +333,11 @@ fn near_miss(object: &Bound<'_, PyAny>, wanted: &str) -> Option<String> {
 }
 
 impl Object {
-    /// Returns the rate that a method returns.
+    /// Returns the rate in a method's return value.
     fn rate_from(&self, py: Python<'_>, n: usize, now: Option<Time>) -> Option<Rate> {
         let value = self.call(py, n, now, ())?;
         match value.extract::<f64>() {
-            // A Python bool converts to a float; it is not a rate.
+            // A Python bool can be converted to a float, but it is not a rate.
             Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
                 Some(Rate::from_bps_f64(bps))
             }
@@ -345,7 +348,7 @@ impl Object {
         }
     }
 
-    /// Calls the methods for the rates, the next wake-up and the reason.
+    /// Calls the methods that return the rates, the next wake-up and the reason.
     fn decided(&self, py: Python<'_>, now: Option<Time>) -> Option<Decided> {
         let rate = self.rate_from(py, RATE_BPS, now)?;
         let pacing = self.rate_from(py, PACING_BPS, now);
@@ -366,7 +369,7 @@ impl Object {
 
 impl Law for Object {
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
-        // Without `on_sent` a packet changes nothing, and entering the interpreter for each would be slow.
+        // Without `on_sent`, a packet changes nothing, and it would be slow to enter the interpreter for each packet.
         if matches!(event, Event::Sent(_)) && !self.has[ON_SENT] {
             return None;
         }
@@ -411,7 +414,8 @@ fn report_of(py: Python<'_>, heard: &LawReport<'_>) -> PyReport {
     }
 }
 
-/// A receiver half that appends its bytes to the reports of an [`EchoReceiver`], and reports at the same times.
+/// A receiver half that sends the reports of an [`EchoReceiver`] at the same times, and appends the bytes of the user's
+/// class to them.
 struct PythonReceiver {
     object: Object,
     echo: EchoReceiver,
@@ -437,7 +441,7 @@ impl ReceiverHalf for PythonReceiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let reply = self.echo.report(slot);
-        // The class adds its bytes to the echo's report, so that it has none without one.
+        // The class's bytes are appended to the echo's report, so nothing is sent without such a report.
         let Reply::Body(mut body) = reply else { return reply };
         let slot_object = PySlot {
             at_s: slot.now.as_secs_f64(),
@@ -453,7 +457,7 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
-                    // The length separates these bytes from the padding after them.
+                    // The length field separates these bytes from the padding after them.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
                     // The length of an RTCP packet is a multiple of four bytes.

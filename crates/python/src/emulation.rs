@@ -38,7 +38,7 @@ fn error(file: &str, error: EmulateError) -> PyErr {
         }
         EmulateError::Io(what, error) => {
             let told = error.to_string();
-            // Python's OSError shows the error's number itself.
+            // Python's OSError itself shows the error's number.
             let told = told.split(" (os error").next().unwrap_or_default().to_owned();
             PyOSError::new_err((error.raw_os_error(), told, what))
         }
@@ -71,7 +71,7 @@ impl PyEmulation {
     }
 
     fn __repr__(&self) -> String {
-        // The lock is held for the whole run, which takes real time.
+        // The lock is held for the whole run, which takes place in real time.
         let Ok(emulation) = self.emulation.try_lock() else { return "Emulation(running)".into() };
         format!("Emulation(end_s={})", emulation.end().as_secs_f64())
     }
@@ -86,7 +86,7 @@ impl PyEmulation {
 
     /// Runs in real time until the end of the scenario or of the program. See `Simulation.run`.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        // The emulation calls back every 50 ms, which is seldom enough to ask the interpreter each time.
+        // The emulation calls back every 50 ms. This is rare enough to ask the interpreter each time.
         let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();
@@ -130,7 +130,7 @@ impl PyEmulation {
 
 impl PyEmulation {
     fn locked(&self) -> MutexGuard<'_, Emulation> {
-        // A panic inside has been reported; the content is still the record up to then.
+        // A panic under this lock has already been reported. The content is still the record up to the panic.
         self.emulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ mod kinds {
     pyo3::import_exception!(steadycast.errors, UserError);
 }
 
-/// Remedy for a world that can't be built from its scenario.
+/// The remedy if a world can't be built from its scenario.
 const CHANGE: &str = "change it in the scenario, or by --set";
 
 /// Returns the exception for a mistake in the input.
@@ -22,7 +22,7 @@ pub(crate) fn wrong(place: impl Into<String>, problem: impl Into<String>, remedy
     kinds::UserError::new_err((place.into(), problem.into(), remedy.into()))
 }
 
-/// Returns the exception for a right or a tool that this machine lacks.
+/// Returns the exception for a permission or a tool that this machine lacks.
 #[cfg(all(target_os = "linux", feature = "real-time"))]
 pub(crate) fn missing(place: &str, problem: String, remedy: &'static str) -> PyErr {
     kinds::MissingError::new_err((place.to_owned(), problem, remedy))
@@ -33,7 +33,7 @@ pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
     crate::scenario::listed(py, all).map_or_else(|error| error, |list| kinds::Problems::new_err((list.unbind(),)))
 }
 
-/// Returns the exception for a key of the scenario `file` with which no world can be built.
+/// Returns the exception for a key of the scenario `file` because of which no world can be built.
 pub(crate) fn refused(file: &str, error: BuildError) -> PyErr {
     wrong(format!("{file}: {}", error.key), error.what, CHANGE)
 }

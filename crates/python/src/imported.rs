@@ -1,4 +1,4 @@
-//! Captures of calls of other programs: from a file's bytes to its analysis.
+//! Captures of calls of other programs: from the bytes of a file to its analysis.
 
 use crate::error::wrong;
 use crate::live::{master, want};
@@ -57,7 +57,7 @@ pub(crate) fn call(
     Ok(read.to_string())
 }
 
-/// A datagram as `_core.pyi` lists its fields.
+/// A datagram, with the fields that `_core.pyi` lists.
 type Captured = (u64, String, String, u64, Option<u16>, Option<(u32, u16)>, u64);
 
 /// Reads the UDP datagrams of a capture. Returns a tuple for each, and notes on what is left out.
@@ -82,7 +82,7 @@ fn open(call: &Call, path: &Path, name: &str) -> Value {
 }
 
 fn analysis(call: &Call, path: &Path) -> Value {
-    // `Time::since` would give 0 for times before the path's begin.
+    // `Time::since` would return 0 for times before the beginning of the path's record.
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
     let bins = path.bins.iter().map(|bin| {

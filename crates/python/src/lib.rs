@@ -19,7 +19,8 @@ mod sources;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks what a class holds. A panic inside has been reported, and the content is what it left.
+/// Locks the state of a class. If a panic occurred under the lock, it has already been reported, and the state is as
+/// the panic left it.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

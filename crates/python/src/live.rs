@@ -35,7 +35,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
     let interface: Option<String> = want(from, "interface")?;
     let source: Option<String> = want(from, "source")?;
     Ok(PairOptions {
-        // Parsing can't fail: what is no address is the name of an interface.
+        // Parsing can't fail: a text that is not an address is the name of an interface.
         interface: interface.and_then(|text| text.parse::<Interface>().ok()),
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
@@ -117,12 +117,12 @@ pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
     Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
-/// Returns the exception for a flow, given as JSON, that can't be parsed.
+/// Returns the exception for a flow whose JSON can't be parsed.
 fn unreadable(error: serde_json::Error) -> PyErr {
     wrong("flow", format!("can't be read ({error})"), "give an object of a flow's keys")
 }
 
-/// Returns the master key in the text of a key file.
+/// Returns the master key from the text of a key file.
 pub(crate) fn master(text: Option<&str>) -> PyResult<Option<MasterKey>> {
     let remedy = "make one with: openssl rand -base64 30 > key";
     let none = || wrong("--key-file", "it does not hold 30 bytes in base64", remedy);
@@ -137,7 +137,7 @@ fn steering(from: &Bound<'_, PyDict>) -> PyResult<Steering> {
         scale: scale(want(from, "doubling")?),
         sizes: want(from, "sizes")?,
         own_pace: want(from, "own_pace")?,
-        // The session, or the broadcast, sets the size of the headers when it starts.
+        // The session or the broadcast sets the size of the headers when it starts.
         overhead: 0,
     })
 }
@@ -236,7 +236,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     let mut rungs = BTreeMap::new();
     for rung in want::<Bound<'_, PyList>>(from, "rungs")? {
         let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
-        // The data is copied because the session outlives this call, and Python may change its buffer.
+        // The data is copied, because the session outlives this call and Python may change its buffer.
         let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?.into();
         let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
         rungs.insert(q, RungData { data, offsets, head });
@@ -245,11 +245,11 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder: Arc::new(ladder(&table)?), rungs, frames })
 }
 
-/// Time limit for a session's status. Its loop answers immediately, unless it is about to end.
+/// The time limit for a session's status. The session's loop answers immediately, unless it is about to end.
 const ANSWER: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
-    // A negative number or NaN means no wait.
+    // A negative number or NaN means that there is no wait.
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
@@ -258,7 +258,7 @@ const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// The common part of a live sender and a live receiver.
+/// The common state of a live sender and a live receiver.
 #[pyclass(frozen, subclass, name = "Session", module = "steadycast._core")]
 pub(crate) struct PySession {
     kind: &'static str,
@@ -284,7 +284,7 @@ impl PySession {
 
     /// Waits up to `patience` seconds for the session's end. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, patience: f64) -> bool {
-        // Other Python threads run while this one waits without the interpreter's lock.
+        // Other Python threads can run while this thread waits without the interpreter's lock.
         py.detach(|| self.handle.wait(seconds(patience)))
     }
 
@@ -375,7 +375,7 @@ impl PySender {
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| {
-            // A session without an encoder never has a job.
+            // A session without an encoder never has a job for one.
             self.encoder_queue.as_ref().map_or(NextJob::Closed, |encoder_queue| encoder_queue.next_job(patience))
         });
         match next {
@@ -423,7 +423,8 @@ impl PySender {
     }
 }
 
-/// Valid widths and heights; larger ones would allocate memory for an implausible description.
+/// Valid widths and heights. For larger ones, an implausible description would make the receiver allocate too much
+/// memory.
 const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`.
@@ -453,7 +454,7 @@ impl PyReceiver {
             None => {
                 let codec: Option<String> = want(options, "codec")?;
                 let format = codec.map(|c| format(&c)).transpose()?;
-                // Without a description, the sender is assumed to offer nothing that is optional.
+                // Without a session description, the sender is assumed to offer no optional feature.
                 Description {
                     address: socket(&want::<String>(options, "at")?)?,
                     source: None,

@@ -54,7 +54,7 @@ fn load(
         document = document.with_networks(networks);
     }
     let mut problems = Vec::new();
-    // All wrong assignments are reported, not only the first.
+    // All wrong assignments are reported, not only the first one.
     for set in sets {
         problems.extend(document.set(set).err());
     }
@@ -82,7 +82,7 @@ pub(crate) fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bou
 #[pyclass(frozen, name = "Scenario", module = "steadycast._core")]
 pub(crate) struct PyScenario {
     pub(crate) loaded: Loaded,
-    /// The name of its file, for errors.
+    /// The name of the scenario's file, for errors.
     pub(crate) file: String,
 }
 
@@ -212,7 +212,7 @@ impl PyScenario {
             entry.set_item("size", encode.size.to_string())?;
             match encode.fps {
                 Fps::Auto => entry.set_item("fps", "auto")?,
-                // None stands for the clip's own frame rate.
+                // None stands for the frame rate of the clip itself.
                 Fps::Clip | Fps::PerSecond(_) => entry.set_item("fps", encode.fps.number())?,
             }
             entry.set_item("lasts_s", self.scenario().duration.as_secs_f64())?;

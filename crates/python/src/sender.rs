@@ -1,5 +1,5 @@
-//! A controller alone, the sender's kit around one, and the receiver's feedback, for programs in Python with an RTP
-//! stack of their own.
+//! For programs in Python that have an RTP stack of their own: a controller alone, a sender around a controller, and
+//! the receiver's feedback.
 
 use crate::error::wrong;
 use crate::locked;
@@ -21,7 +21,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 /// A parameter's value.
 #[derive(FromPyObject)]
 enum Value {
-    // The order counts: a Python bool also converts to a float.
+    // The order of the variants matters: a Python bool can also be converted to a float.
     Switch(bool),
     Number(f64),
     Text(String),
@@ -29,8 +29,8 @@ enum Value {
 
 type Parameters = BTreeMap<String, Value>;
 
-/// The feedback on a packet: its number, and its arrival on the receiver's clock in seconds. `None`: it has not
-/// arrived; NaN: it has arrived at an unknown time.
+/// The feedback on a packet: the packet's number, and its arrival on the receiver's clock in seconds. `None` if it has
+/// not arrived; NaN if it has arrived at an unknown time.
 type Fate = (u64, Option<f64>);
 
 fn time(seconds: f64) -> Time {
@@ -115,7 +115,7 @@ impl PyDecision {
             target_bps: target.as_bps_f64(),
             pacing_bps: pacing.as_bps_f64(),
             window_bytes: window.map(|window| match window {
-                // A window in packets is one of full packets.
+                // A window in packets counts full packets.
                 Window::Packets(packets) => u64::from(packets) * packet.get(),
                 Window::Bytes(bytes) => bytes.get(),
             }),
@@ -141,7 +141,7 @@ impl PyDecision {
 /// Both halves of a controller at the sender.
 #[pyclass(frozen, name = "Remote", module = "steadycast._core")]
 pub(crate) struct PyRemote {
-    /// Behind a lock because its halves are not `Sync`.
+    /// A lock is needed because the controller's halves are not `Sync`.
     remote: Mutex<Remote>,
     packet: Bytes,
 }
@@ -229,7 +229,7 @@ impl PyRemote {
     }
 }
 
-/// Instructions to the encoder for its next frame.
+/// The instructions to the encoder for its next frame.
 #[pyclass(frozen, get_all, name = "EncoderTarget", module = "steadycast._core")]
 pub(crate) struct PyEncoderTarget {
     rate_bps: f64,
@@ -269,7 +269,7 @@ impl PyDeparture {
 /// A sender of several streams around a controller.
 #[pyclass(frozen, name = "MediaSender", module = "steadycast._core")]
 pub(crate) struct PyMediaSender {
-    /// Behind a lock because its halves are not `Sync`.
+    /// A lock is needed because the controller's halves are not `Sync`.
     sender: Mutex<MediaSender>,
     packet: Bytes,
     wake: Mutex<Option<Time>>,
@@ -282,8 +282,8 @@ impl PyMediaSender {
     }
 }
 
-/// Converts the name of a packet: a transport-wide number, a pair of SSRC and sequence number, or a number of the
-/// program's own.
+/// Converts the identification of a packet: its transport-wide number, its SSRC and sequence number, or the program's
+/// own number for it.
 fn name_of(transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<PacketName> {
     match (transport, rtp, own) {
         (Some(low), None, None) => Ok(PacketName::Transport(low)),
@@ -352,7 +352,7 @@ impl PyMediaSender {
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
-        // Parity has a fixed rate, as audio has, and differs in its kind only.
+        // Parity has a fixed rate, like audio. It differs from audio only in its kind.
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.kind = StreamKind::Parity;
         Ok(self.add(settings))
@@ -397,7 +397,7 @@ impl PyMediaSender {
                 }),
                 Output::Dropped(stream, id) => locked(&self.dropped).push((stream.0, id)),
                 Output::Wait(wake) => {
-                    // `wake_s` returns the answer of the latest poll.
+                    // `wake_s` returns what the latest poll returned.
                     *locked(&self.wake) = wake.map(|wake| wake.at);
                     return sent;
                 }

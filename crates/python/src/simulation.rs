@@ -21,7 +21,7 @@ use steadycast_units::{Span, Time};
 /// A run of a scenario.
 #[pyclass(frozen, name = "Simulation", module = "steadycast._core")]
 pub(crate) struct PySimulation {
-    /// Behind a lock because its halves are not `Sync`.
+    /// A lock is needed because the controllers' halves are not `Sync`.
     simulation: Mutex<Simulation>,
     guests: Guests,
     /// The folder for captures.
@@ -42,7 +42,7 @@ impl PySimulation {
     }
 
     fn __repr__(&self) -> String {
-        // Waiting for the lock would be a deadlock, because a running simulation needs the interpreter from time to
+        // To wait for the lock would be a deadlock, because a running simulation needs the interpreter from time to
         // time.
         let Ok(simulation) = self.simulation.try_lock() else { return "Simulation(running)".into() };
         format!("Simulation(at_s={}, end_s={})", simulation.now().as_secs_f64(), simulation.end().as_secs_f64())
@@ -66,7 +66,7 @@ impl PySimulation {
             let end = simulation.end();
             simulation.run(|now| asking.go_on(now, end))
         });
-        // The captures are closed in any case, but what stopped the run is raised first.
+        // The captures are closed in any case, but the error that stopped the run is raised first.
         let captured = self.locked().end_capture();
         asking.over()?;
         captured.map_err(|e| unwritten(self.captures.get().map(PathBuf::as_path), e))?;
@@ -113,7 +113,7 @@ impl PySimulation {
     }
 }
 
-/// Calls Python from time to time to find out whether a run continues.
+/// Calls Python from time to time to check whether the run continues.
 pub(crate) struct Asking<'a> {
     fault: &'a FaultSlot,
     progress: Option<Py<PyAny>>,
@@ -145,13 +145,13 @@ impl<'a> Asking<'a> {
         go_on.map_err(|e| self.stopped = Some(e)).is_ok()
     }
 
-    /// Ends the run; returns the error that stopped it, or a mistake in a user's class.
+    /// Ends the run. Returns the error that stopped it, or the mistake in a user's class.
     pub(crate) fn over(self) -> PyResult<()> {
         self.stopped.map_or_else(|| self.fault.take().map_or(Ok(()), |fault| Err(fault_error(fault))), Err)
     }
 }
 
-/// The state of users' controllers in a run.
+/// The state of the users' controllers in a run.
 #[derive(Default)]
 pub(crate) struct Guests {
     /// The first fault of a controller.
@@ -170,10 +170,10 @@ impl Guests {
         Vec::new()
     }
 
-    /// Returns the factory of a flow's controller, which is a class or a program's command.
+    /// Returns the factory of a flow's controller. The controller is a class or a program's command.
     fn factory(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
         let fault = self.fault.clone();
-        // The command of a program is a list; anything else is a class.
+        // The command of a program is a list. Anything else is a class.
         let Ok(words) = guest.cast::<PyList>() else {
             return Ok(Arc::new(PythonController::new(guest.unbind(), video.feedback, fault)));
         };
@@ -181,7 +181,7 @@ impl Guests {
         {
             let (py, words) = (guest.py(), words.extract()?);
             let (timeouts, name) = (Timeouts::default(), video.controller.name());
-            // The start waits until the program has answered.
+            // This waits until the program has answered.
             let started = py.detach(|| Program::start(timeouts, flow, name, words, video.feedback, fault));
             let program = Arc::new(started.map_err(fault_error)?);
             self.programs.push((flow.to_owned(), Arc::clone(&program)));
@@ -192,7 +192,7 @@ impl Guests {
     }
 }
 
-/// Returns the inputs of a world in addition to the scenario.
+/// Returns what a world needs in addition to the scenario.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,
@@ -220,12 +220,12 @@ fn fault_error(fault: Fault) -> PyErr {
     }
 }
 
-/// The simulation calls back after each batch of events; the interpreter is asked at every 16th of these calls.
+/// The simulation calls back after each batch of events. The interpreter is called at every 16th of these calls.
 const ASKED: u32 = 16;
 
 impl PySimulation {
     fn locked(&self) -> MutexGuard<'_, Simulation> {
-        // A panic inside has been reported; the content is still the record up to then.
+        // A panic under this lock has already been reported. The content is still the record up to the panic.
         self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -251,7 +251,7 @@ fn packed<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], bytes: fn
     PyBytes::new(py, &all)
 }
 
-/// Returns the frame type of a number.
+/// Returns the frame type for its number.
 pub(crate) const fn frame_kind(number: u8) -> FrameKind {
     match number {
         0 => FrameKind::I,
@@ -260,7 +260,8 @@ pub(crate) const fn frame_kind(number: u8) -> FrameKind {
     }
 }
 
-/// Returns the scale of a quantizer: logarithmic if `doubling` steps double the step size, linear if it is `None`.
+/// Returns the scale of a quantizer. It is logarithmic if `doubling` steps double the step size, and linear if
+/// `doubling` is `None`.
 pub(crate) fn scale(doubling: Option<u8>) -> Scale {
     doubling.map_or(Scale::Linear, Scale::Logarithmic)
 }
@@ -272,7 +273,7 @@ pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
     let kinds = PyBuffer::<u8>::get(&get("kinds")?)?.to_vec(py)?;
     let display = PyBuffer::<u32>::get(&get("display")?)?.to_vec(py)?;
     let all = PyBuffer::<u32>::get(&get("sizes")?)?.to_vec(py)?;
-    // `chunks` panics on a length of 0.
+    // `chunks` panics if its length is 0.
     let frames = kinds.len().max(1);
     Ok(Ladder {
         fps: get("fps")?.extract()?,

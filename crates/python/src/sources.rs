@@ -1,4 +1,4 @@
-//! Hashes of the sources of this module, from the build script.
+//! The hashes of this module's sources, from the build script.
 
 use pyo3::prelude::*;
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub struct Column {
     pub about: &'static str,
     place: usize,
     kind: Kind,
-    /// Whether it is written only after the pictures have been measured, by the code that measures them.
+    /// Whether the column is written only after the pictures have been measured, by the code that measures them.
     pub measured: bool,
 }
 
@@ -268,7 +268,7 @@ impl Table {
         (!columns.is_empty()).then_some(Self { columns, places, rows: 0 })
     }
 
-    /// Sets a real number in the current row. A value that is not finite counts as absent.
+    /// Sets a real number in the current row. A value that is not finite is stored as absent.
     #[inline]
     pub fn real(&mut self, column: &Column, value: impl Into<Option<f64>>) {
         if let Values::Real(values) = self.values(column) {
@@ -306,7 +306,7 @@ impl Table {
         }
     }
 
-    /// Ends the current row. Columns that were not set are absent in it.
+    /// Ends the current row. Columns that were not set in it are absent.
     pub fn end_row(&mut self) {
         self.rows += 1;
         for (column, values) in &mut self.columns {

@@ -186,7 +186,7 @@ named! {
 pub struct Figure {
     /// The object that it describes.
     pub of: Of,
-    /// Its key in the object, a path with dots.
+    /// Its key in the object. The key is a path whose parts are separated by dots.
     pub key: &'static str,
     /// The keys below it.
     pub parts: Parts,
@@ -238,19 +238,19 @@ impl Figure {
         Self { short: Some(short), shown, ..self }
     }
 
-    /// Whether a path is this figure's or one of its parts'.
+    /// Whether a path is that of this figure or of one of its parts.
     pub fn is_at(&self, path: &str) -> bool {
         let Some(rest) = path.strip_prefix(self.key) else { return false };
         match (self.parts, rest.strip_prefix('.')) {
             (Parts::One, _) => rest.is_empty(),
-            // The names of flows depend on the scenario, so that any name is accepted here.
+            // The names of flows depend on the scenario, so any name is accepted here.
             (Parts::Flows, Some(name)) => !name.is_empty(),
             (parts, Some(part)) => parts.names().contains(&part),
             (_, None) => false,
         }
     }
 
-    /// Returns the first key of its path.
+    /// Returns the first part of the figure's path.
     pub fn head(&self) -> &'static str {
         self.key.split('.').next().unwrap_or_default()
     }
@@ -313,7 +313,8 @@ impl Figures {
         self.put(figure, Value::Array(all));
     }
 
-    /// Writes null for the first key of the figure's path: the figure, and all others below that key, are unknown.
+    /// Writes null for the first key of the figure's path. This means that the figure and all other figures below that
+    /// key are unknown.
     pub fn put_unknown(&mut self, figure: &Figure) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         self.said.insert(figure.head().to_owned(), Value::Null);
@@ -338,7 +339,7 @@ impl Figures {
         let mut at = &mut self.said;
         for key in way.split('.').filter(|key| !key.is_empty()) {
             let below = at.entry(key).or_insert(Value::Null);
-            // The null of `put_unknown` is replaced by figures below its key.
+            // If `put_unknown` has written a null, figures below its key replace it.
             if !below.is_object() {
                 *below = Value::Object(Map::new());
             }

@@ -421,7 +421,7 @@ figures! {
     }
 }
 
-/// Returns the figure of an object at a path below it.
+/// Returns the figure of an object of the kind `of` by the path below the object.
 pub fn find(of: Of, path: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|figure| figure.of == of && figure.is_at(path))
 }

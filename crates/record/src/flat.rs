@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 /// Keys of a summary that are not figures.
 const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
-/// Keys that can hold the name of a list's row. The first of them that a row has is its name.
+/// Keys that can contain the name of a list's row. The row's name is the value of the first of these keys that the row
+/// has.
 const NAMES: [&str; 3] = ["name", "id", "that"];
 /// The key of a link's direction, which follows the link's name in a path.
 const DIRECTION: &str = "direction";
@@ -29,7 +30,7 @@ fn fill(found: &mut Map<String, Value>, path: &str, value: &Value) {
         }
         Value::Object(inner) => {
             for (key, each) in inner {
-                // Names and directions are part of the path already.
+                // Names and directions are already part of the path.
                 if key != DIRECTION && !NAMES.contains(&key.as_str()) {
                     fill(found, &format!("{path}.{key}"), each);
                 }

@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn the_variation_divides_by_one_less_than_the_number_of_values() {
-        // Mean 3, squares 4 + 0 + 4: √(8 / 2) / 3.
+        // The mean is 3 and the squared deviations are 4, 0 and 4: √(8 / 2) / 3.
         assert_eq!(variation(&[1.0, 3.0, 5.0]), Some(2.0 / 3.0));
         assert_eq!(variation(&[3.0]), None);
         assert_eq!(variation(&[0.0, 0.0]), None);

@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// A store for rows that are not needed before the end of a run. A program that can run for hours uses one, so that its
-/// memory does not grow.
+/// A store for rows that are not needed before the end of a run. A program that can run for hours uses a store, so that
+/// its memory does not grow.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Appends bytes and returns their position.
     ///
@@ -25,7 +25,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
 /// A row that can be stored.
 pub trait Row: Default {
-    /// Passes each field to `by`, which either writes it or replaces it by the value that it reads.
+    /// Passes each field to `by`. Depending on its mode, `by` writes the field, or replaces it by the value that it
+    /// reads.
     fn pass(&mut self, by: &mut Fields<'_>);
 }
 
@@ -41,21 +42,21 @@ macro_rules! row {
     };
 }
 
-/// Number of rows that are written to the store together; the same number stays in memory.
+/// Number of rows that are written to the store together. The same number of rows stays in memory.
 const BLOCK: usize = 64;
 /// Number of rows that are packed in memory together.
 const PACK: usize = 1;
 /// Bytes that are reserved before a row is packed. Most packed rows are smaller.
 const PACKED: usize = 32;
 
-/// A growing list of rows, the oldest first. As a slice it contains the latest rows. With a store these are at least
-/// `BLOCK` rows, and with packing at least `PACK`. Without either, and after [`StoredRows::recall`], the slice contains
-/// all rows.
+/// A growing list of rows, the oldest first. As a slice it contains the latest rows. With a store, the slice has at
+/// least the last `BLOCK` rows, and with packing at least the last `PACK` rows. Without a store or packing, and after
+/// [`StoredRows::recall`], the slice contains all rows.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,
     older: Older,
-    /// Static texts that occur in the rows, which are stored as indexes into this list.
+    /// The static texts that occur in the rows. The rows contain indexes into this list.
     words: Vec<&'static str>,
 }
 
@@ -64,10 +65,10 @@ pub struct Rows<T> {
 enum Older {
     /// The older rows are in the same list as the latest ones.
     InMemory,
-    /// They are packed in memory, field by field, which takes a fraction of the memory.
+    /// The older rows are packed in memory, field by field, which takes a fraction of the memory.
     Packed(Vec<u8>),
-    /// They are in a store. The values are the store, the number of blocks, and the position of the last block. The
-    /// blocks form a linked list, so that their positions need no memory.
+    /// The older rows are in a store. The values are the store, the number of blocks, and the position of the last
+    /// block. The blocks form a linked list, so that their positions need no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
@@ -95,14 +96,14 @@ impl<T: Row> Rows<T> {
     pub fn push(&mut self, row: T) {
         match &mut self.older {
             Older::Packed(bytes) if self.latest.len() == 2 * PACK => {
-                // `Vec`'s own growth would double the capacity, half of which would stay unused.
+                // If `Vec` grew by itself, it would double its capacity, and half of it would stay unused.
                 if bytes.capacity() - bytes.len() < PACKED {
                     bytes.reserve_exact(PACKED + bytes.len() / 8);
                 }
                 write(bytes, &mut self.words, &mut self.latest[..PACK]);
                 self.latest.drain(..PACK);
             }
-            // `Vec` itself would begin with room for four rows.
+            // `Vec` itself would start with a capacity of four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
             // If the store refuses a block, its rows stay in memory. `latest` then never has exactly this length again,
             // so no further block is offered. At least one block always stays in memory, because callers read the
@@ -111,7 +112,7 @@ impl<T: Row> Rows<T> {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
                 let head: Head = [last.to_le_bytes(), (bytes.len() as u64).to_le_bytes()];
-                // The head precedes the rows, whose length is known only now.
+                // The head precedes the rows, but the length of the rows is only known now.
                 bytes.splice(..0, head.into_iter().flatten());
                 if let Ok(at) = store.put(&bytes) {
                     (*blocks, *last) = (*blocks + 1, at);
@@ -131,7 +132,8 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
-                // `read` takes mutable references because it shares its code with writing, so it gets copies.
+                // `read` takes mutable references, because it shares its code with writing. It is therefore given
+                // copies.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)
@@ -216,7 +218,7 @@ impl<T: Row> StoredRows for Rows<T> {
         self.unpack();
         let Older::Stored(store, blocks, last) = &self.older else { return Ok(()) };
         let (mut places, mut at) = (vec![(0, 0); *blocks], *last);
-        // The blocks are linked backwards: the walk from the last to the first gives the positions.
+        // The blocks are linked backwards, so the positions are found by walking from the last block to the first.
         for place in places.iter_mut().rev() {
             let mut head = Head::default();
             store.get(at, head.as_flattened_mut())?;
@@ -261,7 +263,7 @@ impl Fields<'_> {
             return value;
         };
         let read = self.bytes.get(*at..).and_then(|rest| rest.first_chunk()).copied();
-        // Rows are read by the program that wrote them, so that bytes can't be missing.
+        // Rows are read by the program that has written them, so no bytes can be missing.
         debug_assert!(read.is_some(), "rows are read as they were written");
         *at += N;
         read.unwrap_or(value)
@@ -350,7 +352,7 @@ impl Row for &'static str {
 
 impl Row for Cow<'static, str> {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // Only static texts are stored as indexes; other texts are stored letter by letter.
+        // Only static texts are stored as indexes; other texts are stored byte by byte.
         let mut own = matches!(self, Cow::Borrowed(_));
         own.pass(by);
         if own {
@@ -448,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_full_loses_no_row() {
-        // Capacity for three and a half blocks of ten bytes a row.
+        // The capacity is three and a half blocks, with ten bytes per row.
         let mut rows = filled(10 * BLOCK * 7 / 2, 1_000, |n| u64::MAX - n);
         assert_eq!(rows.len(), 1_000 - 3 * BLOCK);
         rows.recall().unwrap();

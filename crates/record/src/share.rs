@@ -2,12 +2,12 @@
 
 use steadycast_units::{Rate, Span, Time};
 
-/// The rate that a claim could use at a time.
+/// The rate that a claim could use at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// The claim is not present: it uses nothing and has no share.
     Absent,
-    /// At most this rate.
+    /// A rate of at most this value.
     AtMost(Rate),
     /// An unlimited rate.
     All,
@@ -19,19 +19,19 @@ pub struct Claims {
     ways: Vec<Vec<u32>>,
     /// The links' numbers.
     links: Vec<u32>,
-    /// For each link, its claims.
+    /// The claims on each link.
     users: Vec<Vec<u32>>,
 }
 
-/// The rest of a link's capacity while shares are assigned.
+/// The remaining capacity of a link while shares are assigned.
 struct Remaining {
-    /// The rest in bit/s; `None` if the link is unlimited.
+    /// The remaining capacity in bit/s; `None` if the link is unlimited.
     rate: Option<u64>,
     open: u64,
 }
 
 impl Remaining {
-    /// Returns the equal share of each claim whose share is not yet assigned.
+    /// Returns the equal share of each claim on this link that has no share yet.
     fn level(&self) -> Option<u64> {
         self.rate.filter(|_| self.open > 0).map(|rate| rate / self.open)
     }
@@ -63,8 +63,8 @@ impl Claims {
     }
 
     /// Returns the max–min fair rate of each claim. All rates grow evenly; a claim stops growing when its demand is met
-    /// or one of its links is full. `capacity` has the rate of each of [`Claims::links`], `None` for an unlimited link.
-    /// A claim that neither a demand nor a link limits gets `None`.
+    /// or one of its links is full. `capacity` contains the rate of each link of [`Claims::links`], or `None` for an
+    /// unlimited link. A claim that neither a demand nor a link limits gets `None`.
     pub fn fair(&self, demands: &[Demand], capacity: &[Option<Rate>]) -> Vec<Option<Rate>> {
         let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
         let present = |n: &u32| demands[*n as usize] != Demand::Absent;
@@ -86,7 +86,8 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Claims below that share are satisfied first. What they leave raises the share of the others.
+            // Claims whose demand is below that share are satisfied first. The capacity that they leave raises the
+            // share of the others.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
@@ -107,7 +108,8 @@ impl Claims {
         shares
     }
 
-    /// Returns whether each claim competes: another claim uses one of its links, and the `shares` fill that link.
+    /// Returns for each claim whether it competes. It does if another claim uses one of its links, and the `shares`
+    /// fill that link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
@@ -123,8 +125,8 @@ impl Claims {
     }
 
     /// Returns the shares of each claim over time. `edges` are the times, in order, between which nothing changes.
-    /// `demand` and `capacity` return the demand of a claim and the capacity of a link between two edges. A claim is
-    /// counted from its time in `from` on.
+    /// `demand` and `capacity` return the demand of a claim and the capacity of a link between two edges. Each claim is
+    /// counted from its time in `from`.
     pub fn over_time(
         &self,
         edges: &[Time],
@@ -160,7 +162,8 @@ impl Claims {
     }
 
     /// Returns the mean share of each claim in each interval of this length, over the part of it in which the claim is
-    /// present; `None` where it is absent, or unlimited. The other arguments are those of [`Claims::over_time`].
+    /// present; The value is `None` where the claim is absent or unlimited. The other arguments are those of
+    /// [`Claims::over_time`].
     pub fn by_interval(
         &self,
         edges: &[Time],
@@ -217,10 +220,10 @@ pub struct Shares {
     pub there: Option<Rate>,
     /// The time for which it is present.
     pub time_there: Span,
-    /// Over the time in which it competes. `None` if it never competes, or is unlimited at some of that time.
+    /// Over the time in which it competes. `None` if it never competes, or is unlimited during part of that time.
     pub competing: Option<Rate>,
-    /// The time for which it competes, that is while another claim uses one of its links and both together could fill
-    /// it.
+    /// The time for which it competes, that is, while another claim uses one of its links and the claims together could
+    /// fill this link.
     pub time_competing: Span,
     /// The periods in which it competes, in order.
     pub times: Vec<(Time, Time)>,
@@ -345,7 +348,7 @@ mod tests {
             let (demands, rates) = &world.seconds[0];
             let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
             let shares = claims.fair(demands, &capacity);
-            // A claim may get up to one step too little, which the other claims then have in addition.
+            // A claim may get up to one step too little, and the other claims get that step in addition.
             let (step, all) = (500, world.ways.len() as u64);
             for (n, slow) in filled(&world.ways, demands, rates, step).into_iter().enumerate() {
                 match shares[n] {
@@ -382,7 +385,7 @@ mod tests {
                     }
                     Demand::All => false,
                 };
-                // A claim below its demand has a full link on which no other claim has a larger share.
+                // A claim that gets less than its demand has a full link on which no other claim has a larger share.
                 let bottleneck = way.iter().any(|link| {
                     load(*link) + spare > rates[*link as usize].as_bps()
                         && users(*link).iter().all(|other| shares[*other] <= shares[n] + spare)
@@ -447,7 +450,7 @@ mod tests {
             for (n, intervals) in told.iter().enumerate() {
                 prop_assert_eq!(intervals.len() as u64, (world.seconds.len() as u64 * 1_000).div_ceil(millis));
                 for (place, share) in (0..).zip(intervals) {
-                    // Naively, millisecond by millisecond.
+                    // The expected result, computed millisecond by millisecond.
                     let inside = place * millis..(place + 1) * millis;
                     let shares = inside.filter_map(|at| each.get(at as usize / 1_000)?[n]);
                     let parts: Vec<f64> = shares.map(Rate::as_bps_f64).collect();

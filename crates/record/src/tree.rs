@@ -19,7 +19,7 @@ impl<'a> Tree<'a> {
     /// Sets a list of parts with figures as the value of `figure`.
     pub fn list<T: Into<Self> + 'a>(&mut self, figure: &Figure, things: impl IntoIterator<Item = T> + 'a) {
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
-        // A null reserves the list's place among the keys.
+        // A null reserves the list's position among the keys.
         self.figures.put(figure, Value::Null);
         self.lists.retain(|(key, _)| *key != figure.key);
         self.lists.push((figure.key, Box::new(things.into_iter().map(Into::into))));
@@ -61,7 +61,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Removes and returns the list of this key; `None` if a value has been written to the key since.
+/// Removes and returns the list of this key. Returns `None` if a value was written to the key later.
 fn take<'a>(lists: &mut Vec<(&'static str, List<'a>)>, key: &str, value: &Value) -> Option<List<'a>> {
     let place = lists.iter().position(|(name, _)| *name == key && value.is_null())?;
     Some(lists.swap_remove(place).1)

@@ -1,13 +1,14 @@
 use steadycast_units::{PeerTime, Span, Time};
 
-/// The length of a slot in the window of the minimum. The window has two to three slots, so that it can follow clock
+/// The length of a slot. The window of the minimum covers this slot and the two before it, so that it can follow clock
 /// drift.
 const SLOT: Span = Span::secs(10);
 
-/// The difference between the sender's and a receiver's clock, plus the delay of feedback: the minimum difference
-/// between the arrival of feedback and the newest arrival in it.
+/// The difference between the sender's and a receiver's clock, plus the one-way delay of feedback. It is estimated as
+/// the minimum difference between the arrival time of feedback and the newest arrival time reported in it.
 ///
-/// Feedback does not say when it was written. The minimum belongs to feedback that was written right after an arrival.
+/// Feedback does not carry the time at which it was written. The minimum occurs for feedback that was written right
+/// after an arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
     /// The minima of this slot and the two before it, in nanoseconds.
@@ -21,7 +22,7 @@ impl ClockOffset {
     pub(crate) fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         if self.least().is_some_and(|least| offset.saturating_sub(least) > SLOT.as_nanos() as i64) {
-            // No feedback takes that long, so the receiver's clock was set back.
+            // Feedback never takes that long, so the receiver's clock was set back.
             self.minima = [None; 3];
         }
         if now.since(self.since) > SLOT {
@@ -35,8 +36,8 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Converts a time of the receiver's clock to the sender's. Feedback that was written at that time arrives then, or
-    /// later.
+    /// Converts a time of the receiver's clock to the sender's. The result is the earliest time at which feedback
+    /// written at `at` can arrive.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

@@ -31,7 +31,7 @@ struct SentPacket {
     arrived: bool,
     /// Whether the packet's fate was reported, or declared unknown.
     settled: bool,
-    /// Whether feedback does not cover the packet, so that its absence from feedback says nothing.
+    /// Whether feedback does not cover the packet. Its absence from feedback then has no meaning.
     uncovered: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct History {
 /// Per-packet feedback, joined with the history.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// The packets in the order of sending, without those that earlier reports have covered as arrived.
+    /// The packets in the order of sending. Packets that an earlier report has covered as arrived are left out.
     pub packets: Vec<PacketReport>,
     /// The round-trip time by the newest packet in the report: from its send time to the report's arrival, minus the
     /// hold time at the receiver.
@@ -79,8 +79,8 @@ impl History {
         self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false, uncovered: false });
     }
 
-    /// Declares that feedback does not cover packet `number`. If feedback says that it is missing, that is ignored:
-    /// transport-wide feedback names a number that a receiver has left out as one that has not arrived.
+    /// Declares that feedback does not cover packet `number`. If feedback reports it as missing, the report is ignored:
+    /// transport-wide feedback cannot distinguish a packet that the receiver leaves out from one that has not arrived.
     pub fn leave_out(&mut self, number: u64) {
         if let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) {
             left.uncovered = true;
@@ -123,7 +123,7 @@ impl History {
     /// Adds to `unknown` the packets before the newest one in `joined` whose fates were not reported, each once.
     /// Feedback that has covered a later packet may never cover these. Receivers leave out retransmissions
     /// (transport-wide feedback), and QUIC's acknowledgements only name packets that have arrived (RFC 9000, section
-    /// 13.2). Waiting for more feedback would gain nothing, because a fate that is reported later still counts.
+    /// 13.2). There is no need to wait for more feedback first, because a fate that is reported later still counts.
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
         let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
         for number in self.settled.max(self.first)..newest {
@@ -147,8 +147,8 @@ impl History {
         number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok())
     }
 
-    /// Adds the feedback about packet `number` to `joined`. A packet that was never sent, has left the history or had
-    /// arrived before is ignored.
+    /// Adds the feedback about packet `number` to `joined`. A packet that was never sent, has left the history or was
+    /// already reported as arrived is ignored.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
         // Repeated feedback must not count an arrival twice.
@@ -167,12 +167,12 @@ impl Joined {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
-    /// Interpolates arrival times that are all the same. Each packet before the newest gets the arrival time at which
-    /// its one-way delay equals that of the newest.
+    /// If all packets have the same arrival time, interpolates their arrival times. Each packet before the newest one
+    /// gets the arrival time at which its one-way delay equals that of the newest one.
     pub(crate) fn spread(&mut self) {
         let arrival = |packet: &PacketReport| packet.arrived.and_then(|arrived| Some((packet.sent, arrived.at?)));
         let Some((sent, at)) = self.packets.iter().rev().find_map(arrival) else { return };
-        // Different arrival times are real measurements and stay as they are.
+        // Different arrival times are real measurements, and are kept.
         if self.packets.iter().filter_map(arrival).any(|(_, other)| other != at) {
             return;
         }
@@ -200,7 +200,7 @@ impl Joined {
         let told = self.packets.iter().skip(first);
         let arrived = told.filter_map(|packet| Some((packet.number, packet.sent, packet.arrived?.at?)));
         let (_, sent, at) = arrived.max_by_key(|(number, ..)| *number)?;
-        // Both times are of the receiver's clock, so its offset cancels.
+        // Both times are on the receiver's clock, so the clock's offset cancels.
         let held = reported.as_nanos().saturating_sub(at.as_nanos()).max(0);
         Some(now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs())))
     }

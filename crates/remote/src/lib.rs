@@ -7,9 +7,9 @@
 //! rate, and the reason. The receiver needs no part of Steadycast: its half of the controller runs at the sender, on
 //! the arrivals in the feedback.
 //!
-//! It is sans-IO: the caller passes the time, and nothing is sent. Once the history of sent packets is full (16,384
-//! packets), [`Remote::sent`] allocates no memory. [`Remote::feedback`] allocates the contents of a half's own report,
-//! and room for packets of unknown fate if there are more of them than in any feedback before.
+//! The crate is sans-IO: the caller passes the time, and the crate sends nothing. Once the history of sent packets is
+//! full (16,384 packets), [`Remote::sent`] allocates no memory. [`Remote::feedback`] allocates the contents of a half's
+//! own report, and room for packets of unknown fate if there are more of them than in any feedback before.
 //!
 //! # Example
 //!

@@ -39,8 +39,9 @@ pub struct Feedback {
     /// flight are then unknown. A controller with a window ([`Decision::window`]), which has to be read after each
     /// packet, is rejected.
     pub late: bool,
-    /// Whether packets have no arrival times of their own, but that of the feedback or of its arrival, as QUIC's
-    /// acknowledgements. A controller that measures the time between two arrivals is rejected.
+    /// Whether there is one arrival time for all packets of a feedback message instead of one per packet: the time at
+    /// which it was written or arrived, as for QUIC's acknowledgements. A controller that measures the time between two
+    /// arrivals is rejected.
     pub acknowledged: bool,
     /// The longest interval between two feedback messages; zero if it is unknown. Above 100 ms a controller whose
     /// packet window is clocked by acknowledgements is rejected.
@@ -116,8 +117,8 @@ const ASSUMED_INTERVAL: Span = Span::millis(100);
 /// A packet is lost if feedback says so ([`PacketResult::missing`]). If feedback covers later packets but not this one,
 /// its fate is unknown: it is not lost, and no longer in flight.
 ///
-/// All times are of one clock of the product, with any start. A time before the previous one counts as the previous
-/// one, except for send times.
+/// All times are on one clock of the product, which may start at any value. A time that is earlier than that of the
+/// previous call is replaced by it, except for send times.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
@@ -125,7 +126,7 @@ pub struct Remote {
     now: Time,
     /// The packets whose fates were found to be unknown. The buffer is reused to avoid allocations.
     unknown: Vec<PacketReport>,
-    /// The packets that feedback does not cover and that were not passed to the half yet: number, send time, stream and
+    /// The packets that feedback does not cover and that the half has not been given yet: number, send time, stream and
     /// size.
     uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
     /// The number of packets sent, and of media packets among them.
@@ -175,7 +176,7 @@ impl Remote {
         let refuse = |problem: String, remedy: &str| {
             Err(ParamError::new(ParamErrorKind::UnmetNeed, controller, problem, remedy))
         };
-        // A window limits the bytes in flight, which are unknown if packets are only reported with their feedback.
+        // A window limits the bytes in flight. These are unknown if packets are only reported with their feedback.
         if bounds.feedback.late && window.is_some() {
             return refuse(
                 "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
@@ -248,7 +249,7 @@ impl Remote {
         if self.numbers == 0 && self.now == Time::ZERO {
             self.last_report = at;
         }
-        // An absurd time from the product must not block the controller for good.
+        // A wrong time that is far in the future must not block the controller for good.
         self.now = at.min(Time::ZERO + CENTURY).max(self.now);
         self.now
     }
@@ -257,14 +258,14 @@ impl Remote {
     /// together, from 0.
     ///
     /// A product that learns a packet's send time only from its feedback ([`Feedback::late`]) calls this right before
-    /// [`Remote::feedback`]. While no feedback arrives, it is assumed to go on sending, so that the rate falls. `at`
-    /// may then be earlier than the previous call, and delays and rates are computed from it.
+    /// [`Remote::feedback`]. While no feedback arrives, the product is assumed to continue sending, so that the rate
+    /// falls. `at` may be earlier than the time of the previous call. Delays and rates are computed from `at`.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
         self.flush_uncovered();
         let seq = self.media;
-        // Both halves run here, so the header extension is stored with the packet instead of being sent.
+        // Both halves run here. The header extension is therefore stored with the packet instead of being sent.
         self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;
@@ -284,9 +285,9 @@ impl Remote {
     }
 
     /// Does the same as [`Remote::sent_extra`] for a packet that feedback does not cover. Examples are a retransmission
-    /// that receivers leave out of transport-wide feedback, and a QUIC packet that is never acknowledged. It counts in
-    /// the rate, no feedback is expected, and it is never lost, even if feedback names it as missing. Media without
-    /// feedback counts as padding.
+    /// that receivers leave out of transport-wide feedback, and a QUIC packet that is never acknowledged. The packet
+    /// counts in the rate, but no feedback about it is expected. It is never lost, even if feedback reports it as
+    /// missing. Media without feedback counts as padding.
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
@@ -299,22 +300,23 @@ impl Remote {
         number
     }
 
-    /// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
-    /// reported nevertheless counts. There is no need to call this for packets that feedback has skipped.
+    /// Declares that no feedback will cover packet `number`. The packet is then no longer in flight, and not lost. If
+    /// its fate is reported nevertheless, that report counts. There is no need to call this for packets that feedback
+    /// has skipped.
     pub fn forget(&mut self, number: u64) {
-        // An uncovered packet is passed to the half with the next packet, so nothing is to be done here.
+        // An uncovered packet is passed to the half with the next packet, so there is nothing to do here.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
             self.history.settle(number, &mut self.unknown);
             self.flush_unknown();
         }
     }
 
-    /// Assumes that the product goes on sending, if it only records packets with their feedback and no feedback
-    /// arrives. The half's no-feedback timer would otherwise have no packet to wait for. The assumed packet has no size
-    /// and is never in flight.
+    /// Records an assumed packet if the product only records packets with their feedback, and no feedback arrives.
+    /// Otherwise the half's no-feedback timer would have no packet to wait for. The assumed packet has size zero and is
+    /// never in flight.
     fn assume_packet(&mut self, now: Time) {
         let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
-        // A media packet, because a sender of other packets alone is idle (RFC 5348, section 4.4).
+        // The packet counts as media, because a sender that sends only other packets is idle (RFC 5348, section 4.4).
         let number = self.sent(now, &Packet { size: Bytes::ZERO, edge: FrameEdge::default(), data_limited: false });
         self.history.settle(number, &mut self.unknown);
         self.flush_unknown();
@@ -331,8 +333,8 @@ impl Remote {
         (number, now, left)
     }
 
-    /// Passes the uncovered packets to the half, right before a covered packet or feedback. A half that starts a
-    /// feedback timer for each packet would otherwise wait in vain.
+    /// Passes the uncovered packets to the half, right before a covered packet or feedback. If they were passed alone,
+    /// a half that starts a feedback timer for each packet would wait in vain.
     fn flush_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {
@@ -361,8 +363,8 @@ impl Remote {
         self.half.on_queue(&MediaQueue { at, ..*queue });
     }
 
-    /// Processes feedback. Packets may be in any order, be repeated, or never have been sent; invalid results are
-    /// ignored. Missing packets have to be included, as [`PacketResult::missing`].
+    /// Processes feedback. Packets may be in any order and may be repeated. Results of packets that were never sent,
+    /// and invalid results, are ignored. Missing packets have to be included, as [`PacketResult::missing`].
     ///
     /// If all packets have the same arrival time, it is the time when the feedback was written or arrived. It is then
     /// valid for the newest packet only (RFC 9002, section 5.1), and the other packets are assumed to have the same
@@ -381,8 +383,8 @@ impl Remote {
             joined.spread();
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
             if let Some(newest) = newest {
-                // Transport-wide feedback has no time of writing. The newest packet has waited for it since its
-                // arrival, but not for longer than since the previous feedback.
+                // Transport-wide feedback does not carry the time at which it was written. The hold time of the newest
+                // packet is estimated from its arrival, and is at most the time since the previous feedback.
                 offset.learn(at, newest);
                 let held = at.since(offset.local(newest)).min(last_feedback.map_or(Span::ZERO, |last| at.since(last)));
                 let held = i64::try_from(held.as_nanos()).unwrap_or(i64::MAX);
@@ -394,8 +396,8 @@ impl Remote {
         rtt
     }
 
-    /// Processes feedback that `read` joins with the history of sent packets, for callers that parse it themselves.
-    /// Returns the round-trip time that it shows.
+    /// Processes feedback for callers that parse it themselves: `read` joins it with the history of sent packets.
+    /// Returns the round-trip time that the feedback shows.
     pub fn join(&mut self, at: Time, read: impl FnOnce(Time, &mut History, &mut Joined)) -> Option<Span> {
         let at = self.advance(at);
         self.flush_uncovered();
@@ -460,7 +462,7 @@ impl Remote {
             Due::Hold => false,
         };
         if due && self.media > 0 {
-            // The replayed receiver halves get the announcement by this call, so it need not be sent.
+            // The halves that are replayed here get the announcement by this call, so it need not be sent.
             self.half.announce(now);
             self.last_report = now;
         }

@@ -1,13 +1,13 @@
 //! Receiver halves at the sender, for receivers that send per-packet feedback instead of the controller's own reports.
 //! The halves run on the arrivals in the feedback.
 //!
-//! A receiver's clock is mapped to the sender's ([`ClockOffset`]). The reports' delay then counts as part of the
-//! packets' delay. Delay variation is preserved, and a half computes the correct round-trip time. The time of such a
-//! half only advances with reports, so that the sender half detects a silent receiver.
+//! A receiver's clock is mapped to the sender's ([`ClockOffset`]). By this mapping, the one-way delay of a packet
+//! includes the delay of the feedback. Delay variation is preserved, and a half computes the correct round-trip time. A
+//! half's time only advances when feedback arrives, so that the sender half detects a silent receiver.
 //!
-//! A sender report reaches the half with the first packet that was sent after it. The round-trip time in the half's
-//! next reports is then that of this packet. With RTCP it is that of the sender report (RFC 3550, section 6.4.1), and
-//! halves adjust it by the delay variation since then.
+//! A sender report reaches the half with the first packet that was sent after it. In the half's next reports, the
+//! round-trip time is that of this packet. With RTCP, it would be that of the sender report (RFC 3550, section 6.4.1).
+//! Halves adjust it by the delay variation since then.
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
@@ -25,19 +25,20 @@ use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 pub struct Replayed {
     own: Arc<dyn Factory>,
     least: Span,
-    /// Whether the receiver halves are the controller's own.
+    /// Whether the receivers run the controller's own receiver halves.
     own_receivers: bool,
 }
 
 impl Replayed {
-    /// Wraps a controller that does not use per-packet feedback itself. A half without its own report times reports as
-    /// often as RTCP's share of the session bandwidth allows (RFC 3550, section 6.3.1), but at most once per `least`.
+    /// Wraps a controller that does not use per-packet feedback itself. If the controller's half does not set the times
+    /// of its reports, it reports as often as RTCP's share of the session bandwidth allows (RFC 3550, section 6.3.1),
+    /// but at most once per `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// Does the same as [`Replayed::around`] for a sender alone. The receiver halves are the controller's own, which
-    /// run for receivers that send standard reports only.
+    /// Does the same as [`Replayed::around`] for a sender alone. Its receivers run the controller's own halves; the
+    /// halves here run for receivers that send standard reports only.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }
@@ -69,7 +70,8 @@ impl Factory for Replayed {
     }
 }
 
-/// The receiver half of a session with per-packet feedback, which the session itself writes.
+/// The receiver half of a session with per-packet feedback. It does nothing, because the session itself writes the
+/// feedback.
 struct PlainReceiver;
 
 impl ReceiverHalf for PlainReceiver {
@@ -102,15 +104,15 @@ struct Replay {
     left: Departures,
     /// The arrivals of the report that is replayed. The buffer is reused to avoid allocations.
     arrivals: Vec<(PeerTime, PacketReport)>,
-    /// The halves' reports on it, reused for the same reason.
+    /// The halves' reports on these arrivals. The buffer is reused, too.
     reports: Vec<ReplayedReport>,
     unknown: UnknownFates,
-    /// The arrival of the last report, and the recent maximum interval between two reports.
+    /// The arrival time of the last report, and the maximum interval between two reports in the recent past.
     last_arrival: Option<Time>,
     gap: Span,
 }
 
-/// The maximum interval between reports that counts in that maximum.
+/// The upper limit of the interval in that maximum.
 const LONGEST_GAP: Span = Span::secs(1);
 
 /// The maximum number of sender reports in flight to a receiver.
@@ -118,13 +120,13 @@ const MOST_SENDER_REPORTS: usize = 16;
 
 /// The packets with unknown fates.
 ///
-/// A receiver half takes a packet that does not arrive for a loss, because it leaves a gap in the sequence numbers. A
-/// packet with an unknown fate is therefore replayed as if it had arrived together with the next packet that did, after
-/// the same delay. If later feedback reports it as missing, the next media packet is left out in its place. Losses and
-/// bytes are then correct in total, and the loss counts when it becomes known.
+/// A packet that is not replayed leaves a gap in the sequence numbers, which a receiver half takes for a loss. A packet
+/// with an unknown fate is therefore replayed as if it had arrived together with the next arrived packet, after the
+/// same delay. If later feedback reports it as missing, the next media packet is left out in its place. The totals of
+/// losses and bytes are then correct, and the loss is counted when it becomes known.
 #[derive(Default)]
 struct UnknownFates {
-    /// The packets after which no other packet is known to have arrived.
+    /// Packets that wait, because no later packet is known to have arrived.
     waiting: VecDeque<PacketReport>,
     /// The numbers of the packets that were replayed, in order.
     played: VecDeque<u64>,
@@ -133,7 +135,7 @@ struct UnknownFates {
 }
 
 impl UnknownFates {
-    /// Looks for replayed packets whose fates are in a report.
+    /// Processes the fates of replayed packets that a report contains.
     fn learn(&mut self, packets: &[PacketReport]) {
         for packet in packets {
             if let Ok(place) = self.played.binary_search(&packet.number)
@@ -145,8 +147,8 @@ impl UnknownFates {
         }
     }
 
-    /// Adds packets to the arrivals of a report that were sent before one of them: waiting packets, and packets that
-    /// arrived without a time in the feedback.
+    /// Adds packets to the arrivals of a report. They were sent before one of the report's packets, and are either
+    /// waiting packets, or packets that arrived but without a time in the feedback.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;
@@ -155,7 +157,8 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // An interpolated arrival must not precede the previous packet's, which halves would take for a gap.
+        // An interpolated arrival must not be earlier than that of the previous packet. Halves would take that for a
+        // gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -190,9 +193,9 @@ impl UnknownFates {
 /// A report of a half that runs on behalf of a receiver.
 struct ReplayedReport {
     body: Option<Body>,
-    /// The delay of the sender report that it answers.
+    /// The one-way delay of the sender report that this report answers.
     answers: Option<OneWay>,
-    /// The report block that would accompany it.
+    /// The report block that would be sent with this report.
     reception: Reception,
 }
 
@@ -206,9 +209,9 @@ struct Receiver {
     shadow: Shadow,
     /// The difference between the sender's and the receiver's clock.
     offset: ClockOffset,
-    /// The sender reports that no later packet has overtaken yet, with their send times and announcements.
+    /// The sender reports that no packet sent later has followed yet, with their send times and announcements.
     sender_reports: VecDeque<(Time, Option<Body>)>,
-    /// The delay of the last sender report that has arrived, between the two clocks.
+    /// The one-way delay of the last sender report that has arrived, from the sender's clock to the receiver's.
     answers: Option<OneWay>,
     /// The time of the half's last report.
     last_report: Time,
@@ -223,7 +226,7 @@ impl Receiver {
 
     /// Records that a sender report was sent.
     fn announce(&mut self, now: Time, body: Option<Body>) {
-        // A receiver that never reports arrivals must not fill the memory.
+        // If a receiver never reports arrivals, its sender reports must not fill the memory.
         if self.sender_reports.len() == MOST_SENDER_REPORTS {
             self.sender_reports.pop_front();
         }
@@ -323,7 +326,7 @@ impl Replay {
         });
         let windowed = half.decision().window.is_some();
         unknown.learn(report.packets);
-        // Packets that were replayed before have already arrived.
+        // Packets that were replayed before count as arrived.
         let arrived = |packet: &PacketReport| {
             let at = packet.arrived?.at?;
             unknown.played.binary_search(&packet.number).is_err().then_some((at, *packet))
@@ -331,7 +334,7 @@ impl Replay {
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
         unknown.play(report.packets, arrivals);
-        // Halves expect the order of arrival; feedback has the order of sending.
+        // Halves expect packets in the order of arrival, but feedback has them in the order of sending.
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             receiver.offset.learn(now, *newest);
@@ -346,9 +349,9 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // A half that reports each packet to a sender with a window acknowledges the packets one by one. Other
-            // halves report once, after all arrivals of the feedback. Their hold time, and thus the round-trip time, is
-            // then correct.
+            // If the sender has a window, a half that reports each packet acknowledges the packets one by one. Other
+            // halves report once, after all arrivals of the feedback, so that the hold time and the round-trip time are
+            // correct.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

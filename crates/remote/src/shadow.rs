@@ -1,5 +1,4 @@
-//! A receiver half that runs at the sender on behalf of a receiver without one, and the packets that are replayed to
-//! it.
+//! A receiver half that runs at the sender, for a receiver that has none, and the packets that are replayed to it.
 
 use std::collections::VecDeque;
 use steadycast_control::{Arrival, Departing, FrameEdge, Notice, ReceiverHalf, Reply, Sent, Slot};
@@ -74,7 +73,7 @@ impl Departures {
     }
 }
 
-/// A receiver half that runs at the sender on behalf of one receiver.
+/// A receiver half that runs at the sender in place of one receiver's own half.
 pub struct Shadow {
     /// The receiver half.
     pub half: Box<dyn ReceiverHalf>,
@@ -111,7 +110,7 @@ impl Shadow {
         self.arrived - self.reported.1
     }
 
-    /// Passes an arrival to the half. Its time is of the sender's clock, and never earlier than that of the previous
+    /// Passes an arrival to the half. The time is on the sender's clock, and never earlier than that of the previous
     /// call.
     pub fn arrive(&mut self, at: Time, left: &SentMedia, ecn: Ecn) {
         self.until = at.max(self.until);
@@ -134,7 +133,7 @@ impl Shadow {
         let all = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
         let expected = all - self.reported.0.min(all);
         let lost = expected as i64 - self.news() as i64;
-        // RTCP's share of the bandwidth is the nominal one (RFC 3550, section 6.2).
+        // The nominal share of RTCP in the bandwidth is used (RFC 3550, section 6.2).
         let slot = Slot { now, expected, lost, members, interval, rtcp_share: 0.05 };
         let reply = self.half.report(&slot);
         // A suppressed report was not sent, so the next one covers its interval as well.

@@ -1,37 +1,38 @@
-//! When a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
+//! Decides when a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
 //!
-//! A [`Timer`] is called at the time [`Timer::next`] and answers whether a packet is sent now. Every other call (a
-//! packet's size, a departure, a request for early feedback) may change that time, so it is read again after each one.
+//! A [`Timer`] is called at the time that [`Timer::next`] returns, and answers whether a packet is sent now. Every
+//! other call (a packet's size, a departure, a request for early feedback) may change that time. The caller therefore
+//! reads it again after each call.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// e − 3/2: timer reconsideration makes the mean interval longer than the one drawn by this much (RFC 3550, section
+/// e − 3/2: timer reconsideration makes the mean interval longer than the drawn one by this factor (RFC 3550, section
 /// 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
-/// Share of the RTCP bandwidth for senders while they are at most this share of the members.
+/// The senders' share of the RTCP bandwidth, if at most this share of the members are senders.
 const SENDER_SHARE: f64 = 0.25;
-/// Up to this group size a BYE is sent without delay (RFC 3550, section 6.3.7).
+/// Up to this group size, a BYE is sent without delay (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
-/// The shortest interval at any bandwidth. It keeps two reports from having the same time.
+/// The shortest interval at any bandwidth. It prevents two reports at the same time.
 const MIN_INTERVAL: Span = Span::millis(1);
 
-/// The values that the RTCP interval is computed from.
+/// The values from which the RTCP interval is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IntervalInputs {
-    /// Members of the session, including this participant.
+    /// The number of members of the session, including this participant.
     pub members: u32,
     /// Members that send media.
     pub senders: u32,
-    /// The bandwidth of all RTCP of the session.
+    /// The bandwidth of the whole session's RTCP.
     pub rtcp_bw: Rate,
     /// Whether this participant sends media.
     pub we_sent: bool,
     /// The mean size of an RTCP packet in bytes, including the IP and UDP headers.
     pub avg_size: f64,
-    /// Whether this participant has not sent RTCP yet. Then `t_min` is halved.
+    /// Whether this participant has not sent RTCP yet. In this case `t_min` is halved.
     pub initial: bool,
     /// The shortest interval.
     pub t_min: Span,
@@ -48,8 +49,8 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
-        // Senders get a quarter of the bandwidth while they are few, so that a receiver that joins soon learns their
-        // CNAMEs (RFC 3550, section 6.2).
+        // While there are few senders, they get a quarter of the bandwidth, so that a receiver that joins soon learns
+        // their CNAMEs (RFC 3550, section 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -67,15 +68,15 @@ impl IntervalInputs {
     }
 }
 
-/// The RTP profile, which decides when reports are sent.
+/// The RTP profile. It determines when reports are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// RFC 3550: at least 5 s.
+    /// RFC 3550: the interval is at least 5 s.
     Rfc3550,
-    /// RFC 3550 with a minimum of 1 s, which the published reaction times of ASMP imply.
+    /// RFC 3550 with a minimum of 1 s. The published reaction times of ASMP imply this minimum.
     Asmp,
-    /// RFC 4585: no minimum (1 s before the first report in a group), and early feedback. Unless it is zero, regular
-    /// reports keep about `t_rr_interval` between them.
+    /// RFC 4585: there is early feedback and no minimum interval, except that in a group the first report waits for 1
+    /// s. Unless `t_rr_interval` is zero, regular reports are about this time apart.
     Avpf {
         /// Spacing of full regular reports.
         t_rr_interval: Span,
@@ -97,18 +98,18 @@ impl Profile {
 pub struct TimerConfig {
     /// The RTP profile.
     pub profile: Profile,
-    /// The bandwidth of all RTCP of the session; by default 5 % of the session bandwidth.
+    /// The bandwidth of the whole session's RTCP. It is 5 % of the session bandwidth by default.
     pub rtcp_bw: Rate,
-    /// The minimum interval. The profile decides when it applies.
+    /// The minimum interval. The profile determines when it applies.
     pub t_min: Span,
     /// Whether the session always has two members. AVPF then sends the first report without delay and does not dither.
     pub point_to_point: bool,
-    /// Expected size of the first packet, with IP and UDP.
+    /// The expected size of the first packet, including the IP and UDP headers.
     pub first_size: Bytes,
 }
 
 impl TimerConfig {
-    /// Creates the configuration of a group with the profile's defaults and this session bandwidth.
+    /// Creates the configuration of a group for this session bandwidth, with the profile's default values.
     pub fn new(profile: Profile, session_bw: Rate) -> Self {
         let t_min = profile.minimum();
         Self { profile, rtcp_bw: session_bw.scale(0.05), t_min, point_to_point: false, first_size: Bytes::new(112) }
@@ -118,8 +119,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter: 360 s divided by the session bandwidth
-    /// in kbit/s. In a group it is for active senders only.
+    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter than the present one: 360 s divided by
+    /// the session bandwidth in kbit/s. In a group, it is for active senders only.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
@@ -135,26 +136,26 @@ impl TimerConfig {
 /// The action at [`Timer::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Send a regular compound, with the feedback that waits.
+    /// Send a regular compound packet, together with the feedback that waits.
     Send,
-    /// Send the feedback that waits; the reduced-size form will do. A regular report isn't due (AVPF).
+    /// Send the feedback that waits. The reduced-size form is sufficient, because no regular report is due (AVPF).
     SendFeedback,
-    /// Send the BYE and be gone.
+    /// Send the BYE and leave.
     SendBye,
     /// Send nothing yet. The timer expires again at this time.
     Rearm(Time),
-    /// Skip this regular report, since the previous one is too recent (AVPF).
+    /// Skip this regular report, because the previous one is too recent (AVPF).
     Suppress,
 }
 
 /// When requested feedback is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// Send it as an early packet at this time, unless another member's feedback makes it redundant.
+    /// The feedback is to be sent as an early packet at this time, unless another member's feedback makes it redundant.
     At(Time),
-    /// With the regular packet of this time.
+    /// The feedback is sent with the regular packet of this time.
     WithRegular(Time),
-    /// Not at all, because it would arrive too late to be of use.
+    /// The feedback is not sent, because it would arrive too late to be useful.
     TooLate,
 }
 
@@ -163,9 +164,9 @@ pub enum Early {
 pub enum Leave {
     /// Send the BYE now.
     Now,
-    /// Send the BYE when the timer expires. It counts only BYEs until then.
+    /// Send the BYE when the timer expires. Until then, only BYEs of others are counted.
     AtExpiry(Time),
-    /// Leave without a BYE. Other members do not count a participant that never sent.
+    /// Leave without a BYE. Other members do not count a participant that has never sent.
     Silently,
 }
 
@@ -174,11 +175,11 @@ pub enum Leave {
 pub struct Timer {
     config: TimerConfig,
     chance: Chance,
-    /// When the previous packet was sent, or would have been sent.
+    /// When the previous packet was sent, or would have been sent if it was suppressed.
     tp: Time,
     /// When the next packet is due, before timer reconsideration.
     tn: Time,
-    /// Members when `tn` was last computed.
+    /// The number of members when `tn` was last computed.
     pmembers: u32,
     initial: bool,
     avg_size: f64,
@@ -194,12 +195,12 @@ pub struct Timer {
     idle: bool,
 }
 
-/// The minimum interval in a group without a source, under AVPF too: RFC 3550's (section 6.2), since reports have no
-/// use then.
+/// The minimum interval in a group without a source, also under AVPF. It is that of RFC 3550 (section 6.2), because
+/// reports are not useful then.
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// Creates the timer of a participant that joins now, with the profile's defaults.
+    /// Creates the timer of a participant that joins now, with the profile's default values.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
@@ -228,13 +229,13 @@ impl Timer {
         timer
     }
 
-    /// Returns when [`Timer::on_expiry`] is to be called.
+    /// Returns when [`Timer::on_expiry`] has to be called.
     pub fn next(&self) -> Time {
         self.early.map_or(self.tn, |early| early.min(self.tn))
     }
 
-    /// Handles the expiry of the timer at [`Timer::next`]. If the answer is to send, the packet has to be sent and its
-    /// size passed to [`Timer::on_rtcp`].
+    /// Handles the expiry of the timer at [`Timer::next`]. If the answer is to send, the caller sends the packet and
+    /// passes its size to [`Timer::on_rtcp`].
     pub fn on_expiry(&mut self, now: Time, census: &Census) -> Expiry {
         if let Some(early) = self.early
             && early <= now
@@ -245,8 +246,8 @@ impl Timer {
         if now < self.tn {
             return Expiry::Rearm(self.next());
         }
-        // Timer reconsideration: the interval is drawn again with the current group size. Otherwise the members of a
-        // group that joins all together would report at the pace of a small one (RFC 3550, section 6.3.6).
+        // Timer reconsideration: the interval is drawn again with the current group size. Otherwise, if all members of
+        // a group join at the same time, they would report as often as in a small group (RFC 3550, section 6.3.6).
         let census = self.counted(census);
         self.pmembers = census.members;
         let reconsidered = self.tp + self.draw(&census);
@@ -263,7 +264,7 @@ impl Timer {
     }
 
     /// Handles the first source of a session, or the departure of the last one. Without a source, reports after the
-    /// first one are sent at `IDLE_MIN_INTERVAL`; the interval is drawn again when a source appears.
+    /// first one are sent at `IDLE_MIN_INTERVAL`. The interval is drawn again when a source appears.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {
@@ -277,20 +278,20 @@ impl Timer {
         avpf && !self.config.point_to_point && !self.initial
     }
 
-    /// Handles a compound packet that was sent or received, with its size including IP and UDP. While this participant
-    /// leaves, only BYEs count ([`Timer::on_bye`]).
+    /// Handles a compound packet that was sent or received. `size` includes the IP and UDP headers. While this
+    /// participant is leaving, only BYEs count ([`Timer::on_bye`]).
     pub fn on_rtcp(&mut self, size: Bytes) {
         if self.leaving.is_none() {
             self.average(size);
         }
     }
 
-    /// Handles members that have left or timed out, which `census` no longer counts. The interval shrinks with the
-    /// group (reverse reconsideration; RFC 3550, section 6.3.4).
+    /// Handles members that have left or timed out. `census` no longer counts them. The interval shrinks in proportion
+    /// to the group (reverse reconsideration; RFC 3550, section 6.3.4).
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
-        // The size at the last draw is the reference, because the interval was drawn for that size. A group that has
-        // grown since then needs no correction here; the reconsideration lengthens its interval.
+        // The reference is the group size at the last draw, because the interval was drawn for that size. If the group
+        // has grown since then, no correction is needed here, because the reconsideration lengthens the interval.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -300,7 +301,7 @@ impl Timer {
         self.pmembers = census.members;
     }
 
-    /// Handles a BYE with its size including IP and UDP. `census` no longer counts its sources.
+    /// Handles a BYE. `size` includes the IP and UDP headers. `census` no longer counts the sources of the BYE.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
             // A participant that waits to send its BYE counts the BYEs of the others (section 6.3.7).
@@ -312,7 +313,8 @@ impl Timer {
         }
     }
 
-    /// Begins to leave the session with a BYE of this size. `sent_rtp` is whether this participant ever sent media.
+    /// Begins to leave the session. `bye` is the size of the BYE packet. `sent_rtp` says whether this participant has
+    /// ever sent media.
     pub fn leave(&mut self, now: Time, bye: Bytes, sent_rtp: bool, census: &Census) -> Leave {
         if !self.sent && !sent_rtp {
             self.tn = Time::NEVER;
@@ -324,8 +326,8 @@ impl Timer {
             self.early = None;
             return Leave::Now;
         }
-        // A leaving member behaves as if it had just joined and counts only BYEs, so that a mass departure sends its
-        // BYEs within RTCP's bandwidth (RFC 3550, section 6.3.7).
+        // A leaving member behaves as if it had just joined, and counts only BYEs. If many members leave at the same
+        // time, their BYEs thus stay within RTCP's bandwidth (RFC 3550, section 6.3.7).
         self.tp = now;
         self.pmembers = 1;
         self.initial = true;
@@ -337,14 +339,14 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Requests feedback before the next regular report (RFC 4585, section 3.5.2). After the time `useful` the feedback
-    /// has no use. Under profiles without early feedback it is sent with the regular report.
+    /// Requests feedback before the next regular report (RFC 4585, section 3.5.2). The feedback is useless after the
+    /// time `useful`. Under a profile without early feedback, it is sent with the regular report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
 
-    /// Like [`Timer::request_early`], but without dithering, for feedback whose suppression timer has already expired
-    /// (RFC 5401).
+    /// Requests early feedback like [`Timer::request_early`], but without dithering. This is for feedback whose
+    /// suppression timer has already expired (RFC 5401).
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }
@@ -353,7 +355,7 @@ impl Timer {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
-        // Feedback that is already scheduled carries this request, too.
+        // If feedback is already scheduled, its packet also carries this request's feedback.
         if let Some(early) = self.early {
             return Early::At(early);
         }
@@ -363,14 +365,14 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
-        // If the regular packet is due before the dithering ends, early feedback brings no gain (RFC 4585, section
+        // If the regular packet is due before the dithering ends, an early packet brings no gain (RFC 4585, section
         // 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
         }
-        // One early packet per regular interval. Until the next regular packet, further feedback waits for that one, or
-        // is dropped if it would then be useless (RFC 4585, section 3.5.2).
+        // There is at most one early packet per regular interval. Further feedback waits for the next regular packet.
+        // It is dropped if it would be useless by then (RFC 4585, section 3.5.2).
         if !self.allow_early {
             if self.tn.since(now) >= useful {
                 return Early::TooLate;
@@ -383,7 +385,7 @@ impl Timer {
         Early::At(at)
     }
 
-    /// Cancels the requested feedback, because another member has sent the same.
+    /// Cancels the requested feedback, because another member has sent the same feedback.
     pub fn cancel_early(&mut self) {
         self.early = None;
         self.feedback_waits = false;
@@ -394,12 +396,12 @@ impl Timer {
         self.allow_early
     }
 
-    /// Returns the time without a packet after which a member times out: 5 · Td, with the full minimum and computed as
-    /// for a receiver (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
+    /// Returns the time after which a member without a packet times out: 5 · Td. Td is computed with the full minimum
+    /// and as for a receiver (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
-            // Other members do not know our reduced minimum.
+            // Other members do not know our reduced minimum, so the full one is used.
             profile => profile.minimum().max(self.config.t_min),
         };
         let t_min = if self.idle && self.slows_when_idle() { t_min.max(IDLE_MIN_INTERVAL) } else { t_min };
@@ -407,8 +409,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Returns the time without media after which a sender counts as a receiver: 2 · T. With AVPF it is at least 1 s,
-    /// since two intervals can be shorter there than the time between two frames.
+    /// Returns the time after which a sender without media counts as a receiver: 2 · T. With AVPF it is at least 1 s,
+    /// because two intervals of AVPF can be shorter than the time between two frames.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -416,22 +418,22 @@ impl Timer {
         }
     }
 
-    /// Sets the mean size of the group's RTCP packets that the source announced, in bytes with IP and UDP (RFC 5760,
-    /// section 9.2).
+    /// Sets the mean size of the group's RTCP packets to the value that the source has announced, in bytes with IP and
+    /// UDP headers (RFC 5760, section 9.2).
     pub fn on_told_size(&mut self, size: f64) {
         self.avg_size = size;
     }
 
-    /// Returns the mean size of the RTCP packets sent and received, in bytes with IP and UDP.
+    /// Returns the mean size of the RTCP packets that were sent and received, in bytes with IP and UDP headers.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size
     }
 
-    /// Returns the current inputs of the interval's computation.
+    /// Returns the current values for the computation of the interval.
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        // AVPF's second before the first report isn't halved (RFC 4585, section 3.5.1).
+        // The minimum of one second that AVPF has before the first report is not halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
             _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,
@@ -464,7 +466,7 @@ impl Timer {
     }
 
     fn on_regular(&mut self, now: Time, census: &Census) -> Expiry {
-        // The due time is compared, not the time of the call: a late wake-up must not count as spacing.
+        // The due times are compared, not the times of the calls. A late wake-up must not count as spacing.
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
@@ -482,11 +484,13 @@ impl Timer {
             self.t_rr_last = Some(due);
         }
         self.sent |= expiry != Expiry::Suppress;
-        // A regular packet, even a suppressed one, allows the next early packet (RFC 4585, section 3.5.3).
+        // A regular packet allows the next early packet, even if the regular packet is suppressed (RFC 4585, section
+        // 3.5.3).
         self.allow_early = true;
         self.initial = false;
         self.tp = now;
-        // A new interval is drawn, because the one that passed reconsideration is biased (RFC 3550, appendix A.7).
+        // A new interval is drawn, because an interval that has passed the reconsideration is biased (RFC 3550,
+        // appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
         expiry

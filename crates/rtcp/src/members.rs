@@ -3,54 +3,56 @@
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// Numbers of members and senders, from which the RTCP interval is computed.
+/// The numbers of members and senders. The RTCP interval is computed from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
     /// Members, including this participant.
     pub members: u32,
-    /// Members that send media, including this participant if it does.
+    /// The number of members that send media, including this participant if it sends.
     pub senders: u32,
     /// Whether this participant sends media.
     pub we_sent: bool,
 }
 
 impl Census {
-    /// Returns the census of a session whose only member is this participant, which has not sent.
+    /// Returns the census of a session whose only member is this participant. It has not sent media.
     pub const fn alone() -> Self {
         Self { members: 1, senders: 0, we_sent: false }
     }
 }
 
-/// A host's address as a number from the owner of the sockets. Equal addresses have equal numbers; ports do not count.
+/// A host's address, represented by a number that the owner of the sockets assigns. Equal addresses have equal numbers.
+/// Ports are not part of the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
-/// An SSRC that two addresses use (RFC 3550, section 8.2).
+/// A conflict: two addresses use the same SSRC (RFC 3550, section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Another participant uses our SSRC. The caller sends a BYE for it, chooses another SSRC ([`Members::renew`]) and
-    /// ignores the packet.
+    /// Another participant uses our SSRC. The caller sends a BYE for this SSRC, chooses another one
+    /// ([`Members::renew`]) and ignores the packet.
     WithUs,
     /// Our own packets are looped back. The caller ignores them.
     Loop,
-    /// Two other participants use one SSRC, or a member's packets are looped. The first address keeps the SSRC.
+    /// Two other participants use the same SSRC, or a member's packets are looped back. The first address keeps the
+    /// SSRC.
     WithMember,
 }
 
-/// The status of a source after a packet from it.
+/// The status of a source after a packet from it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceStatus {
     /// The source was a member before this packet.
     Member,
-    /// The source has become a member with this packet.
+    /// The source has become a member by this packet.
     Joined,
     /// This is the source's first packet. One more packet or a CNAME makes it a member (RFC 3550, section 6.2.1).
     Unproven,
     /// The source has sent a BYE. The packet was delayed in the network and is ignored.
     Gone,
-    /// The source is outside the sample that represents a large group ([`Members::sampled`]).
+    /// The source is not in the sample that represents a large group ([`Members::sampled`]).
     Unsampled,
-    /// The table is full of members, or holds [`Members::PER_ADDRESS`] entries of this address.
+    /// The table is full of members, or already has [`Members::PER_ADDRESS`] entries of this address.
     Refused,
     /// The packet is part of an SSRC conflict and is not used.
     Conflict(Conflict),
@@ -58,11 +60,12 @@ pub enum SourceStatus {
 
 #[derive(Clone, Debug)]
 struct Member {
-    /// The address of its media; for a source without media, the address of its first packet.
+    /// The address from which the source's media arrives. For a source without media, it is the address of its first
+    /// packet.
     from: Origin,
     /// Whether media has arrived from that address.
     has_media: bool,
-    /// When the last packet arrived; for an entry that is not counted, since when it is not.
+    /// When the last packet arrived. For an entry that is not counted, the time since when it is not counted.
     last_packet: Time,
     sent: Option<Time>,
     cname: Option<Box<str>>,
@@ -78,36 +81,39 @@ enum State {
 
 /// The member table, bounded in size.
 ///
-/// A source with a single packet is not counted, nor is one that has sent a BYE. When the table is full, these entries
-/// are removed first, the oldest before the others. A table full of members refuses new sources. The number of entries
-/// per address is bounded: forged SSRCs lengthen the report interval of all members and could silence a group.
+/// A source from which only one packet has arrived is not counted, and neither is a source that has sent a BYE. When
+/// the table is full, these entries are removed first, beginning with the oldest. A table that is full of members
+/// refuses new sources. The number of entries per address is limited, because forged SSRCs would lengthen the report
+/// interval of all members and could silence a group.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
     own_sent: Option<Time>,
     capacity: usize,
-    /// Members by SSRC. They are boxed because a B-tree node has room for eleven, and most tables hold one.
+    /// The members by SSRC. They are boxed because a B-tree node has room for eleven entries, and most tables have only
+    /// one.
     table: BTreeMap<u32, Box<Member>>,
     addresses: Addresses,
     /// Entries that are not counted, the oldest first: sources on probation and those that have sent a BYE.
     uncounted: BTreeSet<(Time, u32)>,
-    /// Lower bounds of the last packet's arrival over all entries, and of the last media packet's over all senders.
-    /// While neither has timed out, no entry has, so that the table need not be scanned.
+    /// Two lower bounds: the arrival of the last packet over all entries, and the arrival of the last media packet over
+    /// all senders. While neither bound has timed out, no entry has timed out, so the table need not be scanned.
     earliest: (Time, Time),
     proven: u32,
     senders: u32,
-    /// The addresses that used our own SSRC, each with the arrival of its last packet.
+    /// The addresses that have used our own SSRC, each with the arrival of the last packet from it.
     conflicts: BTreeMap<Origin, Time>,
     refused: u64,
     sample: Option<Sample>,
-    /// The SSRCs in the table that are outside the sample (senders, and entries that are not counted), and possibly
-    /// some that have been removed. In a large group nearly every report is from a source outside the table. This
-    /// list saves the look-up.
+    /// The SSRCs in the table that are outside the sample: senders, and entries that are not counted. It may also have
+    /// some SSRCs that have been removed from the table. In a large group nearly every report is from a source outside
+    /// the table, and this list avoids the look-up.
     outside_sample: SmallSsrcSet,
-    /// The source of the last media packet, its address, and when the packet arrived. Consecutive packets usually have
-    /// one source; caching it saves the look-up. The time is written to the table before the table is read.
+    /// The source of the last media packet, its address, and the arrival of the packet. Consecutive packets usually
+    /// have the same source, so this cache avoids look-ups. The arrival is written to the table before the table is
+    /// read.
     last_media: Option<(u32, Origin, Time)>,
-    /// The number of receivers as the source distributes it (RFC 5760, section 7.1.12).
+    /// The number of receivers that the source distributes (RFC 5760, section 7.1.12).
     reported_receivers: Option<u32>,
     /// See [`Members::authenticated`].
     authenticated: bool,
@@ -116,11 +122,12 @@ pub struct Members {
 /// SSRC sampling for groups larger than the member table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members whose SSRC equals `key` in the lowest `bits` bits are kept. Each represents 2^`bits` members.
+    /// Only members whose SSRC equals `key` in the lowest `bits` bits are kept. Each of them represents 2^`bits`
+    /// members.
     key: u32,
     bits: u32,
-    /// The count before `bits` was last lowered, and the time until which the census does not fall below it. By then
-    /// the members of the larger sample have sent a report.
+    /// The count before `bits` was last lowered, and a time. Until this time, the census does not fall below the count.
+    /// By then, the members that are new in the larger sample have sent a report.
     held: Option<(u32, Time)>,
 }
 
@@ -132,7 +139,7 @@ impl Sample {
     }
 }
 
-/// A set of up to four SSRCs. With more, any SSRC may be in it.
+/// A set of up to four SSRCs. If more are added, any SSRC may be in the set.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallSsrcSet {
     few: [u32; 4],
@@ -153,10 +160,10 @@ impl SmallSsrcSet {
     }
 }
 
-/// Limit of the remembered addresses that used our SSRC. They distinguish a loop from a collision.
+/// The largest number of remembered addresses that have used our SSRC. They distinguish a loop from a collision.
 const MAX_CONFLICTS: usize = 64;
 
-/// The kind of packet by which a source is observed.
+/// The kind of packet by which the presence of a source is observed.
 #[derive(Clone, Copy)]
 enum PacketKind {
     Rtp,
@@ -167,10 +174,10 @@ impl Members {
     /// Default capacity of the table.
     pub const CAPACITY: usize = 16_384;
 
-    /// Limit of the entries per address. It has room for the receivers of one host, or behind one NAT.
+    /// The largest number of entries per address. It is enough for the receivers of one host, or behind one NAT.
     pub const PER_ADDRESS: u32 = 64;
 
-    /// Limit of the members that one address counts as in the census.
+    /// The largest number of members as which one address counts in the census.
     pub const COUNTED: u32 = 16;
 
     /// Creates the table of a session whose only member is this participant, with the SSRC `own`.
@@ -178,36 +185,37 @@ impl Members {
         Self::with_capacity(own, Self::CAPACITY)
     }
 
-    /// Creates a table for up to `capacity` other sources, members or not.
+    /// Creates a table for up to `capacity` other sources, whether or not they are members.
     pub fn with_capacity(own: u32, capacity: usize) -> Self {
         Self { own, capacity, ..Self::default() }
     }
 
-    /// Creates a table that counts a group larger than `capacity` by a sample (RFC 2762) instead of refusing members.
+    /// Creates a table that counts a group larger than `capacity` by a sample (RFC 2762), instead of refusing members.
     ///
-    /// The count is exact up to `capacity`; above, its standard error is 1/√`capacity` to 1.6 times that. Senders are
-    /// always kept. `key` selects the sample. It has to be random and secret: with it an attacker could forge SSRCs
-    /// that are all in the sample, each of which represents many members.
+    /// The count is exact up to `capacity`. Above it, the standard error is 1/√`capacity` to 1.6 times that. Senders
+    /// are always kept. `key` selects the sample, and has to be random and secret. With the key, an attacker could
+    /// forge SSRCs that are all in the sample, and each of them would represent many members.
     pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// Sets whether packets are authenticated by a key of the source. If so, one packet makes a source a member.
+    /// Sets whether packets are authenticated by a key of the source. If they are, one packet is enough to make a
+    /// source a member.
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }
     }
 
-    /// Handles the group size that the source distributes (RFC 5760, section 7.1.12). Receivers do not observe each
-    /// other there. Returns the number by which the census has shrunk.
+    /// Handles the group size that the source distributes (RFC 5760, section 7.1.12). In such a session, receivers do
+    /// not observe each other. Returns the number by which the census has shrunk.
     pub fn on_group_size(&mut self, receivers: u32) -> u32 {
         let before = self.census().members;
         self.reported_receivers = Some(receivers);
         before.saturating_sub(self.census().members)
     }
 
-    /// Returns the number of receivers that the source has distributed.
+    /// Returns the last number of receivers that the source has distributed.
     pub const fn reported_receivers(&self) -> Option<u32> {
         self.reported_receivers
     }
@@ -228,8 +236,8 @@ impl Members {
         self.own_sent = Some(now);
     }
 
-    /// Handles a media packet. A source whose sequence numbers are validated (`valid`; RFC 3550, appendix A.1) becomes
-    /// a member with its first packet.
+    /// Handles a media packet. If the source's sequence numbers have been validated (`valid`; RFC 3550, appendix A.1),
+    /// the source becomes a member with its first packet.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> SourceStatus {
         if let Some((playing, place, at)) = &mut self.last_media
             && (*playing, *place) == (ssrc, from)
@@ -255,12 +263,12 @@ impl Members {
         }
     }
 
-    /// Handles a report, an APP packet or feedback of a source.
+    /// Handles a report, an APP packet or feedback from a source.
     pub fn on_rtcp(&mut self, now: Time, ssrc: u32, from: Origin) -> SourceStatus {
         self.observe(now, ssrc, from, PacketKind::Rtcp, self.authenticated)
     }
 
-    /// Handles a CNAME, which makes its source a member. It is cut to 255 bytes.
+    /// Handles a CNAME. It makes its source a member. It is cut to 255 bytes.
     pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> SourceStatus {
         let status = self.observe(now, ssrc, from, PacketKind::Rtcp, true);
         if matches!(status, SourceStatus::Member | SourceStatus::Joined)
@@ -275,14 +283,14 @@ impl Members {
         status
     }
 
-    /// Whether `from` is the address of the source `ssrc`, or the source is unknown.
+    /// Whether `from` is the address of the source `ssrc`, or this source is unknown.
     pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
         self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
 
-    /// Handles a BYE. Returns true if the source was counted and the BYE is from its address
-    /// ([`Members::speaks_from`]): then [`Timer::on_bye`](crate::Timer::on_bye) is to be called. Later packets of the
-    /// source are ignored until it would have timed out.
+    /// Handles a BYE. Returns true if the source was counted and the BYE is from the source's address
+    /// ([`Members::speaks_from`]). In this case [`Timer::on_bye`](crate::Timer::on_bye) has to be called. Later packets
+    /// of the source are ignored until it would have timed out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         self.flush_last_media();
         if !self.speaks_from(ssrc, from) {
@@ -301,8 +309,8 @@ impl Members {
                 self.uncounted.remove(&(member.last_packet, ssrc));
             }
         }
-        // The SSRC stays in the table for a time-out. Otherwise a packet that the network delayed past the BYE would
-        // make it a member again (RFC 3550, section 6.2.1).
+        // The SSRC stays in the table for the length of a time-out. Otherwise a packet that arrives after the BYE,
+        // because the network delayed it, would make the source a member again (RFC 3550, section 6.2.1).
         member.state = State::Gone;
         member.sent = None;
         member.last_packet = now;
@@ -310,16 +318,16 @@ impl Members {
         counted
     }
 
-    /// Removes members without a packet for the time `member`, and counts senders without media for the time `sender`
-    /// as receivers (RFC 3550, section 6.3.5). These are the time-outs of [`Timer`](crate::Timer), to be applied at
-    /// least once per RTCP interval. Returns the number of counted members that were removed.
+    /// Removes members without a packet for the time `member`. Senders without media for the time `sender` count as
+    /// receivers from then on (RFC 3550, section 6.3.5). Both times are the time-outs of [`Timer`](crate::Timer). This
+    /// has to be called at least once per RTCP interval. Returns the number of counted members that were removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.flush_last_media();
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
-            // The pass over the table also finds the new lower bounds, so that the next calls need none.
+            // This pass over the table also computes the new lower bounds, so that the next calls need no pass.
             let (mut heard, mut sent) = (now, now);
             let addresses = &mut self.addresses;
             self.table.retain(|&ssrc, it| {
@@ -354,17 +362,17 @@ impl Members {
         if self.own_sent.is_some_and(|at| silent(at, sender)) {
             self.own_sent = None;
         }
-        // RFC 3550, section 8.2, forgets a loop after ten intervals; a member's time-out is five.
+        // By RFC 3550, section 8.2, a loop is forgotten after ten intervals. A member's time-out is five intervals.
         self.conflicts.retain(|_, &mut at| !silent(at, member * 2));
         departed
     }
 
-    /// Returns the current census, an estimate if the group is sampled.
+    /// Returns the current census. It is an estimate if the group is sampled.
     pub fn census(&self) -> Census {
         let we_sent = self.own_sent.is_some();
         let bits = self.sample.map_or(0, |sample| sample.bits);
         let counted = (self.proven - self.senders).saturating_sub(self.addresses.beyond);
-        // Each sampled member represents 2^bits members. Senders are all in the table, so each counts once.
+        // Each sampled member represents 2^bits members. All senders are in the table, so each of them counts once.
         let others = self.senders + (counted << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
         let told = self.reported_receivers.map_or(0, |receivers| receivers.saturating_add(self.senders));
@@ -386,7 +394,7 @@ impl Members {
         self.table.get(&ssrc)?.cname.as_deref()
     }
 
-    /// Returns the number of entries, members or not. It never exceeds the capacity.
+    /// Returns the number of entries, whether or not they are members. It never exceeds the capacity.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -415,14 +423,14 @@ impl Members {
             return self.admit(now, ssrc, from, kind, proves);
         };
         let media = matches!(kind, PacketKind::Rtp);
-        // The media's address is kept. Following an RTCP packet or a second media address would let anyone who knows
-        // the SSRC take the source over (RFC 3550, section 8.2).
+        // The address of the media is kept. If an RTCP packet or media from a second address could change it, anyone
+        // who knows the SSRC could take the source over (RFC 3550, section 8.2).
         if member.from != from {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
             }
-            // Media decides the address of a source, since a forged RTCP packet costs an attacker nothing. What other
-            // addresses sent under this SSRC before is discarded.
+            // Media determines the address of a source, because a forged RTCP packet costs an attacker nothing.
+            // Everything that other addresses have sent under this SSRC is discarded.
             if member.state != State::Proven {
                 self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;
@@ -457,7 +465,7 @@ impl Members {
             return SourceStatus::Refused;
         }
         loop {
-            // Senders are few and are what receivers report on: sampling never excludes them.
+            // Senders are few, and receivers report on them, so sampling never excludes them.
             if matches!(kind, PacketKind::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
                 return SourceStatus::Unsampled;
             }
@@ -489,9 +497,9 @@ impl Members {
         SourceStatus::Unproven
     }
 
-    /// Halves the sample. Returns false if there is no sample, it can't be halved, or halving would remove no member.
-    /// Half of all random SSRCs are removed; where none is, the SSRCs were chosen to fit the key, and doubling their
-    /// weight would overestimate the group.
+    /// Halves the sample. Returns false if there is no sample, if it can't be halved, or if halving would remove no
+    /// member. Halving removes about half of random SSRCs. If it would remove none, the SSRCs were chosen to fit the
+    /// key, and to double their weight would overestimate the group.
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;
@@ -524,7 +532,7 @@ impl Members {
         }
     }
 
-    /// Enlarges the sample when the group has shrunk, and removes senders outside the sample that have stopped sending.
+    /// Enlarges the sample if the group has shrunk, and removes senders outside the sample that have stopped sending.
     /// `before` is the census before members were removed.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
@@ -536,9 +544,11 @@ impl Members {
         let others = u64::from(self.proven - self.senders) << sample.bits;
         let room = self.capacity as u64 * 3 / 4;
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
-        // While the old count is held, the sample is not enlarged again: its census is not complete yet.
+        // While the old count is held, the census of the present sample is not complete yet, so the sample is not
+        // enlarged again.
         if let (Some(bits), None) = (fitting, sample.held) {
-            // The time-out is five intervals. After two, the members of the larger sample have sent a report.
+            // The time-out is five intervals. After two intervals, the members that are new in the larger sample have
+            // sent a report.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }
@@ -566,7 +576,7 @@ impl Members {
             *at = now;
             return Conflict::Loop;
         }
-        // The list is bounded, because an attacker can forge any number of addresses.
+        // The list is limited, because an attacker can forge any number of addresses.
         if self.conflicts.len() >= MAX_CONFLICTS {
             let oldest = self.conflicts.iter().min_by_key(|(_, at)| **at).map(|(&from, _)| from);
             oldest.map(|from| self.conflicts.remove(&from));
@@ -603,7 +613,7 @@ impl Members {
 #[derive(Clone, Debug, Default)]
 struct Addresses {
     entries: BTreeMap<Origin, u32>,
-    /// The number of entries beyond [`Members::COUNTED`] of their address.
+    /// The number of entries that exceed [`Members::COUNTED`] of their address.
     beyond: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Reception statistics of one source, for report blocks (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
+//! Reception statistics of a single source, for report blocks (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
 
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp;
@@ -10,45 +10,46 @@ use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 pub enum Arrived {
     /// A new packet of a source that is still on probation (RFC 3550, appendix A.1).
     Probation,
-    /// A new packet with its extended sequence number, which is below the newest one for a reordered packet.
+    /// A new packet with its extended sequence number. If the packet is reordered, this number is lower than the newest
+    /// one.
     New(i64),
-    /// A packet whose sequence number had arrived before.
+    /// A packet whose sequence number has already arrived.
     Duplicate(i64),
     /// The first packet after a restart of the source. All counters have been reset.
     Restarted(i64),
-    /// A packet whose number fits neither the stream nor a restart. It is not counted.
+    /// A packet whose number fits neither the stream nor a restart of it. It is not counted.
     Stray,
 }
 
 /// Packet counts between two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Packets that were sent, by the sequence numbers.
+    /// The number of packets that were sent, according to the sequence numbers.
     pub expected: u64,
-    /// Packets that arrived, including duplicates and reordered ones.
+    /// The number of packets that arrived, including duplicates and reordered packets.
     pub received: u64,
-    /// `expected` minus `received`, and at least 0.
+    /// `expected` minus `received`, but at least 0.
     pub lost: u64,
-    /// The share of packets that were lost, 0 to 1.
+    /// The share of packets that were lost, from 0 to 1.
     pub fraction: f64,
 }
 
-/// A stream without a packet for this time is paused. The packet that ends the pause may be up to [`MAX_DROPOUT`]
-/// ahead, independent of the stream's packet rate.
+/// If no packet arrives for this time, the stream is paused. The packet that ends the pause may have a number up to
+/// [`MAX_DROPOUT`] ahead, whatever the stream's packet rate is.
 const PAUSE: Span = Span::millis(500);
-/// The factor by which packets may have been sent faster than at the mean spacing since the last arrival.
+/// Since the last arrival, packets may have been sent faster than at the mean spacing by this factor.
 const FASTER: u64 = 4;
 /// The number of packets over which the spacing is averaged.
 const SPACED: u64 = 64;
-/// The number of packets after which the spacing is known.
+/// The number of packets after which the spacing is considered known.
 const KNOWN: u64 = 16;
 
-/// Unexplained packets since the last packet of the stream, with ascending sequence numbers. They are the stream's if
-/// a heavy loss lies between them and its last packet ([`Reception::hold`]).
+/// The unexplained packets since the last packet of the stream, as long as their sequence numbers ascend. They belong
+/// to the stream if a heavy loss lies between them and the stream's last packet ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// The distance of the first and the last of them from the stream's newest number.
+    /// The distances of the first and of the last of these packets from the stream's newest number.
     first: u32,
     last: u32,
 }
@@ -61,14 +62,15 @@ pub struct Reception {
     seq: ExtendedSeq,
     received: u64,
     duplicates: u64,
-    /// Bit i is set if the packet with the newest number minus i has arrived. Reordered packets are at most 99 behind.
+    /// Bit i is set if the packet whose number is the newest number minus i has arrived. Reordered packets are at most
+    /// 99 behind.
     seen: u128,
     /// When the last packet of the stream arrived.
     last_arrival: Time,
-    /// The mean time per sequence number, and the number of packets that it is averaged over.
+    /// The mean time per sequence number, and the number of packets over which it is averaged.
     spacing: Span,
     spaced: u64,
-    /// The growth of the sequence number since the last inter-arrival time that was counted.
+    /// The growth of the sequence number since the last counted inter-arrival time.
     numbers_since: u64,
     line: Line,
     transit: Option<u32>,
@@ -86,7 +88,8 @@ impl Reception {
         Self { ssrc, clock_rate, ..Self::default() }
     }
 
-    /// Creates the state of a source whose SSRC was signalled. It needs no probation: its first packet counts.
+    /// Creates the state of a source whose SSRC was signalled. The source needs no probation, so its first packet
+    /// counts.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
         Self { seq: ExtendedSeq::with_probation(0), ..Self::new(ssrc, clock_rate) }
     }
@@ -104,13 +107,13 @@ impl Reception {
             Verdict::Started(extended) => {
                 let probation = self.seq.probation_packets();
                 self.received = probation + 1;
-                // The packets of the probation have arrived, and so has this one.
+                // All packets of the probation have arrived, including this one.
                 self.seen = !0 >> (127 - probation.min(127));
                 Arrived::New(extended)
             }
             Verdict::Restarted(extended) => {
                 let Self { seq, sender_report, spacing, spaced, .. } = *self;
-                // A restart concerns the sequence numbers, not the source's clock or its packet rate.
+                // A restart changes the sequence numbers, but not the source's clock or its packet rate.
                 *self = Self { seq, sender_report, spacing, spaced, ..Self::new(self.ssrc, self.clock_rate) };
                 (self.received, self.seen) = (1, 1);
                 Arrived::Restarted(extended)
@@ -118,7 +121,7 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // Unexplained packets with lower numbers than this one were packets of the stream.
+                // The unexplained packets with lower numbers than this one turn out to be packets of the stream.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
@@ -143,16 +146,16 @@ impl Reception {
         arrived
     }
 
-    /// Handles a packet that nothing explains ([`Arrived::Stray`]). Returns whether it belongs to the stream after all:
-    /// under heavy loss, the arriving packets are farther apart than `Reception::reach` allows. This is so if no
-    /// other packet has arrived for `PAUSE`, the numbers of `KNOWN` packets ascend, and the first of them is no
-    /// farther ahead than the numbers have grown since.
+    /// Handles a packet that nothing explains ([`Arrived::Stray`]). Returns whether it belongs to the stream after all,
+    /// because under heavy loss the arriving packets are farther apart than `Reception::reach` allows. Three conditions
+    /// must hold: no other packet has arrived for `PAUSE`, the numbers of `KNOWN` packets ascend, and the first of them
+    /// is no farther ahead than the numbers have grown since.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // The packet is reordered, or belongs to another stream, whose packets are collected anew.
+            // The packet is reordered, or it belongs to another stream. The collection of packets starts anew with it.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }
@@ -164,15 +167,15 @@ impl Reception {
         self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Whether the numbers of the unexplained packets have grown by at least their distance from the stream, so that
-    /// they may belong to it ([`Reception::hold`]).
+    /// Whether the numbers of the unexplained packets have grown by at least their distance from the stream. If so,
+    /// they may belong to the stream ([`Reception::hold`]).
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// Returns the largest step of the sequence number that a loss explains at `arrival`. A burst loss takes time, and
-    /// the stream's packet spacing gives the number of packets sent in that time. A forged packet arrives between two
-    /// packets of the stream, where no time for a large loss has passed.
+    /// Returns the largest step of the sequence number that a loss can explain at `arrival`. A burst loss takes time,
+    /// and the stream's packet spacing gives the number of packets sent in that time. A forged packet arrives between
+    /// two packets of the stream, when there was no time for a large loss.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
@@ -183,7 +186,7 @@ impl Reception {
         u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
     }
 
-    /// Updates the packet spacing with a packet that is `ahead` of the newest one before it.
+    /// Updates the packet spacing with a packet whose number is `ahead` of the newest number before it.
     fn space(&mut self, arrival: Time, ahead: u64) {
         let gap = arrival.since(self.last_arrival);
         if gap >= PAUSE || self.received <= 2 {
@@ -194,7 +197,8 @@ impl Reception {
             return;
         }
         self.numbers_since = self.numbers_since.saturating_add(ahead.max(1));
-        // Packets that the kernel or a link has batched arrive together. The next gap is shared by all of them.
+        // Packets that the kernel or a link has batched arrive at the same time. The next gap is divided by all of
+        // them.
         if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
             let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.numbers_since));
@@ -202,13 +206,13 @@ impl Reception {
         }
     }
 
-    /// Handles a sender report of the source with this NTP timestamp.
+    /// Handles a sender report of the source. `ntp` is the report's NTP timestamp.
     pub fn on_sr(&mut self, arrival: Time, ntp: u64) {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// Returns the report block for the time since the previous one, and begins the next interval. `None` while the
-    /// source is on probation.
+    /// Returns the report block for the time since the previous block, and begins the next interval. Returns `None`
+    /// while the source is on probation.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -221,7 +225,7 @@ impl Reception {
         let (lsr, dlsr) = self.sender_report.map_or((0, 0), |(at, middle)| (middle, ntp::dlsr(now.since(at))));
         Some(ReportBlock {
             ssrc: self.ssrc,
-            // All packets lost would be 256, and the field has eight bits.
+            // If all packets were lost, the value would be 256, but the field has only eight bits.
             fraction: (fraction * 256.0).min(255.0) as u8,
             cumulative_lost: self.cumulative_lost(),
             highest_seq: newest as u32,
@@ -247,7 +251,7 @@ impl Reception {
     pub const fn expected(&self) -> u64 {
         self.seq.expected()
     }
-    /// Returns the number of packets that arrived, including duplicates.
+    /// Returns the number of packets that have arrived, including duplicates.
     pub const fn received(&self) -> u64 {
         self.received
     }
@@ -274,8 +278,8 @@ impl Reception {
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // Seconds and nanoseconds are converted separately: each fits 64 bits, and a 128-bit division per packet is
-        // slow.
+        // Seconds and nanoseconds are converted separately, because each part fits into 64 bits. A 128-bit division per
+        // packet would be slow.
         let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
         let rate = u64::from(self.clock_rate);
         let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);

@@ -5,7 +5,7 @@ use crate::model::OwnClock;
 use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Offset, Span};
 
-/// Largest clock offset. RTP-style packet stamps wrap after 4.5 hours, so that a larger offset is ambiguous.
+/// Largest clock offset. The packets' send times wrap after 4.5 hours, so a larger offset would be ambiguous.
 const MAX_OFFSET: Span = Span::secs(4 * 3600);
 
 /// Largest clock drift in parts per million. A quartz drifts by 20 to 100 ppm.

@@ -79,13 +79,13 @@ const STANDARD: Encode = Encode {
 const GOP: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 to 1000 frames" };
 
 impl Encode {
-    /// Reads the table `encode`. Its defaults depend on the media, which are `None` if they could not be read.
+    /// Reads the table `encode`. Its defaults depend on the media. `media` is `None` if the media could not be read.
     pub(crate) fn read_for(item: &Item, media: Option<&Media>, out: &mut Findings) -> Option<Self> {
         let (sequence, modelled) = match media {
             Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),
             other => (other, false),
         };
-        // Media that could not be read may be a clip, so that nothing is reported.
+        // Media that could not be read may be a clip, so no problem is reported.
         let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
         for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
             if matches!(own.text(), Some("clip" | "auto")) && !has_clip {
@@ -96,9 +96,9 @@ impl Encode {
         let codec = field(item, "codec", &[], out).ok().flatten().unwrap_or(STANDARD.codec);
         let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
         let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
-        // A GoP of one or two frames has no room for the default's two B frames.
+        // A GoP of one or two frames is too short for the default of two B frames.
         let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
-        // A clip keeps its size and its frame rate. The other media have no size, so that the default applies.
+        // A clip keeps its size and its frame rate. The other media have no size, so the default is used.
         let (size, fps) = match (has_clip, modelled) {
             (true, _) => (Size::Auto, Fps::Auto),
             // The defaults of RFC 8593's codec are those of 30 frames per second.
@@ -176,7 +176,7 @@ impl FromToml for Size {
         if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
             return Some(Self::Pixels { width: *width, height: *height });
         }
-        // Chroma has half the resolution (4:2:0), so that both sides are even.
+        // Chroma has half the resolution (4:2:0), so width and height must be even.
         let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
         if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
             return Some(Self::Pixels { width, height });
@@ -275,7 +275,7 @@ impl FromToml for Quantizers {
         };
         let (low, high) = text.split_once('-').unwrap_or((&text, &text));
         match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
-            // 63 is the largest quantizer of any codec; `read_for` checks the range of the chosen one.
+            // 63 is the largest quantizer of any codec. `read_for` checks the range of the chosen codec.
             (Ok(low), Ok(high)) if low <= high && high <= 63 => Some(Self(low, high)),
             _ => {
                 let what = format!("{} is not a range of quantizers", item.shown());

@@ -1,4 +1,4 @@
-//! Expectations: checks that the summary will have the figure that an expectation names.
+//! Expectations: checks whether the summary will contain the figure that an expectation names.
 
 use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
 use steadycast_control::registry::Registry;
@@ -13,13 +13,13 @@ pub(crate) struct Scene<'a> {
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// Whether the scenario had no problem so far. If it had, a missing name may follow from that problem and is not
-    /// reported.
+    /// Whether the scenario has had no problem so far. Otherwise a missing name may be a consequence of that problem,
+    /// and is not reported.
     pub(crate) whole: bool,
 }
 
-/// Whether a run of the scenario gives the figure. A flow and its receivers have the figures of their kind of flow;
-/// figures of live sessions are never expected.
+/// Whether a run of the scenario produces the figure. Flows and receivers have the figures of their kind of flow.
+/// Figures of live sessions are never produced.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
     let Some(flow) = flow else { return true };
     let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
@@ -60,7 +60,7 @@ const SIMULCASTS: &str = "simulcasts";
 const INVARIANTS: &str = "invariants";
 const RECEIVERS: &str = "receivers.";
 const WAYS: [&str; 2] = ["forward.", "back."];
-/// Nodes of a path that can follow the name of a flow, a simulcast or a link, apart from figures.
+/// Parts of a path that can follow the name of a flow, a simulcast or a link, other than figures.
 const LISTS_BELOW: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
 
 /// Checks the path of an expectation: it has to lead to a number that the run's summary will have.
@@ -102,14 +102,14 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             let names = scene.simulcasts.iter().map(|simulcast| simulcast.name.as_str());
             let Some((n, rest)) = named("simulcast", Of::Simulcast, names, rest, at, scene, out) else { return };
             let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Of::Simulcast, None, rest, at, out) };
-            // All groups of a simulcast have the same receivers, so that the lowest one stands for them.
+            // All groups of a simulcast have the same receivers, so it suffices to check the lowest group.
             let lowest = scene.simulcasts[n].flows.first().map(|flow| &scene.flows[flow.0 as usize]);
             let nodes = lowest.into_iter().flat_map(|flow| &flow.to).map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Viewer, nodes, rest, at, scene, out) {
                 figure(Of::Viewer, None, rest, at, out);
             }
         }
-        // Which invariants a run checks is known only at its end, so that only the id is checked here.
+        // Which invariants a run checks is only known at its end, so only the id is checked here.
         INVARIANTS => match rest.rsplit_once('.') {
             Some((id, rest)) => {
                 promise(id, at, scene.registry, out);
@@ -129,10 +129,10 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
     }
 }
 
-/// Returns the path of the figure that was meant if `word` is a column heading of a table, or a figure of the flow's
-/// receivers.
+/// If `word` is a column heading of a table, or a figure of the flow's receivers, returns the path of the figure that
+/// was probably meant.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
-    // The word is a figure of the flow, so that no other path is meant.
+    // The word is a figure of the flow, so no other path was meant.
     if find(Of::Flow, word).is_some() {
         return None;
     }
@@ -162,13 +162,13 @@ fn heads() -> Vec<&'static str> {
     let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
     let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
     all.extend(of_run.map(Figure::head));
-    // Figures with the same first node follow each other in the list, so that `dedup` removes repetitions.
+    // In the list, figures with the same first node are adjacent, so `dedup` removes the repetitions.
     all.dedup();
     all
 }
 
 /// Splits a path after the name of an existing flow, link or simulcast. Returns its index and the rest of the path.
-/// Names can contain dots: the longest match counts.
+/// Names can contain dots, so the longest match is used.
 fn named<'a, 'p>(
     what: &str,
     of: Of,
@@ -186,7 +186,8 @@ fn named<'a, 'p>(
         let given = format!("{} is a {what}, not a figure", quoted(path));
         out.problem(at, given, "go on with a figure, for example \".throughput_bps\"");
     } else if found.is_none() && scene.whole {
-        // No such name exists. For the message, the name ends where a figure or a list of figures begins.
+        // There is no object of this name. For the message, the name is assumed to end where a figure or a list of
+        // figures begins.
         let goes_on = |rest: &str| find(of, rest).is_some() || LISTS_BELOW.iter().any(|way| rest.starts_with(way));
         let mut dots = path.match_indices('.').map(|(dot, _)| dot);
         let end = dots.clone().find(|dot| goes_on(&path[dot + 1..])).or(dots.next()).unwrap_or(path.len());

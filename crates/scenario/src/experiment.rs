@@ -1,8 +1,7 @@
-//! Experiment files: a question, the runs that answer it, the measures of each run, and the bounds that the measures
-//! are held to.
+//! Experiment files: a question, the runs that answer it, the measures of each run, and the bounds for the measures.
 //!
-//! This module reads and checks a file and resolves its draws. Running it, evaluating its measures and judging its
-//! bounds belong to the caller, which receives the checked content as JSON ([`experiment`]).
+//! This module reads and checks a file and resolves its draws. The caller receives the checked content as JSON
+//! ([`experiment`]). It runs the experiment, evaluates its measures and checks its bounds.
 
 use crate::file::FORMAT;
 use crate::tree::give_paths;
@@ -227,7 +226,7 @@ words! {
         Linear = "linear",
         Log = "log",
     }
-    /// The value of the seeds to which a bound applies.
+    /// To which value of the seeds a bound applies: the mean, each single value, or the interval.
     pub(crate) enum Over {
         Mean = "mean",
         Each = "each",
@@ -278,7 +277,7 @@ impl FromToml for Seeds {
             Value::Text(text) => {
                 let (first, last) = text.split_once('-').unwrap_or((text, text));
                 match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
-                    // The length is checked before the range is expanded, so that a typo in it does not fill the
+                    // The length is checked before the range is expanded, so that a mistyped range does not fill the
                     // memory.
                     (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first..=last).collect(),
                     _ => return out.refuse(&item.at, format!("{} is no range of seeds", quoted(text)), remedy),
@@ -289,7 +288,7 @@ impl FromToml for Seeds {
         let mut unique = seeds.clone();
         unique.sort_unstable();
         unique.dedup();
-        // A repeated seed gives the same run twice, which would narrow the interval of the mean without new evidence.
+        // A repeated seed gives the same run twice. This would narrow the interval of the mean without new evidence.
         if seeds.is_empty() || unique.len() < seeds.len() || seeds.len() as u64 > MOST {
             return out.refuse(&item.at, "the seeds are none, too many, or one of them stands twice", remedy);
         }
@@ -341,7 +340,7 @@ impl FromToml for Literal {
     }
 }
 
-/// Returns a value as `--set` takes it: a text as it stands, everything else as TOML.
+/// Returns a value in the form that `--set` takes: a text unchanged, everything else as TOML.
 fn literal(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -432,7 +431,7 @@ impl Quantity {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
             Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
             Value::Text(text) => {
-                // No unit belongs to two of these quantities, so that their order does not matter.
+                // No unit belongs to two of these quantities, so their order does not matter.
                 let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
                 let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
                 let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
@@ -461,8 +460,8 @@ enum Distribution {
     Range { quantity: Quantity, from: f64, to: f64, scale: Scale },
     /// One of these values, each with the same probability.
     Among(Vec<String>),
-    /// A deck of cards that are drawn without replacement; an empty deck is refilled. In each pass every value comes as
-    /// often as it is in the deck.
+    /// A deck of cards that are drawn without replacement. An empty deck is refilled. In each pass, every value is
+    /// drawn as often as it is in the deck.
     Deck { cards: Vec<String>, left: Vec<String> },
 }
 
@@ -517,7 +516,7 @@ impl Distribution {
                 let at = (chance.unit() * values.len() as f64) as usize;
                 values.get(at).or(values.last()).cloned().unwrap_or_default()
             }
-            // Whole numbers are as likely at the ends as between them.
+            // At the ends of the range, whole numbers are as likely as within it.
             Self::Range { quantity: Quantity::Whole, from, to, scale: Scale::Linear } => {
                 Quantity::Whole.text(chance.between(*from, *to + 1.0).floor().min(*to))
             }
@@ -547,7 +546,7 @@ pub fn experiment(text: &str, file: &str) -> Result<Json, Problems> {
     let mut out = Findings::new(file);
     let mut root = from_toml(text, &mut out);
     let read = if out.problems.is_empty() {
-        // Problems name keys by their paths, so that the paths have to be set before the keys are read.
+        // Problems name keys by their paths, so the paths have to be set before the keys are read.
         give_paths(&mut root, "");
         ExperimentFile::read(&root, &mut out)
     } else {
@@ -575,7 +574,7 @@ impl Checked {
         let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
         let own = list(&file.scenario).iter().flat_map(|table| list(&table.bound)).chain(list(&file.bound));
         let measures = match &file.measure {
-            // Bounds can contain their measures, so that a file with such bounds needs no [[measure]].
+            // Bounds can contain their measures, so a file with bounds of this kind needs no [[measure]].
             None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
             _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
         };
@@ -628,7 +627,7 @@ impl Checked {
 /// A variant of an experiment.
 struct Variant {
     name: String,
-    /// Whether bounds that do not name it apply to it.
+    /// Whether bounds apply to the variant that do not name it.
     judged: bool,
     json: Json,
 }
@@ -649,7 +648,7 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             }
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
-            // Other controllers can stand beside those of a list, with the same changes.
+            // The controllers of a list can be compared with other controllers that have the same changes.
             let group = (names.len() > 1).then_some(place);
             let json = json!({ "name": name.value, "sets": changes(&table.set), "world": world, "group": group });
             all.push(Variant { name: name.value.clone(), judged, json });
@@ -708,7 +707,7 @@ fn named<T>(
     names
 }
 
-/// The names that other tables of an experiment may use.
+/// The names in an experiment to which its other tables may refer.
 struct Names<'a> {
     measures: &'a [String],
     variants: &'a [String],
@@ -726,7 +725,7 @@ impl Names<'_> {
         let mut found = Vec::new();
         for one in self.axes {
             let names = one["names"].as_array().into_iter().flatten();
-            // An axis with `columns` has several names, and its labels stand in the same order.
+            // An axis with `columns` has several names. Its labels are in the same order as the names.
             for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
                 let values = one["values"].as_array().into_iter().flatten();
                 found.extend(values.filter_map(|value| value["labels"][at].as_str()));
@@ -841,7 +840,7 @@ fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
     (0..count.value).map(one).collect()
 }
 
-/// Returns a bound as JSON. `of` is the scenario whose table contains it, if any.
+/// Returns a bound as JSON. `of` is the scenario whose table contains the bound, if there is one.
 fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: &mut Findings) -> Json {
     let (measure, own) = match &table.value.value {
         Some(value) => {
@@ -924,7 +923,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
         out.problem(&table.at, "only a choice has `but`", "leave the key out");
     }
     json!({
-        // For an absent key `among` returns all measures; for `but` an absent key means none.
+        // If the key is absent, `among` returns all measures. For `but`, an absent key means no measure.
         "but": table.but.as_ref().map_or_else(|| json!([]), |_| among(&table.but, "measure", names.measures, out)),
         "title": text(&table.title, "title", &table.at, "say what it shows", out),
         "kind": kind.word(),
@@ -939,7 +938,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
 
 fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
     let kind = table.kind.as_ref().map_or(FigureKind::Measure, |kind| kind.value);
-    // `known` reports an absent key, and this one is optional.
+    // `known` would report an absent key, but this key is optional.
     let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
     let against = table.against.as_ref().map(|_| known(&table.against, "against", names.measures, &table.at, out));
     if let (Some(_), Some(said)) = (&over, &table.against) {

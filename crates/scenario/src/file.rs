@@ -17,8 +17,8 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// Names of keys here, and the names of the same settings in other programs. A message suggests the first key that the
-/// table has.
+/// Names of keys here, and the names of the same settings in other programs. If a key is unknown, the message suggests
+/// the first of these keys that the table has.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),
@@ -457,7 +457,7 @@ words! {
         Cbr = "cbr",
         OnOff = "onoff",
     }
-    /// How a flow reaches its receivers.
+    /// The word for how a flow reaches its receivers.
     pub(crate) enum CastWord {
         Unicast = "unicast",
         Multicast = "multicast",
@@ -647,7 +647,7 @@ impl Declared for Params {
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
             controllers.insert(controller.name.to_owned(), described(schema, &[controller.about]));
         }
-        // The parameters of a user's own controller are not known here, so that any are allowed.
+        // The parameters of a user's own controller are not known here, so any parameters are allowed.
         json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
     }
 }

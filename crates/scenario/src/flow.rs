@@ -26,7 +26,7 @@ const COMMON: &[&str] =
 /// Keys of a TCP flow in addition to those of TCP's configuration.
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 
-/// An entry of the file with its flows: one, or several by a range or a count.
+/// An entry of the file with its flows: one flow, or several by a range or a count.
 pub(crate) struct Group<'a> {
     pub(crate) table: &'a Spanned<FlowTable>,
     pub(crate) names: Vec<String>,
@@ -61,7 +61,8 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
         }
         let names = pattern.names();
         total += names.len();
-        // A duplicate flow would add a host of the same name, which would be reported a second time. It is left out.
+        // A duplicate flow would add a host with an existing name, which would be reported a second time. The flow is
+        // therefore left out.
         if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
             out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
             continue;
@@ -110,7 +111,7 @@ pub(crate) fn flows(
     let Some(kind) = kind(table, files, out) else { return Vec::new() };
     let mut all = Vec::new();
     for (i, name) in group.names.iter().enumerate() {
-        // The other flows of the entry would have the same problem, so that the first one ends the loop.
+        // The other flows of the entry would have the same problem, so the loop ends with the first one.
         let Some(from) = source(group, i, net, dumbbell, out) else { return all };
         let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
         let Some(cast) = cast(table, &kind, to.len(), &files.registry, out) else { return all };
@@ -173,7 +174,8 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns a node's name: `text` itself, or the `i`th name if it is a range, which has to be as long as the flow's.
+/// Returns a node's name: `text` itself, or the `i`th name if it is a range, which has to be as long as the range of
+/// the flow's name.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -228,7 +230,7 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
-        // A list of ranges is a group of receivers; only a range outside a list is paired with the flows.
+        // A list of ranges is a group of receivers. Only a range that is not in a list is paired with the flows.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -253,7 +255,7 @@ fn cast(
     out: &mut Findings,
 ) -> Option<Cast> {
     let given = table.cast.as_ref();
-    // The problem is placed at the key that decides how many receivers there are.
+    // The problem is reported at the key that determines the number of receivers.
     let at = given
         .map(|c| &c.at)
         .or(table.receivers.as_ref().map(|r| &r.at))
@@ -269,7 +271,7 @@ fn cast(
     }
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
-        // A controller outside the registry states no limit of its receivers.
+        // A controller outside the registry does not limit its number of receivers.
         && let Some(controller) = video.controller.entry()
         && controller.receivers == Receivers::One
     {
@@ -327,7 +329,7 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     };
     let (word, keys) = match kind.value {
         FlowWord::Video => {
-            // `bytes` is a key of TCP and of greedy media.
+            // `bytes` is a key of TCP and of greedy media, but of no other traffic.
             let own = |key: &&str| !COMMON.contains(key) && (*key == "bytes" || !TCP.contains(key));
             ("a video", FlowTable::KEYS.iter().copied().filter(own).chain(Vbr::keys()).collect())
         }
@@ -378,7 +380,7 @@ fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
         .packet
         .as_ref()
         .and_then(|given| checked(given, &PacketSize { least: MIN_PACKET.get() }, out))
-        // A wrong size has been reported, and the default lets the other checks go on.
+        // The invalid size has been reported. The default allows the other checks to continue.
         .unwrap_or(default)
 }
 
@@ -403,7 +405,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
-                        // Each parameter is resolved by itself, so that a problem has the place of its key.
+                        // Each parameter is resolved separately, so that a problem is reported at the line of its key.
                         if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
@@ -493,7 +495,7 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
-    // With parameters the controller has a rate, which limits the flow.
+    // If the controller has parameters, it has a rate, which limits the flow.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);

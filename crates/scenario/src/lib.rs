@@ -7,9 +7,9 @@
 //!                                                                      file, line, key, what and a remedy
 //! ```
 //!
-//! Three steps. The *tree* holds the text with the place of every value; `--set` changes the tree. The *tables*
+//! Three steps. The *tree* contains the text with the position of every value; `--set` changes the tree. The *tables*
 //! (`file`) declare each key once, with its type and description: reading, messages and [`schema`] are derived from
-//! that declaration. *Resolving* fills in defaults, expands shapes and ranges, looks names up, and makes the checks
+//! that declaration. *Resolving* fills in defaults, expands shapes and ranges, looks up names, and makes the checks
 //! that involve several keys.
 
 mod clock;

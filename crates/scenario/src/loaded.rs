@@ -67,7 +67,7 @@ impl Document {
         Self::of(root, text.as_bytes(), origin, out)
     }
 
-    /// Reads the same keys from JSON. Problems then name a key without a line.
+    /// Reads the same keys from JSON. Problems then name the key, but no line.
     ///
     /// # Errors
     /// The value is nested too deeply.
@@ -87,7 +87,7 @@ impl Document {
         Ok(read)
     }
 
-    /// Makes a document of a tree. `origin` is its file, which need not exist.
+    /// Creates a document from a tree. `origin` is its file, which need not exist.
     pub(crate) fn of_tree(root: Item, origin: &Path) -> Self {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let title: String = origin
@@ -97,7 +97,7 @@ impl Document {
             .chars()
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
-        // Names of scenarios have neither hyphens at their ends nor more than 80 letters (`Pattern::read`).
+        // Names of scenarios have no hyphens at their ends and at most 80 letters (`Pattern::read`).
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
         Self {
             root,
@@ -117,14 +117,14 @@ impl Document {
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a top-level key. VALUE is
     /// TOML; if it does not parse as TOML, it is a string. The key `clip` makes all videos play that clip. A NAME with
-    /// `*` matches all names of that pattern; the NAME of a range can omit the numbers.
+    /// `*` matches all names of that pattern; the NAME of a range can be written without its numbers.
     ///
     /// # Errors
     /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
-        // The separator keeps two assignments apart from one that contains both.
+        // With the separator, two assignments have another hash than a single one that contains both.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())
@@ -151,7 +151,7 @@ impl Document {
             self.hash.update(network.text.as_bytes());
             network.below(&mut self.root, &mut out);
         }
-        // Without the network, each use of its nodes and links would be reported as well.
+        // Without the network, each use of its nodes and links would be reported as another problem.
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
@@ -227,8 +227,8 @@ impl Scenario {
 }
 
 impl Loaded {
-    /// Returns the line of each key, for messages of a world that does not support a key. `None`: the key is from JSON
-    /// or `set`.
+    /// Returns the line of each key, for messages of a world that does not support a key. The line is `None` if the key
+    /// comes from JSON or `set`.
     pub fn places(&self) -> BTreeMap<String, Option<u32>> {
         fn walk(item: &Item, all: &mut BTreeMap<String, Option<u32>>) {
             all.entry(item.at.key.to_string()).or_insert(item.at.line);

@@ -176,7 +176,7 @@ impl Series {
             for (at, value) in self.rows.values.iter().take_while(|(at, _)| start + *at <= until) {
                 steps.then(Time::ZERO + start + *at, of(*value));
             }
-            // Without repetition the loop ends after one pass, because this start is after every end.
+            // Without repetition the loop ends after one pass, because the new start is later than any `until`.
             start = if self.looped { start + self.rows.period } else { Span::MAX };
         }
         steps
@@ -200,7 +200,8 @@ pub struct Flow {
     pub start: Start,
     /// The time at which it stops; `None`: at the end of the run.
     pub stop: Option<Time>,
-    /// Each packet, or a burst as a whole, is delayed by a time uniform in 0 … this, so that flows don't synchronise.
+    /// The maximum of the random, uniform delay of each packet, or of a burst as a whole. It keeps flows from
+    /// synchronising.
     pub send_jitter: Span,
 }
 
@@ -347,7 +348,7 @@ pub struct Video {
     pub repair: Repair,
     /// Whether probes are filled with padding.
     pub padding: bool,
-    /// The codec rate of the audio beside the video; `None`: there is no audio.
+    /// The codec rate of the audio beside the video; `None` if there is no audio.
     pub audio: Option<Rate>,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
@@ -429,7 +430,7 @@ impl Video {
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),
-            // The registry has no such name, and this returns its error.
+            // The registry has no controller of this name, and the returned error says so.
             None => Chosen::new(self.controller.name(), self.mode, self.given()),
         }
     }
@@ -469,7 +470,7 @@ pub enum Media {
     Rfc8593 {
         /// Its parameters.
         codec: CodecSettings,
-        /// The media whose frame sizes it takes; `None`: sizes are drawn from the statistical model.
+        /// The media whose frame sizes the codec takes. With `None`, sizes are drawn from the statistical model.
         frames: Option<Box<Media>>,
     },
 }
@@ -582,7 +583,7 @@ pub enum Workload {
         /// The pause.
         off: Periods,
     },
-    /// Data during on periods, at `rate`; `None`: as fast as the network allows.
+    /// Data during on periods, at `rate`. With `None`, the data is sent as fast as the network allows.
     OnOff {
         /// The application's rate during on periods.
         rate: Option<Rate>,
@@ -652,7 +653,7 @@ fn has_mean(shape: &f64) -> Option<(String, String)> {
     (!fine).then(|| (format!("{shape} is out of range"), "above 1 (or there is no mean), at most 100".into()))
 }
 
-/// The rule of packet sizes of flows without a protocol above UDP: an IP and UDP header and one byte at least.
+/// The rule for packet sizes of flows without a protocol above UDP: at least an IP and UDP header and one byte.
 const PLAIN: PacketSize = PacketSize { least: 29 };
 
 /// The rule that a packet's size has to satisfy.
@@ -714,7 +715,7 @@ pub enum EventKind {
     StartFlow(FlowIx),
     /// A flow stops.
     StopFlow(FlowIx),
-    /// A link changes. Properties that are `None` stay as they are.
+    /// A link changes. Properties that are `None` do not change.
     Set(Change),
 }
 
@@ -780,7 +781,7 @@ impl Recording {
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        // A divisor below 1 ms would make series too long: they are recorded in tenths of a second.
+        // A divisor below 1 ms would make the series too long. They are then recorded in tenths of a second.
         if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
     }
 }
@@ -819,8 +820,9 @@ impl Scenario {
         let place = |s: &Simulcast| s.flows.iter().position(|f| *f == flow);
         self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
     }
-    /// Returns the receivers of `flow`, by their index in [`Flow::to`], that are no members of the group at its start.
-    /// A join event makes them members. In a simulcast's groups above the lowest, receivers join by themselves.
+    /// Returns the receivers of `flow`, by their index in [`Flow::to`], that are not members of the group at its start.
+    /// These are receivers with a join event, which makes them members. In a simulcast's groups above the lowest, they
+    /// are all receivers, which join by themselves.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
         if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
             return (0..self.flows[flow.0 as usize].to.len()).collect();

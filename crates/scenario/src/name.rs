@@ -70,7 +70,7 @@ impl Pattern {
         self.range.is_some()
     }
     pub(crate) fn count(&self) -> u64 {
-        // A count of 0 is the range from 1 to 0.
+        // A count of 0 is represented by the range from 1 to 0.
         self.range.map_or(1, |(first, last)| (last + 1).saturating_sub(first))
     }
     /// Returns all of its names.

@@ -54,12 +54,12 @@ pub(crate) struct Named {
     /// The text of its file.
     pub(crate) text: String,
     key: Place,
-    /// The content of its file, with absolute paths, and `flow`: the TCP flows that `+WORD` adds.
+    /// The content of its file, with absolute paths. Its key `flow` contains the TCP flows that `+WORD` adds.
     root: Item,
 }
 
-/// Returns the content of the network `name` as a table on one line of TOML, with absolute paths, and `flow`: the TCP
-/// flows that it adds. Relative paths start in `folder`; names are looked up in `networks`.
+/// Returns the content of the network `name` as a table on one line of TOML, with absolute paths. Its key `flow`
+/// contains the TCP flows that `+WORD` adds. Relative paths start in `folder`; names are looked up in `networks`.
 ///
 /// # Errors
 /// No such network exists, or its file has problems.
@@ -75,7 +75,7 @@ impl Named {
     /// Reads the network that `key`, the value of the key `network`, refers to. Problems are added to `out`.
     pub(crate) fn read(key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
         let whole = String::read(key, out)?;
-        // A path can contain `+`, so that the traffic begins after `.toml`, or at the first `+` of a name.
+        // A path can contain `+`. The list of flows therefore begins after `.toml`, or, in a name, at the first `+`.
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
         let path = place(name, key, folder, networks, out)?;
@@ -118,8 +118,8 @@ impl Named {
         Some(one)
     }
 
-    /// Merges the scenario `over` onto the network. The scenario's topology keys override the network's; its events
-    /// follow the network's, and its flows precede the network's.
+    /// Merges the scenario `over` onto the network. The scenario's topology keys override the network's; the scenario's
+    /// events come after the network's, and its flows before the network's.
     pub(crate) fn below(mut self, over: &mut Item, out: &mut Findings) {
         let joins = |link: &&Item| link.get("between").is_some();
         let own = over.get("nodes").or_else(|| items(over.get("link")).iter().find(joins));
@@ -145,8 +145,8 @@ impl Named {
             }
             flows.push(flow.clone());
         }
-        // The network's events can last longer than the run; the later ones are left out.
-        // Problems of these keys are reported when the scenario is read.
+        // The network's events may be planned beyond the end of the run; the later ones are left out. Problems of these
+        // keys are reported when the scenario is read.
         let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
@@ -175,7 +175,7 @@ impl Named {
 fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
     if name.contains(['/', '\\']) || name.ends_with(".toml") {
         let mut name = Value::Text(name.to_owned());
-        // Paths on the command line can be relative to the current folder.
+        // Paths that are given on the command line can be relative to the current folder.
         if key.at.set {
             find_file(&mut name, folder);
         }
@@ -188,7 +188,7 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     };
     let mut known: Vec<String> = listed
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
-        // sets.toml is the list of sets of networks, not a network.
+        // sets.toml is not a network, but the list of sets of networks.
         .filter(|name| name != "sets")
         .collect();
     // The order of a folder's entries differs between machines.
@@ -260,7 +260,8 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
     }
 }
 
-/// Keeps the keys of a topology that `--set` set, and drops those of the file, which `--set network=…` replaces.
+/// Keeps the keys of a topology that `--set` has set. Drops the keys that come from the file, because `--set network=…`
+/// replaces them.
 pub(crate) fn keep_set(item: &mut Item) -> bool {
     let Value::Table(table) = &mut item.value else { return item.at.set };
     let kept: Table = std::mem::take(table)

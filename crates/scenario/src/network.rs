@@ -18,14 +18,14 @@ use steadycast_units::{Bytes, Rate, Span};
 /// A host that a flow adds to a dumbbell.
 pub(crate) struct Host {
     pub(crate) name: String,
-    /// Whether it is a sender, on the left; receivers are on the right.
+    /// Whether the host is a sender, which is on the left. Receivers are on the right.
     pub(crate) left: bool,
 }
 
 /// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A shape's link: its key, the keys in addition to its behaviour, and its behaviour.
+/// A link of a shape: its key, its keys other than those of its behaviour, and its behaviour.
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network's part of the resolved text.
@@ -36,7 +36,7 @@ pub(crate) struct Layout {
     pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
     /// New links: name, ends, behaviour.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
-    /// Links whose behaviour differs from that of the entry that made them.
+    /// Links whose behaviour differs from that of the entry that has created them.
     pub(crate) changed: Vec<(String, Pair)>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Network {
     link_index: BTreeMap<String, usize>,
     /// Names that denote several links.
     groups: BTreeMap<String, Vec<usize>>,
-    /// Whether some nodes could not be read. Then an unknown node's name is not reported.
+    /// Whether some nodes could not be read. If so, an unknown node's name is not reported.
     pub(crate) partial: bool,
     /// The default source and receivers of flows in a shape.
     pub(crate) source: Option<u32>,
@@ -73,7 +73,7 @@ impl Files {
     pub(crate) fn new(folder: &Path, registry: Registry) -> Self {
         Self { folder: folder.to_owned(), registry, duration: Span::ZERO, traces: BTreeMap::new() }
     }
-    /// Returns the absolute path of a file that the scenario calls `name`.
+    /// Returns the absolute path of the file `name` of the scenario.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -81,7 +81,7 @@ impl Files {
     pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
-            // Joined with an empty name, the path is that of the folder, and the message would be about the folder.
+            // The path with an empty name would be that of the folder, and the message would be about the folder.
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
@@ -104,7 +104,7 @@ impl Files {
     /// Reads a link's rate over time from a file.
     fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
-        // Other formats are tables, which `series` takes from the cache; it also reports a fault.
+        // All other formats are tables. `series` takes them from the cache, and also reports errors.
         let Ok(Recorded::Opportunities(at)) = self.recorded(&path, Quantity::Rate) else {
             return self.series(name, looped, Quantity::Rate, out).map(RateSpec::Table);
         };
@@ -129,11 +129,11 @@ impl Files {
                 }
                 rows
             }
-            // Only rates have this format, and `trace` has returned for them.
+            // Only rates can have this format, and `trace` has already handled them.
             Ok(Recorded::Opportunities(_)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
-        // Each change is an event of the simulation, so that a short trace in a long run can be too expensive.
+        // Each change is an event of the simulation, so a short trace that repeats in a long run can be too expensive.
         let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
         if rounds * rows.values.len() as f64 > MOST_CHANGES {
             let what = format!("{} changes again and again, more than 4 million times", quoted(name));
@@ -187,8 +187,8 @@ struct Draft {
     at: Place,
 }
 
-/// A `[[link]]` entry without ends, which changes existing links: the links that match its name, in order, and its
-/// keys.
+/// A `[[link]]` entry without ends, which changes existing links. It contains the links that match its name, in order,
+/// and its keys.
 struct Change {
     name: String,
     links: Vec<usize>,
@@ -230,7 +230,7 @@ impl Network {
     pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Findings) -> Option<NodeIx> {
         let found = self.node(name);
         if found.is_none() && !self.partial {
-            // Each known name is compared with the wrong one, so that the search for a similar one is limited.
+            // Each known name would be compared with the wrong one, so the search for a similar name is limited.
             let known: Vec<_> = self.nodes.iter().take(2000).map(String::as_str).collect();
             out.unknown_name(at, "node", name, &known);
         }
@@ -258,7 +258,7 @@ impl Network {
     fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
-            // The first node stands for both, so that the links to it are checked as well.
+            // The first node of this name stands for both, so that the links to it are checked as well.
             return *i;
         }
         if self.nodes.len() as u64 >= MAX_COUNT {
@@ -283,8 +283,8 @@ impl Network {
         let mut net = Self::default();
         let mut drafts = Drafts::default();
         let mut shaped = Vec::new();
-        // If the list of nodes or the shape could not be read, that has been reported, and missing names follow from
-        // it.
+        // If the list of nodes or the shape could not be read, this was already reported, and missing names are a
+        // consequence.
         net.partial = !out.problems.is_empty() && nodes.is_none() && topology.is_none();
         if let Some(topology) = topology {
             let before = out.problems.len();
@@ -303,7 +303,8 @@ impl Network {
                 over.push((extra, rest, link.at.clone()));
             }
         }
-        // All links have to exist before changes by name: a change can precede the link's entry in the file.
+        // All links have to exist before they are changed by name, because a change can precede the link's entry in the
+        // file.
         net.name_links(&drafts, out);
         let changes = net.changes(over, &mut drafts, out);
         // Links that share a table are resolved once: a range of 100,000 links has one table.
@@ -359,7 +360,8 @@ impl Network {
                     draft.over.push(all.len());
                 }
             }
-            // `make_links` compares these indexes with those of the links it has made, which are in ascending order.
+            // `make_links` compares these indexes with those of the links that it has created, which are in ascending
+            // order.
             links.sort_unstable();
             all.push(Change { name: name.value.clone(), links, keys: rest });
         }
@@ -399,7 +401,7 @@ impl Network {
             let (a, b) = (NodeIx(draft.ends.0), NodeIx(draft.ends.1));
             self.links.push(Link { name: draft.name.clone(), a, b, forward, back });
         }
-        // Without problems, every draft has become a link with the same index.
+        // If there were no problems, every draft has become a link with the same index.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
             // If an entry changed exactly these links, the resolved text has one entry for all of them.
@@ -445,7 +447,7 @@ impl Network {
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
             return;
         }
-        // The number is checked before the ranges are expanded, so that a typo does not fill the memory.
+        // The number is checked before the ranges are expanded, so that a mistyped range does not fill the memory.
         if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
             out.problem(&between.at, "more than 200000 links", "make it smaller");
             return;
@@ -463,7 +465,7 @@ impl Network {
             let name = match &extra.name {
                 None => format!("{from}-{to}"),
                 Some(name) if !many => name.value.clone(),
-                // The end that differs between the links tells them apart.
+                // The end that differs between the links is part of their names.
                 Some(name) => format!("{}-{}", name.value, if second.is_range() { to } else { from }),
             };
             members.push(drafts.links.len());
@@ -476,7 +478,8 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
-            // Other entries can change all links of this one by its name, or by its two ends as they were written.
+            // Other entries can change all links of this entry by its name, or by its two ends in their original
+            // spelling.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }
@@ -528,7 +531,7 @@ impl Network {
                 drafts.link("bottleneck".into(), left, right, middle, at, out);
                 for host in hosts {
                     let node = self.add(host.name.clone(), at, out);
-                    // Both links lead from the sources to the receivers, so that `forward` is the direction of the
+                    // Both links lead from the sources towards the receivers, so `forward` is the direction of the
                     // data.
                     if host.left {
                         drafts.link(format!("{}-left", host.name), node, left, access, at, out);
@@ -561,7 +564,7 @@ impl Network {
         }
     }
 
-    /// Reads legs or hops. Returns for each the node at its far end, its table and its place in the file.
+    /// Reads legs or hops. Returns for each leg or hop the node at its far end, its table and its place in the file.
     #[allow(clippy::too_many_arguments, reason = "legs and hops differ only in two words")]
     fn legs(
         &self,
@@ -632,7 +635,7 @@ impl Network {
                 out.missing(&level.at, "fanout", "write for example fanout = 10");
                 return;
             };
-            // Fan-outs of several levels multiply, so that the product can overflow.
+            // The fan-outs of several levels are multiplied, so the product can overflow.
             if fanout.value == 0 || fanout.value.saturating_mul(above.len() as u64) > MAX_COUNT {
                 let what = format!("{} on this level", fanout.value.saturating_mul(above.len() as u64));
                 out.problem(&fanout.at, what, "a level has from 1 to 200000 nodes");
@@ -684,7 +687,7 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     let mut silent = unread(&spec, &both);
     let forward = direction(&spec, silent, toward.forward(), files, out);
     let (_, lossless) = both.split(&["loss", "loss_trace"]);
-    // Without a direction, loss applies to the forward direction alone.
+    // If a loss has no direction, it applies to the forward direction only.
     let base = if toward.back() { &both } else { &lossless };
     let back = match over {
         None => Spec::read(base, out)?,
@@ -718,13 +721,13 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     };
     let delay_trace = traced(&spec.delay_trace, spec.delay.is_some(), Quantity::Delay, out);
     let loss_trace = traced(&spec.loss_trace, spec.loss.is_some(), Quantity::Loss, out).filter(|_| lossy);
-    // Queue limits in multiples of the bandwidth-delay product need one delay: that of a trace is its mean.
+    // Queue limits in multiples of the bandwidth-delay product need a single delay. For a trace, the mean is used.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
-    // A mean of 0 stands for no jitter, which is how a change removes it.
+    // A mean of 0 stands for no jitter. A change removes the jitter in this way.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
-    // A rate that could not be read has been reported already: any valid rate stands in for it.
+    // A rate that could not be read was already reported. It is replaced by an arbitrary valid rate.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
     let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));

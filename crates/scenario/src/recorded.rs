@@ -60,13 +60,13 @@ impl Quantity {
     }
 }
 
-/// A step function: each value is valid until the time of the next.
+/// A step function: each value is valid until the time of the next value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
     /// The start times and the values. Times never decrease, and the first is zero.
     pub values: Arc<[(Span, f64)]>,
     /// The time after which the values repeat, above zero. In a table, the last value lasts for the median length of
-    /// its steps.
+    /// the steps.
     pub period: Span,
 }
 
@@ -87,11 +87,11 @@ pub enum Recorded {
     Opportunities(Arc<[Span]>),
     /// A table, or the requested quantity of a pattern.
     Rows(Rows),
-    /// The rate of an AlphaRTC pattern, the other quantities that it has, and whether it has jitter.
+    /// The rate of an AlphaRTC pattern. Then the other quantities that the pattern has, and whether it has jitter.
     Pattern(Rows, Vec<Quantity>, bool),
 }
 
-/// The problem of a file, with its place, and the remedy.
+/// The problem of a file with its position in the file, and the remedy.
 pub type Fault = (String, String);
 
 /// Parses a trace file; `shown` is its name in messages.
@@ -108,7 +108,7 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     match lines(bytes).next() {
         None => Err((format!("{shown} has no line"), quantity.forms().into())),
         Some((_, first)) if first.starts_with(['{', '[']) => pattern(bytes, shown, quantity),
-        // A single column is Mahimahi's format, which only describes rates.
+        // A single column is Mahimahi's format, which can only describe rates.
         Some((_, first)) if quantity != Quantity::Rate || fields(&first).nth(1).is_some() => {
             table(bytes, shown, quantity).map(Recorded::Rows)
         }
@@ -128,7 +128,8 @@ fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
 }
 
-/// The columns of a table: the divider (`None`: any), the indexes of the time and the value, and their number.
+/// The columns of a table: the divider (`None` for any), the indexes of the time and of the value, and the number of
+/// columns.
 struct Columns {
     divider: Option<char>,
     taken: [usize; 2],
@@ -224,7 +225,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         if values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
-        // The limit is in the quantity's unit, and the value still in the column's.
+        // The limit is in the quantity's unit, but the value is still in the column's unit.
         values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
     }
     let mut steps: Vec<Span> =
@@ -239,7 +240,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     carries(Rows { values: values.into(), period: end + *median }, shown, quantity)
 }
 
-/// Checks that a rate is not zero throughout.
+/// Checks that a rate is not zero at all times.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     if quantity == Quantity::Rate && rows.values.iter().all(|(_, value)| *value < 1.0) {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
@@ -271,7 +272,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         };
         for ((key, kind, unit), values) in kinds.iter().zip(&mut all) {
             let (most, called) = kind.most();
-            // A step without the quantity continues the value of the step before.
+            // A step without the quantity keeps the value of the previous step.
             if let Some(value) = value(key, most / unit, called)? {
                 values.push((now, value * unit));
             }
@@ -293,7 +294,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     match values.first_mut() {
         None => return Err((format!("{shown} has no {key}"), form())),
-        // A quantity that first appears in a later step has that value from the beginning.
+        // If a quantity first appears in a later step, that value is valid from the beginning.
         Some((first, _)) => *first = Span::ZERO,
     }
     let rows = carries(Rows { values: values.into(), period: now }, shown, quantity)?;

@@ -32,10 +32,10 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
-    // Traces are checked for the number of their changes in this duration when links are read.
+    // When links are read, the number of changes of a trace within this duration is checked.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
-    // A scenario that lists its nodes can have no flow: other programs use its network.
+    // A scenario that lists its nodes may have no flow, because other programs can use its network.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
         out.missing(&file.here, "flow", "write at least one [[flow]]");
     }
@@ -43,7 +43,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     if file.topology.is_none() && file.nodes.is_none() {
         out.missing(&file.here, "topology", "write [topology], or nodes and [[link]]");
     }
-    // The dumbbell's hosts are named after its flows, so that the flows' names are read before the network.
+    // The dumbbell's hosts are named after its flows, so the flows' names have to be read before the network.
     let hosts = if dumbbell { hosts(&groups, out) } else { Vec::new() };
     let links = file.link.as_ref().map_or(&[][..], |l| &l.value);
     let network = Network::build(file.topology.as_ref(), file.nodes.as_ref(), links, &hosts, files, out);
@@ -53,14 +53,15 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         .filter_map(|e| e.start.as_ref())
         .flat_map(|start| start.all.iter().flat_map(|name| matching_flows(name, &groups)))
         .collect();
-    // Flows with a start event do not start at 0 s by default, so that events are searched before flows are made.
+    // A flow with a start event does not start at 0 s by default, so the events have to be searched before the flows
+    // are created.
     let before = out.problems.len();
     let (mut all, index, ranges) =
         make_flows(&groups, |group, out| flows(group, &network, dumbbell, &started, files, out), out);
     let whole = out.problems.len() == before && out.problems.is_empty();
     for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
-        // These checks need paths through the network. After a problem, a missing path may be its consequence.
+        // These checks need paths through the network. If there were problems, a missing path may be a consequence.
         if whole {
             fit_packets(group, &mut all[range.clone()], &network);
             check_ways(group, &all[range.clone()], &network, out);
@@ -115,7 +116,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            // No time is after this end, so that only the missing key is reported.
+            // No time is later than this end, so only the missing key is reported.
             Span::MAX
         }
     };
@@ -142,7 +143,7 @@ fn make_flows(
     let mut ranges = Vec::new();
     let mut receivers = 0;
     for group in groups {
-        // The number is checked before the next group is made, so that a typo in a count does not fill the memory.
+        // The number is checked before the next group is created, so that a mistyped count does not fill the memory.
         if receivers > MAX_RECEIVERS {
             out.problem(&group.table.at, "more than two million receivers", "make it smaller");
             break;
@@ -167,7 +168,7 @@ fn matching_flows(text: &str, groups: &[Group<'_>]) -> Vec<String> {
 }
 
 fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Findings) {
-    // The flows of an entry have the same times, so that the first stands for all.
+    // All flows of an entry have the same times, so it suffices to check the first one.
     let Some(flow) = flows.first() else { return };
     let end = Time::ZERO + duration;
     let starts = match flow.start {
@@ -190,7 +191,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let parts = parts(network);
     // A packet has to fit into the queue and through the link.
     let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
-    // A search of paths is needed only if some link of the network is too small for the packets.
+    // Paths have to be searched only if some link of the network is too small for the packets.
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
@@ -202,7 +203,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
-            // All flows of a range can have the same problem: the first is reported.
+            // All flows of a range can have the same problem, so only the first one is reported.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(
@@ -266,7 +267,7 @@ fn parts(network: &Network) -> Vec<u32> {
 /// Reduces the default packet size of TCP flows to the smallest MTU on the path, as path MTU discovery does.
 fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let least =
-        // A given size stays, and `check_ways` reports an MTU below the smallest packet of TCP.
+        // A given size is kept, and `check_ways` reports an MTU below the smallest packet of TCP.
         network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= MIN_PACKET);
     let mut around = None;
     for flow in flows {
@@ -319,9 +320,9 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// Sets the size of each drawn film whose scenario names none. It is 1280x720 if the flow's share of its narrowest link
-/// exceeds the rate that the film can use in CIF. The share is the link's mean rate divided by the number of flows that
-/// always have data.
+/// Sets the size of each drawn film for which the scenario gives none. It is 1280x720 if the flow's share of its
+/// narrowest link exceeds the rate that the film can use in CIF. The share is the link's mean rate, divided by the
+/// number of flows on the link that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
@@ -339,7 +340,8 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
         FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
     };
-    // Links with the same values share them, so that the link itself tells whose users these are.
+    // Links with the same values share the object of the values. A flow is therefore assigned to the link itself and
+    // not to its values.
     let place = |(link, forward): (&Link, bool)| (std::ptr::from_ref(link), forward);
     let mut users = BTreeMap::new();
     for way in all.iter().filter(|flow| always(flow)).flat_map(|flow| directed_ways(flow, &network.links, &links)) {
@@ -359,7 +361,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
     }
 }
 
-/// Returns the link and the property that is too small for a flow's packets, if any.
+/// Returns the link and the property that are too small for a flow's packets, if there are any.
 fn narrow_link(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)>]) -> Option<String> {
     let too_small = |(link, direction): (&Link, &crate::Direction)| {
         let name = quoted(&link.name);
@@ -410,7 +412,7 @@ fn directed_ways<'a>(
     let mut found = Vec::new();
     for to in &flow.to {
         let mut node = to.0;
-        // Paths to several receivers share links at their beginning: `take` makes the walk stop at the shared part.
+        // Paths to several receivers share their first links. `take` makes the walk stop at the shared part.
         while let Some((before, i)) = predecessor[node as usize].take() {
             let link = &links[i];
             found.push((link, link.a.0 == before));
@@ -426,7 +428,7 @@ impl Scenario {
     pub fn mtu(&self, flow: &Flow) -> Bytes {
         let all = self.links.iter().map(mtu);
         let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };
-        // Without different MTUs no path has to be searched.
+        // If all MTUs are equal, no path has to be searched.
         if least == most {
             return least;
         }
@@ -442,8 +444,8 @@ struct Names<'a> {
     network: &'a Network,
     /// Receivers by node; empty if no event needs it.
     at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>>,
-    /// Whether the scenario had no problem so far. If it had, a missing name may follow from that problem and is not
-    /// reported.
+    /// Whether the scenario has had no problem so far. Otherwise a missing name may be a consequence of that problem,
+    /// and is not reported.
     whole: bool,
 }
 
@@ -451,7 +453,7 @@ struct Names<'a> {
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {
-        // TCP flows are unicast, so that no receiver can join them.
+        // TCP flows are unicast, so receivers can't join them.
         if !matches!(flow.kind, FlowKind::Tcp(_)) {
             for (r, node) in flow.to.iter().enumerate() {
                 all.entry(*node).or_default().push((FlowIx(f as u32), r));
@@ -494,7 +496,7 @@ impl Names<'_> {
             for name in matching_flows(given, self.groups) {
                 match self.index.get(&name) {
                     Some(flow) => all.push(*flow),
-                    // The flow could not be made, and the reason has been reported.
+                    // The flow could not be created, and the reason was already reported.
                     None if self.groups.iter().any(|g| g.names.contains(&name)) => {}
                     None => {
                         let known: Vec<_> =
@@ -537,7 +539,7 @@ impl Names<'_> {
                 let found = match here {
                     [one] => Some(*one),
                     [] => self.of_flow(&name),
-                    // A range can have thousands of such names: the first is reported.
+                    // A range can have thousands of these names, so only the first one is reported.
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
                         out.problem(&given.at, what, format!("write FLOW.{name}"));
@@ -562,7 +564,7 @@ impl Names<'_> {
     }
 
     fn of_flow(&self, name: &str) -> Option<(FlowIx, usize)> {
-        // Names of flows and nodes can contain dots, so that each split is tried.
+        // Names of flows and nodes can contain dots, so each possible split is tried.
         name.match_indices('.').find_map(|(dot, _)| {
             let flow = self.index.get(&name[..dot])?;
             let node = self.network.node(&name[dot + 1..])?;
@@ -600,7 +602,7 @@ impl Names<'_> {
                 table.set.is_some(),
             ];
             if given.iter().filter(|s| **s).count() != 1 {
-                // A key of the event could not be read, which has been reported.
+                // A key of the event could not be read, and this was already reported.
                 if out.spoken_below(&table.here) {
                     continue;
                 }
@@ -640,7 +642,8 @@ impl Names<'_> {
                 }
                 let links = self.links(names, out);
                 idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
-                // `rate` reads absent keys as an unlimited rate; in an event they mean no change.
+                // If the key `rate` is absent, it reads as an unlimited rate. In an event, an absent key means no
+                // change.
                 let faster = set.rate.is_some() || set.trace.is_some();
                 let looped = set.r#loop.as_ref().is_none_or(|looped| looped.value);
                 let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), looped, files, out) } else { None };
@@ -663,7 +666,7 @@ impl Names<'_> {
                 return Vec::new();
             }
         }
-        // The sort is stable: events at the same time happen in the order of the file.
+        // The sort is stable, so events at the same time happen in the order of the file.
         all.sort_by_key(|e: &Event| e.at);
         warn_of_early_stops(&all, &stops, &scenario.flows, out);
         all
@@ -700,7 +703,7 @@ impl Names<'_> {
         };
         expect::check(that, &that.at, scene, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
-        // A bound that could not be read has been reported.
+        // A bound that could not be read was already reported.
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "nothing is expected of it", "write min, max or both");
         }
@@ -721,7 +724,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
     let end = Time::ZERO + lasts;
     let mut last = first;
-    // A missing duration is `Span::MAX` and a problem by itself. It must not lead to endless events.
+    // A missing duration is stored as `Span::MAX`, and is reported elsewhere. It must not lead to endless events.
     while lasts < Span::MAX && all.len() <= MAX_EVENTS {
         let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, kind: e.kind.clone() }).collect();
         if next.first().is_none_or(|e| e.at >= end) {
@@ -732,7 +735,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
 }
 
-/// Warns of a stop before the first start of a flow that events start: it has no effect.
+/// Warns if a flow that is started by events is stopped before its first start: the stop has no effect.
 fn warn_of_early_stops(events: &[Event], stops: &[(FlowIx, Time, &Place)], flows: &[Flow], out: &mut Findings) {
     for (flow, at, place) in stops {
         let named = |event: &&Event| matches!(event.kind, EventKind::StartFlow(started) if started == *flow);

@@ -120,7 +120,7 @@ fn check(groups: &[&Flow], at: &Place, registry: &Registry, out: &mut Findings) 
                 let what = format!("{name} has a {key} of {rate}, no more than {before} of one below it");
                 return out.problem(at, what, "name the flows from the lowest rate to the highest");
             }
-            // A group without the key is skipped: the next one is compared with the last that has it.
+            // A group without the key is skipped. The next group is compared with the last one that has the key.
             *before = rate.or(*before);
         }
     }

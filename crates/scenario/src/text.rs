@@ -1,4 +1,5 @@
-//! The resolved text, with every default filled in and every `set` applied. Read again, it gives the same scenario.
+//! The resolved text, with every default filled in and every `set` applied. If it is read again, it gives the same
+//! scenario.
 
 use crate::file::{EcnValue, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
@@ -18,8 +19,8 @@ use steadycast_settings::{Settings, ToToml};
 use steadycast_units::{Ecn, Offset};
 
 impl Loaded {
-    /// Returns the scenario as TOML, with every default filled in, every `set` applied and absolute paths. Read again,
-    /// it gives the same scenario.
+    /// Returns the scenario as TOML, with every default filled in, every `set` applied and absolute paths. If it is
+    /// read again, it gives the same scenario.
     pub fn resolved_toml(&self) -> String {
         let s = &self.scenario;
         let mut text = Text::default();
@@ -80,7 +81,7 @@ impl Loaded {
         }
         for table in items(self.root.get("event")) {
             text.head("[[event]]");
-            // Events stay unexpanded: with ranges and `every` they can be a million.
+            // Events are written as in the file, because with ranges and `every` they may be a million.
             text.lines(self.as_written(table));
         }
         text.head("[record]");
@@ -107,11 +108,11 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
-            // All flows of the entry are consumed, and the first stands for them.
+            // All flows of the entry are consumed. The first one stands for all of them.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
-                // The flow has `count = 0`: there is nothing to resolve, but events can still refer to it.
+                // The flow has `count = 0`, so there is nothing to resolve. However, events can still refer to it.
                 None => text.lines(self.as_written(item)),
             }
         }
@@ -181,7 +182,7 @@ fn entry(key: &str, value: &impl ToToml) -> Option<String> {
 /// Returns a value as it was written, with absolute paths for keys that name files.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
-        // A controller's parameter is no file, also if it is called `trace`.
+        // A controller's parameter is not a file, even if its name is `trace`.
         ("params", _) => value.to_toml(),
         ("clip" | "trace" | "delay_trace" | "loss_trace", Value::Text(name)) => quote(folder.join(name).display()),
         (_, Value::List(all)) => list(all.iter().map(|i| absolute(key, &i.value, folder))),
@@ -194,7 +195,8 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns a link's keys. With `change`, they override another link's, so that absent properties are written, too.
+/// Returns a link's keys. If `change` is true, the keys override those of another link, so absent properties are
+/// written, too.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Loss applies to the forward direction by default. Equal directions with loss therefore need `back`, too.
@@ -204,7 +206,8 @@ fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     keys
 }
 
-/// Returns the keys of a direction. `over` is the direction that it overrides, whose keys apply to those it omits.
+/// Returns the keys of a direction. `over` is the direction that this one overrides. Keys that are omitted have the
+/// values of `over`.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;
@@ -234,7 +237,8 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
-    // Reading an AlphaRTC trace adds its loss to a link that states none, so that the absence of loss is written.
+    // Reading an AlphaRTC trace adds its loss to a link without loss keys. The absence of loss therefore has to be
+    // written.
     if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }
@@ -276,7 +280,8 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
-        // A range outside a list is paired with the flows; in a list it would be a group.
+        // A range outside a list is paired with the flows. In a list it would be a group, so it is written without
+        // brackets.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),
@@ -285,7 +290,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     match flow.start {
         Start::At(at) => text.key("start", span(at)),
         Start::Uniform(from, to) => text.key("start", format!("{{ uniform = [{}, {}] }}", span(from), span(to))),
-        // The start event, which is written with the events, implies it.
+        // The event that starts the flow implies this. It is written with the other events.
         Start::Event => {}
     }
     if let Some(stop) = flow.stop {
@@ -351,7 +356,7 @@ fn video_text(video: &Video, text: &mut Text) {
         }
     }
     text.setting("encode", &video.encode);
-    // The keys of the VBR controller stand among those of the flow.
+    // The keys of the VBR controller are on the same level as those of the flow.
     if let Some(Value::Table(vbr)) = video.vbr.value() {
         text.table(vbr);
     }
@@ -388,7 +393,7 @@ fn video_text(video: &Video, text: &mut Text) {
         text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
-        // Neither key takes a negative time, so that the sign chooses the key.
+        // Neither key accepts a negative time, so the sign determines the key.
         let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };
         let by = quote(video.clock.ahead.abs());
         text.key("clock", format!("{{ {word} = {by}, drift = {} }}", number(video.clock.drift)));

@@ -35,8 +35,9 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
     }
 }
 
-/// Merges `over` onto `base`: tables key by key; all other values are replaced. A table with another `kind` (or
-/// `preset`) replaces the one in `base`. A key and the key of a file for the same quantity replace each other.
+/// Merges `over` onto `base`. Tables are merged key by key, and all other values are replaced. A table with another
+/// `kind` (or `preset`) replaces the one in `base`. A key and the key of a file for the same quantity replace each
+/// other.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -44,7 +45,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         text(over).is_some() && text(over) != text(base)
     };
     if other("kind") || other("preset") {
-        // A queue of another kind keeps the length; the other keys belong to the old kind and are dropped.
+        // A queue of another kind keeps the length. The other keys belong to the old kind, and are dropped.
         let mut whole = above.clone();
         if over.get("limit").is_none() {
             whole.extend(below.iter().filter(|(key, _)| key == "limit").cloned());
@@ -55,7 +56,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
     let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
     let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
-    // `loop` belongs to the file; without one it would be reported as a key that has no effect.
+    // `loop` belongs to the file. Without a file, it would be reported as a key that has no effect.
     if traced(below) && !traced(&merged) {
         merged.retain(|(key, _)| key != "loop");
     }
@@ -92,7 +93,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     if path.is_empty() || path.split('.').any(str::is_empty) {
         return Err(fail("the path has an empty part".into(), form()));
     }
-    // `put` recurses once per key, so that the depth is limited as in a file.
+    // `put` recurses once per key, so the depth is limited here as it is in a file.
     if path.len() > 1000 || path.split('.').count() > MAX_DEPTH {
         return Err(fail("the path is too long".into(), form()));
     }
@@ -106,7 +107,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         && root.get("network").is_none()
         && let Value::Table(table) = &mut root.value
     {
-        // The file has a complete topology of its own, which the named network replaces.
+        // The file contains a complete topology, which the named network replaces.
         table.retain_mut(|(key, topology)| key != "topology" || keep_set(topology));
     }
     if path == "clip" {
@@ -116,11 +117,11 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
     }
     let names: Vec<String> = list(root, head).iter().map(|item| name_of(item).unwrap_or_default()).collect();
-    // Names and keys can contain dots: the longest existing name counts.
+    // Names and keys can contain dots, so the longest existing name is used.
     let splits = || rest.match_indices('.').rev().map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
     let meant = |(name, keys): (&str, &str)| -> Option<(Vec<usize>, String)> {
         let all = (0..names.len()).filter(|n| is_meant(name, &names[*n]));
-        // Two flows of one name are a problem that is reported later. The change applies to the first.
+        // If two flows have the same name, this is reported later. The change applies to the first of them.
         let all: Vec<_> = if names.iter().any(|n| n == name) { all.take(1).collect() } else { all.collect() };
         (!all.is_empty()).then(|| (all, keys.to_owned()))
     };
@@ -131,7 +132,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
             return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
         }
         None if head == "link" => {
-            // A link of the shape, which has no entry yet: its name ends where a link's key begins.
+            // The link belongs to the shape and has no entry yet. Its name ends where a key of links begins.
             let parts: Vec<_> = rest.split('.').collect();
             let Some(split) = (1..parts.len()).find(|i| link_keys.contains(&parts[*i])) else {
                 let last = parts.last().copied().unwrap_or_default();
@@ -181,10 +182,10 @@ fn is_meant(given: &str, name: &str) -> bool {
 /// Whether a name matches a pattern.
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
-    // Without a `*` there is only one part, and equal names have matched before.
+    // Without a `*` there is only one part, and equal names were already handled above.
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
     let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
-    // The leftmost match leaves the most text for the later parts, so that no other match has to be tried.
+    // The leftmost match leaves the longest rest for the later parts, so no other match has to be tried.
     parts.all(|part| match rest.find(part) {
         Some(at) => {
             rest = &rest[at + part.len()..];
@@ -194,8 +195,8 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Resolves a file's name in a `set`. It is relative to the scenario's folder if that has such a file, else to the
-/// current folder.
+/// Resolves a file's name in a `set`. It is relative to the scenario's folder if this folder contains the file, and
+/// otherwise to the current folder.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
@@ -226,8 +227,8 @@ fn list_mut<'a>(root: &'a mut Item, key: &str, at: &Place) -> Option<&'a mut Vec
     }
 }
 
-/// Makes all videos play a clip. If a video had another kind of media, the size and the frame rate that the file gives
-/// it are dropped, so that the clip is encoded as it is. A size or rate from `--set` stays.
+/// Makes all videos play a clip. If a video had another kind of media, its size and frame rate from the file are
+/// dropped, so that the clip keeps its own. A size or rate from `--set` is kept.
 fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String)> {
     let flows = list_mut(root, "flow", at).map(|list| list.as_mut_slice()).unwrap_or_default();
     let mut videos = 0;
@@ -237,7 +238,7 @@ fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String
         if let (true, Some(Value::Table(encode))) = (plays_another_medium, value_mut(flow, "encode")) {
             encode.retain(|(key, given)| given.at.set || !matches!(key.as_str(), "size" | "fps"));
         }
-        // Problems of the clip then name the flow that plays it.
+        // Problems of the clip are reported at the flow that plays it.
         let place = Place { key: Arc::from(format!("flow.{}.clip", name_of(flow).unwrap_or_default())), ..at.clone() };
         put(flow, &["clip"], clip.clone(), &place).map_err(|what| (what, "leave it out".to_owned()))?;
     }
@@ -252,7 +253,7 @@ fn value_mut<'a>(item: &'a mut Item, key: &str) -> Option<&'a mut Value> {
     table.iter_mut().find(|(k, _)| k == key).map(|(_, item)| &mut item.value)
 }
 
-/// Returns the name of a flow or link; a link's default name is made of its ends.
+/// Returns the name of a flow or link. The default name of a link consists of its ends.
 pub(crate) fn name_of(item: &Item) -> Option<String> {
     if let Some(name) = item.get("name") {
         return name.text().map(str::to_owned);
@@ -273,13 +274,13 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // Flows have names and keep their keys when their kind changes; those that no longer fit are reported.
+            // Flows have names, and keep their keys when their kind changes. Keys that no longer fit are reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
                 && !table.iter().any(|(k, _)| k == "name")
             {
-                // The queue or loss changes its kind: the keys of the old kind are dropped.
+                // The queue or loss changes its kind, so the keys of the old kind are dropped.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
@@ -290,13 +291,13 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
         }
         Value::List(list) => {
             let count = list.len();
-            // Places are counted from 1, as in the paths of messages.
+            // Positions are counted from 1, as in the paths of messages.
             let place = key.parse::<usize>().ok().filter(|n| (1..=count).contains(n));
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
         }
-        // A plain value becomes a table if it has keys. `vbr = "…"` never has keys, but a queue can be set from
-        // nothing.
+        // A plain value is replaced by a table, because it gets keys. `vbr = "…"` never gets keys, but a queue can be
+        // set where there was none.
         _ => {
             item.value = Value::Table(Vec::new());
             put(item, keys, value, at)

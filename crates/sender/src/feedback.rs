@@ -30,14 +30,15 @@ pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     }
 }
 
-/// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. It is twice
-/// what a sender remembers, and as many as a Steadycast receiver reports. A message of a few bytes can report 16,384
-/// packets.
+/// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. A limit is
+/// needed because a message of a few bytes can report 16,384 packets. The value is twice the size of a sender's
+/// history, and the number of packets that a Steadycast receiver reports at most.
 const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
 /// Reads a compound's per-packet feedback in the agreed format and joins it with the sent packets. `find` returns the
-/// number of the packet that a report names. Returns `None` if no reported packet was sent, and the number of messages
-/// that were ignored, because the compound covers more packets than one may.
+/// number of the packet that a report names. Returns the joined packets, or `None` if none of the reported packets was
+/// sent. Also returns the number of messages that were ignored because the compound covers more than the permitted
+/// number of packets.
 pub fn join(
     history: &mut History,
     now: Time,

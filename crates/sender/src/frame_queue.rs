@@ -4,7 +4,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// The dependence of other frames on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRole {
-    /// The frame needs no other, and all later frames depend on it.
+    /// The frame depends on no other frame, and all later frames depend on it.
     Key,
     /// Later frames depend on it.
     Reference,
@@ -21,7 +21,7 @@ pub struct Backlog {
     pub skipped: u64,
 }
 
-/// A frame in the queue of which nothing, or only a part, has been sent.
+/// A frame in the queue that has not been sent, or only in part.
 #[derive(Clone, Debug)]
 pub struct QueuedFrame<T> {
     /// The frame's description or packets.
@@ -52,7 +52,8 @@ pub struct FrameQueue<T> {
 }
 
 impl<T> FrameQueue<T> {
-    /// Creates an empty queue, which is full when its backlog takes more than `bound`; `None`: it is never full.
+    /// Creates an empty queue. The queue is full when its backlog takes longer than `bound`; with `None` it is never
+    /// full.
     pub const fn new(bound: Option<Span>) -> Self {
         let backlog = Backlog { bytes: Bytes::ZERO, skipped: 0 };
         Self { bound, waiting: VecDeque::new(), backlog, broken: false }
@@ -81,8 +82,8 @@ impl<T> FrameQueue<T> {
                 // A key frame does not depend on skipped frames, so decoding can resume.
                 self.broken = false;
                 if full {
-                    // A frame whose first packets were sent is completed, as its rest is small and receivers wait for
-                    // it.
+                    // A frame whose first packets were sent is completed, because receivers wait for its rest, which is
+                    // small.
                     let begun = self.waiting.front().is_some_and(|frame| frame.taken > Bytes::ZERO);
                     dropped.extend(self.waiting.drain(usize::from(begun)..));
                     self.backlog.skipped += dropped.len() as u64;

@@ -1,5 +1,5 @@
 //! What a sender of video needs around its rate controller, sans-IO: a pacer with priorities, a bounded frame queue,
-//! retransmission within the rate, probes, and feedback in the stack's own form.
+//! retransmission within the rate, probes, and feedback in the format of the product's RTP stack.
 //!
 //! A product that has RTP packets and sockets, and no pacer, takes a [`MediaSender`]. It holds all streams of a
 //! session: audio first, then retransmissions and parity, then video. The caller keeps the packets' bytes, owns the

@@ -32,7 +32,8 @@ pub struct MediaSettings {
 
 impl MediaSettings {
     /// Creates the settings of a stack with transport-wide feedback, whose retransmissions are not covered, and which
-    /// sends no padding. At most a second of packets waits, and the pacer catches up 20 ms.
+    /// sends no padding. Packets wait for at most a second, and after a late call the pacer catches up for at most 20
+    /// ms.
     pub const fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -50,7 +51,7 @@ impl MediaSettings {
 pub struct Departure {
     /// The stream of the packet.
     pub stream: StreamId,
-    /// The caller's name of the packet. A retransmission, and padding, have the name of their original.
+    /// The caller's identifier of the packet. A retransmission or padding has the identifier of its original.
     pub id: u64,
     /// The RTP sequence number of the packet or of its original.
     pub seq: u16,
@@ -68,9 +69,10 @@ pub struct Departure {
 pub enum Output {
     /// Send this packet now.
     Send(Departure),
-    /// The packet that waited under this name is not sent: a key frame has replaced its frame. Free it.
+    /// The packet that was queued under this identifier will not be sent, because a key frame has replaced its frame.
+    /// The caller can free it.
     Dropped(StreamId, u64),
-    /// Wait until this time or the next event; `None`: until the next event.
+    /// Wait until this time or the next event, whichever comes first; `None`: until the next event.
     Wait(Option<Wake>),
 }
 
@@ -83,11 +85,11 @@ pub struct RtcpCounts {
     pub nacked: u64,
     /// Requests for a key frame.
     pub key_frames: u64,
-    /// Feedback messages that were ignored, because the compound covers more packets than one may.
+    /// Feedback messages that were ignored, because the compound covers more than the permitted number of packets.
     pub refused: u64,
 }
 
-/// The number of packets whose names are kept. It is that of the controller's history.
+/// The number of packets whose names are kept, which is the size of the controller's history.
 const NAMED_PACKETS: usize = 1 << 14;
 /// The backlog, as a time at the pacing rate, up to which encoders keep their full rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);
@@ -95,7 +97,8 @@ const FRAME_BACKLOG: Span = Span::millis(40);
 const DRAIN_TIME: Span = Span::millis(250);
 /// The lowest share of the rate that an encoder gets while a backlog is drained.
 const MIN_DRAIN_SHARE: f64 = 0.5;
-/// Bytes that a retransmission has more than its original: the original's sequence number (RFC 4588, section 4).
+/// The bytes by which a retransmission is larger than its original: it carries the original's sequence number (RFC
+/// 4588, section 4).
 const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 
 /// A sender of several streams around a controller, sans-IO.
@@ -105,7 +108,7 @@ const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 /// Feedback goes into [`MediaSender::on_rtcp`], or joined into [`MediaSender::feedback`]. Before each frame it reads
 /// [`MediaSender::encoder`].
 ///
-/// All times are of one clock of the caller, with any start.
+/// All times are on one clock of the caller, which may start at any value.
 pub struct MediaSender {
     remote: Remote,
     settings: MediaSettings,
@@ -164,7 +167,7 @@ impl MediaSender {
         }
     }
 
-    /// Adds a stream. The order of video streams is that in which they get rate: the base layer first.
+    /// Adds a stream. Video streams are given rate in the order in which they are added: the base layer first.
     pub fn add_stream(&mut self, settings: StreamSettings) -> StreamId {
         self.streams.push(StreamState::new(settings, self.settings.max_backlog));
         StreamId(self.streams.len() as u32 - 1)
@@ -199,15 +202,15 @@ impl MediaSender {
 
     /// Returns what the encoder of a stream has to do with its next frame. A request for a key frame is returned once.
     ///
-    /// The rate is lower while more than a frame waits. Audio and parity have their reserved rate. Video streams share
-    /// what is left, in their order: each gets up to its maximum, and none if that is less than its minimum. The first
-    /// one is never paused.
+    /// The rate is lower while more than a frame waits in the queues. Audio and parity have their reserved rates. Video
+    /// streams get the rest, in their order: each gets up to its maximum, or is paused if the rest is below its
+    /// minimum. The first video stream is never paused.
     pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
         let Decision { target, pacing, .. } = self.remote.decision();
-        // Without this, an encoder that makes one per cent too much would fill the queue.
+        // Without this reduction, an encoder that produces one per cent too much would fill the queue.
         let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
         let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
-        // Repair's recent share is subtracted first: media and repair together have to fit the target.
+        // Repair's recent share is subtracted first, because media and repair together must not exceed the target.
         let mut left = self.share.left(now, target).scale(drain);
         let mut rate = Rate::ZERO;
         let mut first = true;
@@ -243,14 +246,14 @@ impl MediaSender {
     /// frame as soon as one can be sent. A key frame is always sent, and drops frames that wait before it if there are
     /// too many.
     ///
-    /// A caller that does not know frames need not call it.
+    /// A caller that does not know where frames begin need not call this.
     pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {
         let (pacing, all) = (self.remote.decision().pacing, self.backlog().bytes);
         let Some(state) = self.stream(stream) else { return false };
         // The other streams' packets wait for the same pacer, so they count in the backlog of this one.
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
-        // Without a role, `push` refuses the packets of the skipped frame.
+        // If the role is `None`, `push` refuses the packets of the skipped frame.
         state.role = dropped.is_some().then_some(role);
         if role == FrameRole::Key {
             state.on_key_frame(now);
@@ -261,18 +264,18 @@ impl MediaSender {
         true
     }
 
-    /// Adds a packet. Returns false if it is not taken: its frame was skipped, twice the maximum waits, it has no
-    /// size, or there is no such stream. Poll afterwards.
+    /// Adds a packet. Returns false if it is not taken: its frame was skipped, the backlog is twice the maximum, the
+    /// packet's size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
     pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
         let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
         let waits = self.backlog().bytes.at(pacing);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
         let Some(role) = state.role.filter(|_| packet.size > Bytes::ZERO) else { return false };
         if waits.is_zero() {
-            // The pacer must not catch up the time in which no packet waited.
+            // The pacer must not catch up for the time in which no packet waited.
             self.pace.resume(now, pacing);
         }
-        // Frames that were not begun by `frame` have to be bounded as well.
+        // Frames that were not announced by `frame` need a bound, too.
         if waits > most && role != FrameRole::Key {
             return false;
         }
@@ -280,8 +283,8 @@ impl MediaSender {
         match packet.edge.first {
             false if state.queue.head().is_some() => {
                 if let Some(packets) = state.queue.extend(packet.size) {
-                    // All packets of a frame have the time of its first one, because a retransmission's deadline is
-                    // that of the frame.
+                    // All packets of a frame get the time of its first one, because the deadline of a retransmission is
+                    // the frame's.
                     let ready = packets.front().map_or(now, |first: &Queued| first.ready);
                     packets.push_back(Queued { ready, ..queued });
                 }
@@ -290,7 +293,7 @@ impl MediaSender {
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
-        // One report per frame, when the frame's size is known.
+        // The controller gets one report per frame, when the frame's size is known.
         if packet.edge.last && state.settings.kind == StreamKind::Video {
             let frame = state.frame_size;
             self.report_queue(now, Some(frame));
@@ -307,12 +310,13 @@ impl MediaSender {
         self.remote.queued(&MediaQueue { at: now, waiting, age, frame });
     }
 
-    /// Names a packet that was sent, as feedback will name it, and returns its number for [`MediaSender::feedback`]
-    /// from then on ([`MediaSender::number`]). It is for a stack that assigns transport-wide sequence numbers itself,
-    /// for the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
+    /// Sets the name that feedback will use for a sent packet. From then on [`MediaSender::number`] returns the
+    /// packet's number for this name, for use in [`MediaSender::feedback`]. This is for stacks that assign
+    /// transport-wide sequence numbers themselves, for the sequence numbers of retransmissions (RFC 8888), and for
+    /// packet numbers of another protocol.
     pub fn sent_as(&mut self, number: u64, name: PacketName) {
         self.own_transport |= matches!(name, PacketName::Transport(_));
-        // The oldest name is removed only if no newer packet has taken it over: 16-bit numbers wrap.
+        // 16-bit numbers wrap. If a newer packet has the same name as the oldest one, the name is kept.
         if self.named.len() == NAMED_PACKETS
             && let Some((name, number)) = self.named.pop_front()
             && self.names.get(&name) == Some(&number)
@@ -331,8 +335,8 @@ impl MediaSender {
         }
     }
 
-    /// Reads an RTCP compound: per-packet feedback in the agreed format, NACKs and requests for key frames. All else is
-    /// ignored. Poll afterwards.
+    /// Reads an RTCP compound: per-packet feedback in the agreed format, NACKs and requests for key frames. All other
+    /// packets are ignored. Call [`MediaSender::poll`] afterwards.
     ///
     /// # Errors
     /// The datagram is not RTCP.
@@ -344,7 +348,8 @@ impl MediaSender {
         let rtt = remote.join(now, |now, history, joined| {
             let (read, refused) =
                 feedback::join(history, now, &compound, settings.format, |history, name| match name {
-                    // Without names of the caller, a transport-wide number is the low 16 bits of the packet's number.
+                    // If the caller has not set names, a transport-wide number is the low 16 bits of the packet's
+                    // number.
                     PacketName::Transport(low) if !*own_transport => history.by_low_bits(low),
                     _ => names.get(&name).copied(),
                 });
@@ -353,7 +358,7 @@ impl MediaSender {
                 *joined = read;
             }
             counts.packets = joined.packets.len() as u64;
-            // Only lost retransmissions: a lost original is requested by a NACK.
+            // Only lost retransmissions are considered, because a lost original is requested by a NACK.
             let repairs = joined.packets.iter().filter(|packet| packet.stream == Stream::Repair);
             lost.extend(repairs.filter(|packet| packet.arrived.is_none()).map(|packet| packet.number));
         });
@@ -382,7 +387,8 @@ impl MediaSender {
         self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
     }
 
-    /// Processes feedback that the stack has joined, as [`Remote::feedback`] does. Poll afterwards.
+    /// Processes feedback that the stack has joined, as [`Remote::feedback`] does. Call [`MediaSender::poll`]
+    /// afterwards.
     pub fn feedback(&mut self, now: Time, fates: impl IntoIterator<Item = PacketResult>) {
         let mut missing = Vec::new();
         let fates = fates.into_iter().inspect(|fate| {
@@ -394,14 +400,14 @@ impl MediaSender {
         self.after_feedback(now, rtt, &missing);
     }
 
-    /// Retransmits again what was lost as a retransmission, and reads what the feedback changed.
+    /// Retransmits packets again whose retransmissions were lost, and reads the effects of the feedback.
     fn after_feedback(&mut self, now: Time, rtt: Option<Span>, lost: &[u64]) {
         let context = self.nack_context(now);
         for cache in self.streams.iter_mut().filter_map(|stream| stream.cache.as_mut()) {
             if let Some(rtt) = rtt {
                 cache.on_round_trip(rtt);
             }
-            // Otherwise feedback leaves retransmissions out, and their absence says nothing.
+            // Otherwise feedback does not cover retransmissions, and their absence has no meaning.
             if self.settings.retransmissions_covered {
                 lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
             }
@@ -417,7 +423,7 @@ impl MediaSender {
 
     /// Requests that a packet is retransmitted, for a stack that reads NACKs itself. Returns false if the request is
     /// refused: the packet is queued already, was sent less than a round trip ago or is not cached, or repairs have
-    /// used up their share of the rate. Poll afterwards.
+    /// used up their share of the rate. Call [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
@@ -427,7 +433,8 @@ impl MediaSender {
         cache.queued() > before
     }
 
-    /// Requests a key frame, for a stack that reads PLI and FIR itself. All requests within 0.5 s are answered by one.
+    /// Requests a key frame, for a stack that reads PLI and FIR itself. One key frame answers all requests within 0.5
+    /// s.
     pub fn request_key_frame(&mut self, stream: StreamId) {
         if let Some(state) = self.stream(stream) {
             state.requested = true;
@@ -439,8 +446,9 @@ impl MediaSender {
         self.remote.forget(number);
     }
 
-    /// Returns what the caller has to do now. Call it until it returns [`Output::Wait`], after each other call and when
-    /// the time has come. It may be called late: the pacer catches up [`MediaSettings::credit`].
+    /// Returns what the caller has to do now. After each other call, and at the time that it has returned, call it
+    /// until it returns [`Output::Wait`]. After a late call, the pacer catches up for at most
+    /// [`MediaSettings::credit`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some((stream, id)) = self.dropped.pop_front() {
             return Output::Dropped(stream, id);
@@ -449,7 +457,8 @@ impl MediaSender {
             self.remote.timer(now);
             self.prober.request(self.remote.probe());
         }
-        // Audio is not paced. Behind a video frame it would wait for as long as the frame takes at the pacing rate.
+        // Audio is not paced. If it were queued after a video frame, it would wait for as long as the frame takes at
+        // the pacing rate.
         if let Some(stream) = self.oldest(StreamKind::Audio) {
             return self.send_head(now, stream);
         }
@@ -460,7 +469,7 @@ impl MediaSender {
                 Some(stream) => self.send_repair(now, stream),
                 None => None,
             };
-            // Parity covers packets that were sent already, so its deadline is earlier than that of waiting video.
+            // Parity covers packets that were already sent, so its deadline is earlier than that of queued video.
             let next = || self.oldest(StreamKind::Parity).or_else(|| self.oldest(StreamKind::Video));
             if let Some(departure) = sent {
                 return Output::Send(departure);
@@ -476,7 +485,7 @@ impl MediaSender {
     fn wait(&self, now: Time, due: Option<Time>) -> Output {
         let media = due.map(|at| Wake { at, why: "pacer" });
         let soonest = self.remote.wake().into_iter().chain(media).min_by_key(|wake| wake.at);
-        // A wake-up in the past would make the caller poll forever without any progress of time.
+        // If the wake-up time were in the past, the caller would poll forever at the same time.
         Output::Wait(soonest.map(|wake| Wake { at: wake.at.max(now + Span::nanos(1)), ..wake }))
     }
 
@@ -507,7 +516,7 @@ impl MediaSender {
         self.prober.rate().unwrap_or_else(|| self.remote.decision().pacing)
     }
 
-    /// Returns true if padding is sent when no other packet waits: a probe is in progress.
+    /// Returns true if padding is to be sent when no other packet waits, because a probe is in progress.
     fn pads(&self) -> bool {
         self.settings.padding && self.prober.pads() && self.newest.is_some()
     }
@@ -517,7 +526,7 @@ impl MediaSender {
         let Some(state) = self.stream(stream) else { return Output::Wait(None) };
         let (settings, head) = (state.settings, state.queue.head().and_then(|head| head.content.front()).copied());
         let Some(Queued { packet, role, ready }) = head else {
-            // An admitted frame always has a packet, so there is nothing to send.
+            // An admitted frame always has a packet. Without one, there is nothing to send.
             state.queue.clear();
             return Output::Wait(None);
         };
@@ -541,7 +550,7 @@ impl MediaSender {
             self.report_queue(now, None);
         }
         self.share.on_sent(now, size, kind == Stream::Parity);
-        // RFC 8888 names packets by SSRC and sequence number, not by the number of all streams.
+        // RFC 8888 identifies packets by SSRC and sequence number, not by the number across all streams.
         if settings.covered && self.settings.format == FeedbackFormat::Rfc8888 {
             self.sent_as(number, PacketName::Rtp { ssrc: settings.ssrc, seq: packet.seq });
         }
@@ -559,8 +568,8 @@ impl MediaSender {
 
     /// Sends the next retransmission of a stream.
     fn send_repair(&mut self, now: Time, stream: StreamId) -> Option<Departure> {
-        // The cache gets the number before the packet is registered under it, to match a later loss of this
-        // retransmission.
+        // The cache gets this number before the packet is registered under it. With it, the cache recognises a later
+        // loss of this retransmission.
         let number = self.next;
         let cache = self.streams.get_mut(stream.0 as usize)?.cache.as_mut()?;
         let Retransmission { packet, .. } = cache.next(now, number)?;
@@ -602,7 +611,7 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // A padded probe is exempt from the pacing rate, so none of it counts as sent early.
+        // A probe with padding is exempt from the pacing rate, so no part of it counts as sent too early.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

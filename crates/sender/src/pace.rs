@@ -18,11 +18,11 @@ impl Pace {
 
     /// Returns when the next packet may be sent.
     pub fn due(&self, pacing: Rate) -> Time {
-        // At the present rate, so that a change of the rate applies to the current gap as well.
+        // The present pacing rate is used, so that a change of the rate applies to the current gap as well.
         self.last.map_or(Time::ZERO, |(at, size)| at + size.at(pacing))
     }
 
-    /// Notes that no packet has waited until `now`: the time without packets is not caught up.
+    /// Records that no packet has waited until `now`. The pacer does not catch up for this time.
     pub fn resume(&mut self, now: Time, pacing: Rate) {
         if let Some((at, size)) = &mut self.last
             && *at + size.at(pacing) < now
@@ -38,7 +38,8 @@ impl Pace {
         self.last = Some((self.due(pacing).max(now.before(self.credit)), size));
     }
 
-    /// Charges bytes that were sent sooner than at the pacing rate, so that the next packet waits for them as well.
+    /// Charges bytes that were sent earlier than the pacing rate permits. The next packet then waits for these bytes as
+    /// well.
     pub fn charge_early(&mut self, bytes: Bytes) {
         if let Some((_, size)) = &mut self.last {
             *size += bytes;

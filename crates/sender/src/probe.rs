@@ -11,12 +11,14 @@ pub struct Probes {
     pub whole: u64,
     /// Probes that ended early, because no packet waited and there was no padding.
     pub cut: u64,
-    /// Probes that the controller withdrew before they began, because no packet waited or the window was closed.
+    /// Probes that the controller withdrew before they began, because no packet waited or the congestion window was
+    /// full.
     pub skipped: u64,
 }
 
 /// Sends one probe after the other. A probe begins with the first packet that is sent after the controller requests it.
-/// It ends when it has its packets and bytes, or when no packet waits. Each id is sent once.
+/// It ends when its numbers of packets and bytes are reached, or when no packet waits. Each probe is sent once, by its
+/// id.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prober {
     running: Option<Running>,
@@ -54,14 +56,15 @@ impl Prober {
         self.running.map(|running| running.probe.rate)
     }
 
-    /// Returns true if the probe in progress is filled with padding. A probe within the pacing rate only uses packets
-    /// that wait.
+    /// Returns true if the probe in progress is filled with padding. A probe whose packets count against the pacing
+    /// rate only uses packets that wait.
     pub fn pads(&self) -> bool {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// Counts a sent packet, which starts the requested probe if none is in progress. Padding starts none. If the
-    /// packet ends a probe within the pacing rate, returns the number of bytes that were sent too early.
+    /// Counts a sent packet. If no probe is in progress, the packet starts the requested one, unless it is padding. If
+    /// the packet ends a probe that counts against the pacing rate, returns the number of bytes that were sent too
+    /// early.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe starts with a packet that is sent anyway, so that a probe without media never begins.
         if self.running.is_none() {
@@ -77,7 +80,7 @@ impl Prober {
         running.bytes += size;
         if running.packets >= running.probe.packets && running.bytes >= running.probe.bytes {
             self.counts.whole += 1;
-            // The pacer charges the last packet itself; only those before it were sent early.
+            // The pacer charges the last packet itself. Only the packets before it were sent too early.
             let early = if running.probe.within { running.bytes.saturating_sub(size) } else { Bytes::ZERO };
             self.running = None;
             return early;

@@ -14,7 +14,7 @@ pub struct RepairSettings {
 }
 
 impl RepairSettings {
-    /// Returns how long after its frame was ready a packet is useful.
+    /// Returns for how long after its frame was ready a packet is still useful.
     pub fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
@@ -25,8 +25,8 @@ pub const DEFAULT_USEFUL_TIME: Span = Span::secs(1);
 
 /// Maximum share of the target rate for packets that are sent on request (str0m's bound).
 const REPAIR_SHARE: f64 = 0.15;
-/// Time over which an unused share accumulates. libwebrtc bounds retransmissions over 500 ms; bursts of losses need
-/// twice that.
+/// Time over which an unused share accumulates. libwebrtc limits retransmissions over 500 ms, but bursts of losses need
+/// twice that time.
 const BUDGET_WINDOW: Span = Span::secs(1);
 
 /// Token bucket for packets that are sent on request.
@@ -40,7 +40,8 @@ impl RepairBudget {
     /// Takes `size` out of the bucket, which fills at `REPAIR_SHARE` of `target` and holds at least two packets of
     /// `packet` bytes. Returns false if it holds less than `size`.
     pub fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
-        // Two packets fit at any rate. With 15 % of a low rate alone, a full packet could never be repaired.
+        // The bucket holds two packets at any rate. With only 15 % of a low rate, a full packet could never be
+        // retransmitted.
         let most = target.scale(REPAIR_SHARE).over(BUDGET_WINDOW).max(packet + packet).as_f64();
         let saved =
             self.refilled.map_or(most, |at| target.scale(REPAIR_SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());
@@ -62,7 +63,7 @@ pub struct Repairs {
     pub bytes: Bytes,
     /// Requests that were refused because repair had used its share of the rate.
     pub refused: u64,
-    /// Requests for packets that would have arrived too late.
+    /// Requests that were refused, because the packets would have arrived too late.
     pub stale: u64,
     /// Parity packets.
     pub parities: u64,

@@ -7,7 +7,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const STEP: Span = Span::millis(100);
 /// Number of steps of the short mean: one second.
 const STEPS: usize = 10;
-/// Time constant of the exponentially weighted long mean in seconds.
+/// Time constant, in seconds, of the long mean, which is exponentially weighted.
 const LONG_TIME_CONSTANT: f64 = 5.0;
 /// Maximum share of the rate that repair takes from the encoder.
 const MAX_REPAIR_SHARE: f64 = 1.0 / 3.0;
@@ -38,12 +38,12 @@ impl RepairShare {
         }
     }
 
-    /// Returns the part of `rate` that is left for the media, if repair continues as in the last second or by the long
-    /// mean, whichever is larger.
+    /// Returns the part of `rate` that is left for the media, if repair continues with its share of the last second or
+    /// its long mean share, whichever is larger.
     pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
-        // The short mean follows a burst of repairs immediately, and the long one keeps the share after it. The maximum
-        // leaves the encoder two thirds.
+        // The short mean follows a burst of repairs immediately, and the long mean keeps the share for a while after
+        // the burst. The maximum leaves two thirds of the rate to the encoder.
         let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }
     }
@@ -60,7 +60,7 @@ impl RepairShare {
             self.steps.push_back(Step::default());
         }
         while now.since(self.began) >= STEP {
-            // A step without packets says nothing about the share.
+            // A step without packets does not show a share.
             if let Some(step) = self.steps.back().filter(|step| step.all > 0.0) {
                 self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG_TIME_CONSTANT;
             }
@@ -91,7 +91,8 @@ mod tests {
         assert_eq!(share.left(ms(2_000), rate), rate);
         (200..300).for_each(|n| share.on_sent(ms(10 * n), size, n % 10 == 0));
         assert_eq!(share.left(ms(2_999), rate), Rate::kbps(900));
-        // A second later only the long mean contains repair: a tenth over one of its five seconds.
+        // A second later only the long mean contains the repair: a tenth of the rate, over one of the mean's five
+        // seconds.
         (300..400).for_each(|n| share.on_sent(ms(10 * n), size, false));
         let left = share.left(ms(3_999), rate);
         assert!(left > Rate::kbps(983) && left < Rate::kbps(988), "{left}");

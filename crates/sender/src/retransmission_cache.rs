@@ -26,9 +26,9 @@ pub struct CachedPacket<P> {
     pub sent: Time,
     /// The IP size of the packet as a retransmission.
     pub size: Bytes,
-    /// Whether the packet waits in the retransmission queue.
+    /// Whether the packet is in the retransmission queue.
     pub queued: bool,
-    /// The number, across all streams of the session, of the last retransmission.
+    /// The number of the last retransmission among the packets of all streams of the session.
     pub resent_as: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct Retransmission<P> {
     pub packet: CachedPacket<P>,
 }
 
-/// Context of a NACK: what decides whether a packet can be retransmitted.
+/// Context of a NACK: the values that decide whether a packet can be retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub struct NackContext {
     /// The time at which the NACK arrived.
@@ -94,7 +94,7 @@ impl<P: Copy> RetransmissionCache<P> {
     /// Adds an original that is being sent. `seq` is the previous number plus one; after a gap the cache starts empty.
     pub fn on_sent(&mut self, seq: u64, packet: CachedPacket<P>) {
         let age = MIN_RETENTION.max(self.settings.useful() + self.round_trip());
-        // A queued packet stays, because the queue refers to it by its position.
+        // A queued packet is kept, because the queue refers to it by its position.
         let old = |first: &CachedPacket<P>| packet.sent.since(first.sent) > age && !first.queued;
         while self.packets.len() == MAX_CACHED_PACKETS || self.packets.front().is_some_and(old) {
             self.packets.pop_front();
@@ -116,9 +116,9 @@ impl<P: Copy> RetransmissionCache<P> {
         self.rtt_samples.push_back(rtt);
     }
 
-    /// Applies the play-out delay that a receiver announced. It counts from when the receiver misses a packet, so it
-    /// also extends the useful time of packets that were sent late. Returns whether an RTT has been measured: without
-    /// one, the number of possible retransmissions is unknown.
+    /// Applies the play-out delay that a receiver announced. The delay begins when the receiver notices that the packet
+    /// is missing. It therefore also extends the useful time of packets that were sent late. Returns whether an RTT has
+    /// been measured: without one, the number of possible retransmissions is unknown.
     pub fn on_playout(&mut self, announced_playout: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(announced_playout.max(DEFAULT_USEFUL_TIME)));
         !self.rtt_samples.is_empty()
@@ -132,10 +132,11 @@ impl<P: Copy> RetransmissionCache<P> {
     /// Returns how many retransmissions (0 to 8) of a packet can arrive in time, if it is sent `waited` after its frame
     /// was ready.
     ///
-    /// One retransmission takes the mean of recent ones plus twice their variation. This contains the one-way delay,
-    /// the detection of the loss, the RTCP interval, the way back and the pacer. The time that is available is the
-    /// announced play-out delay. Without an announcement it is the useful time, minus what the frame `timestamp` has
-    /// already spent in the pacer or half of `waited`. Only half counts, because a wait behind other frames passes.
+    /// One retransmission takes the mean of recent ones plus twice their variation. This time contains the one-way
+    /// delay, the detection of the loss, the RTCP interval, the delay of the feedback, and the pacer. The time that is
+    /// available is the announced play-out delay. Without an announcement it is the useful time, minus the time that
+    /// the frame `timestamp` has already spent in the pacer, or minus half of `waited`. Only half of `waited` is
+    /// subtracted, because the wait for other frames ends.
     pub fn possible_retransmissions(
         &mut self,
         now: Time,
@@ -149,14 +150,14 @@ impl<P: Copy> RetransmissionCache<P> {
         let Some(rtt) = self.rtt_samples.iter().max() else { return 0 };
         let (mean, variation) = self.resend_delay.unwrap_or((*rtt + LOSS_DETECTION_TIME, Span::ZERO));
         let before = now.since(began).max(waited / 2);
-        // The packet itself needs one way to the receiver before its loss can be seen.
+        // The packet itself takes a one-way delay to the receiver before its loss can be detected.
         let left = announced_playout.unwrap_or(self.settings.useful().saturating_sub(before)).saturating_sub(*rtt / 2);
         (left.as_nanos() / (mean + variation * 2).as_nanos().max(1)).min(8) as u32
     }
 
-    /// Queues the packet that a NACK requests. Exceptions: it is not cached, is queued already, was sent within the
-    /// last RTT, would arrive too late, or retransmissions have used their share of the rate, which `budget` holds for
-    /// all streams.
+    /// Queues the packet that a NACK requests. It is not queued if it is not cached, is queued already, was sent within
+    /// the last RTT, or would arrive too late. It is also not queued if retransmissions have used up their share of the
+    /// rate, which is in `budget` for all streams.
     pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         // A NACK names packets that were sent, so the number is that of the newest packet with these low 16 bits.
@@ -168,8 +169,8 @@ impl<P: Copy> RetransmissionCache<P> {
         }
     }
 
-    /// Queues a packet again whose retransmission, sent under this number of all streams, is reported lost. No further
-    /// NACK is needed.
+    /// Queues a packet again whose retransmission is reported lost. `number` is that of the retransmission among the
+    /// packets of all streams. No further NACK is needed.
     pub fn on_lost(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u64) {
         if let Some(place) = self.packets.iter().position(|cached| cached.resent_as == Some(number)) {
             self.send_again(context, budget, self.first + place as u64);
@@ -184,12 +185,12 @@ impl<P: Copy> RetransmissionCache<P> {
         let Some(cached) = seq.checked_sub(self.first).and_then(|place| self.packets.get_mut(place as usize)) else {
             return;
         };
-        // At the controller's floor there is not enough rate for all. I frames come first, since all later frames
-        // depend on them.
+        // At the controller's floor, the rate does not suffice for all retransmissions. I frames come first, since all
+        // later frames depend on them.
         if cached.queued || scarce && cached.role != FrameRole::Key {
             return;
         }
-        // The retransmission still needs one way to the receiver.
+        // The retransmission still takes a one-way delay to the receiver.
         let due = (cached.ready + by).before(rtt / 2);
         // A retransmission arrives one RTT after the loss was noticed, at the earliest.
         let in_vain = announced_playout.is_some_and(|playout| rtt > playout);
@@ -239,7 +240,7 @@ impl<P: Copy> RetransmissionCache<P> {
         }
         let (.., seq) = self.queue.pop_first()?;
         let cached = self.get(seq)?;
-        // The sample runs from the previous transmission, so that it contains all delays of one attempt.
+        // The sample begins at the previous transmission, so that it contains all delays of one attempt.
         let took = now.since(cached.sent);
         (cached.queued, cached.sent, cached.resent_as) = (false, now, Some(number));
         let retransmission = Retransmission { seq, packet: *cached };

@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// The content of a stream, which decides when its packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamKind {
-    /// Audio: sent immediately, before all other packets. It takes its part of the rate.
+    /// Audio: sent immediately, before all other packets, and not paced. Its rate is part of the controlled rate.
     Audio,
     /// Video: sent at the pacing rate.
     #[default]
@@ -21,11 +21,11 @@ pub enum StreamKind {
 pub struct StreamSettings {
     /// The content of the stream.
     pub kind: StreamKind,
-    /// The RTP SSRC, by which NACKs, key-frame requests and RFC 8888 name the stream; any number without RTP.
+    /// The RTP SSRC, which identifies the stream in NACKs, key-frame requests and RFC 8888. Without RTP, any number.
     pub ssrc: u32,
     /// Retransmission on NACK; `None` disables it.
     pub retransmission: Option<RepairSettings>,
-    /// The rate below which the stream is paused. It is for a layer of a simulcast; zero: it is never paused.
+    /// The rate below which the stream is paused, for a layer of a simulcast. With zero the stream is never paused.
     pub least: Rate,
     /// The rate that is reserved for audio and parity, and the highest rate of video.
     pub most: Rate,
@@ -54,22 +54,24 @@ pub struct StreamId(pub u32);
 /// A packet that the caller has made and keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MediaPacket {
-    /// The caller's name of the packet, by which it is returned.
+    /// The caller's identifier of the packet, which is returned with the packet.
     pub id: u64,
     /// The size on the wire, including IP and UDP headers.
     pub size: Bytes,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
-    /// The RTP sequence number. Packets of a stream are added in its order.
+    /// The RTP sequence number. The packets of a stream have to be added in the order of these numbers.
     pub seq: u16,
 }
 
 /// Instructions to a stream's encoder for its next frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderTarget {
-    /// The rate of the stream, as a rate of IP packets: its part of the controller's target, without what repair takes.
+    /// The rate of the stream, as a rate of IP packets: the stream's part of the controller's target, after repair's
+    /// part is subtracted.
     pub rate: Rate,
-    /// Whether the next frame should not be encoded, because too much waits. No frame depends on it then.
+    /// Whether the next frame should not be encoded, because the backlog is too large. No other frame may then depend
+    /// on it.
     pub skip: bool,
     /// Whether the next frame has to be a key frame.
     pub key_frame: bool,
@@ -134,7 +136,8 @@ impl StreamState {
         (self.requested, self.last_key) = (false, Some(now));
     }
 
-    /// Returns true if the next frame has to be a key frame; `full`: it would not be sent soon.
+    /// Returns true if the next frame has to be a key frame; `full` is true if the queue is full, so that the frame
+    /// would not be sent soon.
     pub(crate) fn take_key_frame(&mut self, now: Time, full: bool) -> bool {
         // A key frame that joins a full queue would reach the receiver late.
         let wanted = (self.requested || self.queue.is_broken()) && !full;

@@ -23,9 +23,9 @@ pub struct AudioSettings {
     pub payload_type: u8,
     /// The rate that is reserved for audio, as a rate of IP packets.
     pub rate: Rate,
-    /// Whether the video's per-packet feedback also covers audio packets, which then have its header extensions.
-    /// Otherwise audio packets have no such extensions. They are not reported to the controller's sender half either,
-    /// because it would never receive feedback on them.
+    /// Whether the video's per-packet feedback also covers audio packets, which then have the video's header
+    /// extensions. Otherwise audio packets have no header extensions. They are then not reported to the controller's
+    /// sender half either, because it would never receive feedback on them.
     pub shares_feedback: bool,
     /// The first sequence number.
     pub first_seq: u16,
@@ -36,17 +36,17 @@ pub struct AudioSettings {
 /// An encoded audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioPacket {
-    /// The packet's index at its source, with which the driver finds its payload.
+    /// The packet's index at its source, by which the driver finds the payload.
     pub index: u32,
     /// The sampling time of its first sample.
     pub sampled: Time,
     /// The payload's length in bytes.
     pub len: u16,
-    /// Whether it is the first packet after a silence, which the RTP marker bit signals (RFC 3551, section 4.1).
+    /// Whether the packet is the first one after a silence. The RTP marker bit signals this (RFC 3551, section 4.1).
     pub begins: bool,
 }
 
-/// Returns the RTP timestamp at this time, for a clock whose timestamp at time zero is `first`.
+/// Returns the RTP timestamp at the time `at`, for a clock whose timestamp at time zero is `first`.
 pub(crate) fn timestamp(first: u32, at: Time, clock_rate: u32) -> u32 {
     let ticks = u128::from(at.as_nanos()) * u128::from(clock_rate) / 1_000_000_000;
     first.wrapping_add(ticks as u32)
@@ -60,16 +60,16 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The share of packets that receivers report as lost. A lower report reduces it gradually.
+    /// The share of packets that receivers report as lost. A report with a lower loss reduces this value gradually.
     loss: f64,
-    /// Whether a sender report is due because the video's was sent, and whether any report has been sent.
+    /// Whether a sender report is due, because the video's was sent. Then whether any report has been sent.
     report_due: bool,
     reported: bool,
     /// Whether a BYE is due.
     bye_due: bool,
 }
 
-/// Minimum ratio of the loss value after a report to the value before it.
+/// Minimum ratio of the loss value after a report to the value before the report.
 const LOSS_DECAY: f64 = 7.0 / 8.0;
 
 impl AudioSender {
@@ -118,7 +118,7 @@ impl AudioSender {
     /// Processes a receiver's report block, if it is about this stream.
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
-            // A single loss-free report must not switch off protection, since losses come in groups.
+            // A single report without loss must not switch off the protection, since losses occur in groups.
             self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
         }
     }
@@ -128,12 +128,12 @@ impl AudioSender {
         self.loss
     }
 
-    /// Notes that the video's report is sent now, which the audio's follows.
+    /// Records that the video's sender report is sent now. The audio's report follows it.
     pub(crate) const fn on_video_report(&mut self) {
         self.report_due = self.packets > 0;
     }
 
-    /// Returns true if both streams have started and no sender report of this stream has been sent. `video` is whether
+    /// Returns true if both streams have started and no sender report of this stream has been sent. `video` is true if
     /// the video has started.
     pub(crate) const fn lacks_report(&self, video: bool) -> bool {
         video && self.packets > 0 && !self.reported
@@ -167,7 +167,7 @@ pub(crate) struct ClockReference {
 /// (RFC 3550, section 6.4.1).
 pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
     let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
-    // Both in units of 2⁻³² s.
+    // Both times are in units of 2⁻³² s.
     let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
     let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
     video.rtp.wrapping_add(ticks as u32)
@@ -176,8 +176,7 @@ pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, time
 /// The receiver's state of audio.
 pub(crate) struct AudioReceiver {
     payload_type: u8,
-    /// The SSRC of the followed source, which is that of the first packet with the payload type, and its reception
-    /// state.
+    /// The followed source and its reception state. Its SSRC is that of the first packet with the payload type.
     source: Option<(u32, Reception)>,
     pub(crate) sent: Option<PeerTime>,
     /// The latest sender report of the followed source.
@@ -205,7 +204,7 @@ impl AudioReceiver {
         (source.0 == ssrc).then_some(&mut source.1)
     }
 
-    /// Follows another source from now on, because the video's source has changed.
+    /// Discards the followed source, because the video's source has changed. The next packet selects a new one.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.payload_type);
     }

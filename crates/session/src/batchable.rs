@@ -5,14 +5,15 @@ use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Decides which packets may be delivered to a receiver later, with their own arrival times, in order, and before any
-/// other event of the receiver. Such a packet neither makes the receiver send nor moves one of its timers forward.
-/// [`crate::Receiver::batchable`] returns this value. It is valid until the receiver is called again.
+/// Decides which packets may be delivered to a receiver later. They are delivered with their own arrival times, in
+/// order, and before any other event of the receiver. This is permitted for a packet that neither makes the receiver
+/// send nor moves one of its timers forward. [`crate::Receiver::batchable`] returns this value. It is valid until the
+/// receiver is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {
-    /// The SSRC of the source that the receiver follows.
+    /// The SSRC of the source from which the receiver receives.
     pub(crate) source: u32,
-    /// The group size that the sender reported last. A group that shrinks brings the next report forward.
+    /// The group size that the sender reported last. If the group shrinks, the next report is due earlier.
     pub(crate) receivers: u32,
 }
 
@@ -53,7 +54,8 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot.
+    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot be
+    /// delivered later.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         let receivers = packet.receivers.unwrap_or(self.receivers);

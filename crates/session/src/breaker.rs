@@ -1,19 +1,21 @@
-//! The circuit breaker of RFC 8083: it reduces the rate independently of the controller when reports show that the
-//! network or the receivers do not cope, or when none arrive.
+//! The circuit breaker of RFC 8083: it reduces the rate independently of the controller when reports show that packets
+//! do not arrive or that the rate is much too high, or when no reports arrive.
 //!
 //! - RTCP timeout (section 4.1): no report on the stream for 15 s, which is three reporting intervals of at least 5 s.
-//! - Media timeout (section 4.2): the highest sequence number of all receivers stands still in 5 reports over at least
-//!   5 s, which stand for five intervals.
+//! - Media timeout (section 4.2): the highest sequence number of all receivers does not grow in 5 reports over at least
+//!   5 s; these stand for five reporting intervals.
 //! - Congestion (section 4.3): the rate is more than ten times TCP's, in 5 reports over at least 5 s (CB_INTERVAL). In
-//!   a group this has to hold for at least two receivers, and for more than may be left behind.
+//!   a group this has to hold for at least two receivers, and for more receivers than the number that may be left
+//!   behind.
 //!
-//! The first step is a tenth of the rate, which section 4.3 allows. If that does not help for the same time, the media
-//! pauses. One packet in two seconds is still sent, so that a new or returning receiver can report, and the first
-//! report ends the pause. Steadycast's receivers answer this packet independently of their half
-//! ([`crate::Receiver::answering`]).
+//! The first step is a tenth of the rate, which section 4.3 allows. If the condition still holds after the same time,
+//! the media pauses. One packet in two seconds is still sent, so that a new or returning receiver can report, and the
+//! first report ends the pause. Steadycast's receivers answer this packet with a report, independently of their
+//! controller half ([`crate::Receiver::answering`]).
 //!
 //! If the controller ignores feedback by design (`fixed`), or the operator has set a floor, the RTCP timeout only
-//! applies after a first report. Some receivers never report, and a constant rate is the operator's decision.
+//! applies after a first report. The reason is that some receivers never report, and a constant rate is the operator's
+//! decision.
 //!
 //! Until a unicast session's receiver has reported for the first time, the rate is at least [`MIN_UNREPORTED_RATE`].
 //! Players without RTCP then show usable pictures until the RTCP timeout.
@@ -38,8 +40,8 @@ const CB_INTERVAL_REPORTS: u32 = 5;
 const MIN_CB_INTERVAL: Span = Span::secs(5);
 /// Time between two packets while the media pauses.
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
-/// Minimum rate before the first report. It is the rate of most controllers' first packets: twelve packets of 1200 B in
-/// 384 ms, or CIF at a coarse quantizer.
+/// Minimum rate before the first report. Most controllers begin at this rate, which is twelve packets of 1200 B in 384
+/// ms. It suffices for CIF at a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
 /// Maximum number of receivers whose reports are tracked individually.
 const MAX_WATCHED: usize = 4_096;
@@ -52,8 +54,8 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Wraps the controller `own`. The limits of `orders` apply unless the breaker has tripped: a floor does not keep
-    /// up a rate without reports.
+    /// Wraps the controller `own`. The limits of `orders` apply unless the breaker has tripped. A tripped breaker may
+    /// reduce the rate below the floor.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders, provided: false }
     }
@@ -98,7 +100,7 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// The time since which the highest sequence number has not grown, and the number of reports since then.
+    /// The time since which the highest sequence number has not grown. Then the number of reports since that time.
     still: (Time, u32),
     expected: u64,
     lost: u64,
@@ -152,8 +154,8 @@ impl Breaker {
         }
     }
 
-    /// Returns how many receivers have to report too high a rate. In a group it is more than may be left behind and at
-    /// least two, so that a single receiver cannot reduce the rate for all.
+    /// Returns how many receivers have to report too high a rate for the breaker to trip. In a group this is more than
+    /// the number that may be left behind, and at least two, so that a single receiver cannot reduce the rate for all.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -161,10 +163,11 @@ impl Breaker {
         }
     }
 
-    /// Returns the time since which no report has arrived while the sender's clock ran; `None` if no report is
-    /// required.
+    /// Returns the time since which no report has arrived, or the time at which the sender's clock last resumed if that
+    /// is later. Returns `None` if no report is required.
     fn silent_since(&self) -> Option<Time> {
-        // A controller that ignores feedback needs no first report, but once there were reports they have to continue.
+        // If the controller ignores feedback, the sender does not require a first report. Once a report has arrived,
+        // further ones are required.
         let since = match (self.last_report, self.began) {
             (Some(heard), _) => Some(heard),
             (None, began) if !self.ignores_feedback => began,
@@ -200,7 +203,7 @@ impl Breaker {
         let since = self.silent_since()?;
         match self.state {
             State::Closed => Some(since + RTCP_TIMEOUT),
-            // The reduced rate gets the same time before the media pauses.
+            // The reduced rate is tried for the same time before the media pauses.
             State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }
@@ -225,7 +228,7 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
-        // Without sent packets the highest number cannot grow, which is no fault.
+        // Without sent packets the highest sequence number cannot grow, so this is no fault.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
@@ -240,7 +243,7 @@ impl Breaker {
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
-        // One receiver that still gets packets shows that the path to the group works.
+        // If a single receiver still gets packets, the path to the group works.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }
@@ -249,7 +252,8 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // A pause ends when the receiver's highest number grows. A reduction ends after an interval without excess.
+            // A pause ends when the receiver's highest number grows. A reduction ends after an interval in which the
+            // rate was not too high.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;
@@ -303,7 +307,8 @@ impl SenderHalf for Breaker {
         self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // A new receiver's first block has no predecessor and expects no packets, but it shows that packets arrive.
+        // A new receiver's first block has no previous block, so its number of expected packets is zero. It
+        // nevertheless shows that packets arrive.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;
@@ -459,8 +464,8 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
     }
 
-    /// Returns the rate after some seconds towards a receiver that never reports. The controller itself has fallen to
-    /// 20 kb/s.
+    /// Simulates a receiver that never reports, and returns the rate after some seconds. The controller itself has
+    /// fallen to 20 kb/s.
     fn unheard_rate(named: bool, floor: Option<Rate>, seconds: u64) -> Rate {
         let orders = OperatorControls::default();
         orders.limit(floor, None);

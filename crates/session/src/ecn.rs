@@ -1,5 +1,5 @@
 //! ECN path validation: whether the path preserves the ECN field (RFC 6679, sections 7.2 to 7.4), by per-packet
-//! feedback with each packet's field on arrival (RFC 8888, section 7).
+//! feedback that carries each packet's ECN field on arrival (RFC 8888, section 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
@@ -14,13 +14,13 @@ pub enum EcnPath {
     Untold,
     /// Too few reports have arrived so far.
     Unknown,
-    /// Packets arrive as they were sent, or marked.
+    /// Packets arrive with the field with which they were sent, or marked.
     Kept,
-    /// Packets arrive as not ECN-capable, and are sent so from now on.
+    /// Packets arrive as not ECN-capable. From now on they are sent as not ECN-capable.
     Cleared,
-    /// Packets arrive with the other ECN-capable codepoint, and are sent as not ECN-capable from now on.
+    /// Packets arrive with the other ECN-capable codepoint. From now on they are sent as not ECN-capable.
     Changed,
-    /// ECN-capable packets do not arrive and others do. Packets are sent as not ECN-capable from now on.
+    /// ECN-capable packets do not arrive, but other packets do. From now on packets are sent as not ECN-capable.
     Lost,
 }
 
@@ -38,7 +38,7 @@ impl EcnPath {
         }
     }
 
-    /// Returns the fault of a path that does not support ECN; `None` if it may.
+    /// Returns the fault of a path that does not support ECN; `None` if no fault is known.
     pub const fn failure(self) -> Option<&'static str> {
         match self {
             Self::Off | Self::Untold | Self::Unknown | Self::Kept => None,
@@ -49,7 +49,7 @@ impl EcnPath {
     }
 }
 
-/// Counts of ECN-capable packets.
+/// The counts of ECN-capable packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnCounts {
     /// Sent as ECN-capable.
@@ -66,26 +66,27 @@ sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// Number of arrived packets that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// At most one in this many assessed packets may have arrived with a field that the path must not set.
+/// The path has a fault if more than one in this number of assessed packets has arrived with a field that the path must
+/// not set.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
-/// Time for which, and at least [`ASSESSED_PACKETS`] packets, ECN-capable packets are sent without any arrival, before
-/// others are tried.
+/// Time without any arrival after which packets that are not ECN-capable are tried. At least [`ASSESSED_PACKETS`]
+/// ECN-capable packets must have been sent in this time.
 const MAX_SILENCE: Span = Span::secs(3);
 
 /// Validation of the path for ECN. Packets are ECN-capable from the first one (the leap of faith of RFC 6679, section
 /// 7.2.3), until the path is found to clear, change or lose them (section 7.4.1).
 ///
-/// If nothing arrives, packets that are not ECN-capable are tried. If those arrive, and a second trial of ECN-capable
-/// ones does not, the path loses ECN-capable packets. A path that fails is not tried again in the session.
+/// If nothing arrives, packets that are not ECN-capable are tried. If these arrive, and ECN-capable packets in a second
+/// trial do not, the path loses ECN-capable packets. After a failure, the path is not tried again in the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// The packets of the present assessment: the number of all, of those with a cleared field, and of those with a
+    /// The numbers of packets in the present assessment: all packets, those with a cleared field, and those with a
     /// changed field.
     judged: (u64, u64, u64),
-    /// The start of the time without any arrival of ECN-capable packets, and the number sent since.
+    /// The time since which no ECN-capable packet has arrived, and the number of ECN-capable packets sent since then.
     silent: Option<(Time, u64)>,
     /// The first and last number of the trial with packets that are not ECN-capable. The last is `u64::MAX` during the
     /// trial.
@@ -95,8 +96,8 @@ pub(crate) struct EcnCheck {
 }
 
 impl EcnCheck {
-    /// Creates a check for packets that are sent with the field `asked`. `reported`: reports contain each packet's
-    /// field on arrival.
+    /// Creates a check for packets that are sent with the field `asked`. `reported` is true if reports contain each
+    /// packet's field on arrival.
     pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
         let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,
@@ -121,7 +122,8 @@ impl EcnCheck {
             return;
         }
         self.counts.sent += 1;
-        // Without reports of the field, or once packets have been assessed, silence shows no fault of the path.
+        // If reports do not contain the field, or once packets have been assessed, a lack of arrivals does not show a
+        // fault of the path.
         if self.path != EcnPath::Unknown {
             return;
         }
@@ -150,7 +152,7 @@ impl EcnCheck {
                 self.on_capable(ecn);
             }
         }
-        // A receiver is present, so ECN-capable packets are tried once more.
+        // Other packets arrive, so there is a receiver. ECN-capable packets are tried once more.
         if self.trying_plain() && self.plain_arrivals >= ASSESSED_PACKETS {
             self.end_trial(next);
         }

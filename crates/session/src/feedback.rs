@@ -27,26 +27,25 @@ struct Window {
     /// The extended number of the oldest packet in the window.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// For each count of reports below the maximum, the number from which on packets have been reported at most that
-    /// often.
+    /// Entry n is the number from which on packets have been reported at most n times. Each n is below the maximum.
     reported_up_to: [u64; REPORTS_PER_PACKET],
 }
 
-/// Maximum number of packets of one source in a report. A sender remembers as many.
+/// Maximum number of packets of one source in a report. It is the size of a sender's history.
 const MAX_COVERED_PACKETS: usize = 1 << 14;
 /// Maximum number of sources in a report: the streams of one sender.
 const MAX_SOURCES: usize = 8;
-/// Number of reports that include each packet if there is room, because reports may be lost.
+/// If there is room, each packet is included in this number of reports, because reports may be lost.
 const REPORTS_PER_PACKET: usize = 3;
 
 impl Window {
     fn new(ssrc: u32, seq: u16) -> Self {
-        // The offset leaves room for packets that precede the first arrival.
+        // The offset leaves room in the number space for packets that precede the first arrival.
         let first = (1 << 16) | u64::from(seq);
         Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET] }
     }
 
-    /// Adds an arrival. Returns how many unreported packets are dropped from the window.
+    /// Adds an arrival. Returns the number of unreported packets that this removes from the window.
     fn on_packet(&mut self, seq: u16, arrival: Arrival) -> u64 {
         let next = self.next();
         let number = next.saturating_add_signed(i64::from(seq.wrapping_sub(next as u16) as i16));
@@ -54,7 +53,7 @@ impl Window {
         let (place, mut untold) = (place as usize, 0);
         if place >= self.arrivals.len() {
             if place > self.arrivals.len() + MAX_COVERED_PACKETS {
-                // The gap is larger than a window: the source has restarted.
+                // The gap is larger than a window, so the source has restarted.
                 untold = self.fresh(self.next());
                 *self = Self::new(self.ssrc, seq);
                 self.arrivals.push_back(Some(arrival));
@@ -93,7 +92,7 @@ impl Window {
         self.first += old as u64;
     }
 
-    /// Returns the first number of a report that repeats packets reported at most `again` times.
+    /// Returns the first packet number of a report that includes the packets reported at most `again` times so far.
     fn begin(&self, again: usize) -> u64 {
         self.reported_up_to[again].max(self.first)
     }
@@ -123,30 +122,30 @@ pub(crate) struct Reporter {
     count: u8,
     /// RTCP's share, 5 % of the session bandwidth.
     share: Rate,
-    /// The IP bytes that arrived since the last report.
+    /// The IP bytes that have arrived since the last report.
     received: Bytes,
     /// The IP bytes of the last report.
     size: Bytes,
-    /// The number of packets that arrived and were not reported.
+    /// The number of packets that arrived and were dropped without being reported.
     untold: u64,
 }
 
 /// Minimum report interval. RFC 8888, section 4, says that more than one report per frame has little benefit.
 const MIN_INTERVAL: Span = Span::millis(25);
-/// Maximum report interval while packets arrive. With a longer one, delay-based controllers get too few samples (RFC
-/// 8888, section 4).
+/// Maximum report interval while packets arrive. With a longer interval, delay-based controllers get too few samples
+/// (RFC 8888, section 4).
 const MAX_INTERVAL: Span = Span::millis(200);
 /// The IP size of a report without packets: SSRCs, times, IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// Size in bytes of a feedback message without its packets. It holds for one stream in RFC 8888's format and for the
-/// transport-wide format.
+/// Size in bytes of a feedback message without its packets. It is the size for one stream in RFC 8888's format, and in
+/// the transport-wide format.
 const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
 const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
-    /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes 5 % of `bandwidth`, the
-    /// session bandwidth, or 5 % of what arrives if that is more.
+    /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of
+    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate) -> Option<Self> {
         (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth))
     }
@@ -171,12 +170,12 @@ impl Reporter {
         self.waiting = None;
     }
 
-    /// The number of packets that arrived and were not reported.
+    /// Returns the number of packets that arrived and were dropped without being reported.
     pub(crate) const fn untold(&self) -> u64 {
         self.untold
     }
 
-    /// Adds an arrival, duplicates included. `ends`: the packet ended its frame.
+    /// Adds an arrival, duplicates included. `ends` is true if the packet is the last of its frame.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &MediaPacket<'_>, ends: bool) {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let seq = match (self.format, transport) {
@@ -187,7 +186,8 @@ impl Reporter {
         self.on_arrival(header.ssrc, seq, Arrival { at: now, ecn }, size, ends);
     }
 
-    /// Adds the arrival of a packet that feedback names by `seq`: its RTP or its transport-wide sequence number.
+    /// Adds the arrival of a packet. `seq` is the number that feedback uses for it: its RTP or its transport-wide
+    /// sequence number.
     fn on_arrival(&mut self, ssrc: u32, seq: u16, arrival: Arrival, size: Bytes, ends: bool) {
         let now = arrival.at;
         let ssrc = match self.format {
@@ -211,12 +211,13 @@ impl Reporter {
     /// Returns when the next report is due; `None` while no packet has arrived since the last one.
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
-        // RTCP's share determines the interval if it allows less than a report per frame.
-        // At a high media rate, 5 % of what arrived pays for a report per frame even if the session bandwidth is small.
+        // If RTCP's share does not allow a report per frame, it determines the interval. At a high media rate, 5 % of
+        // the arrived bytes allow a report per frame even if the session bandwidth is small.
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
-        // A report after the end of a frame covers all of it; otherwise it waits for more packets.
+        // If a frame has ended, the report is sent now and covers all of it. Otherwise the report waits for more
+        // packets.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
@@ -225,8 +226,8 @@ impl Reporter {
     /// receiver's clock, and `ntp` is the same instant as the middle 32 bits of an NTP time.
     ///
     /// Each packet is included in three reports if a report fits into one datagram, or into RTCP's share of the
-    /// bandwidth. Otherwise it is included in two or one. If not even the new packets fit, the oldest are left out and
-    /// counted.
+    /// bandwidth. Otherwise it is included in two or one. If not even the unreported packets fit, the oldest of them
+    /// are left out and counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         let left_out: u64 = self.windows.iter().zip(&begins).map(|(window, begin)| window.fresh(*begin)).sum();
@@ -241,8 +242,8 @@ impl Reporter {
         packets
     }
 
-    /// Returns how many packets a report may contain now: as many as one datagram holds, or as RTCP's share since the
-    /// last report allows.
+    /// Returns how many packets a report may contain now: as many as one datagram holds, or as many as RTCP's share
+    /// since the last report allows if that is more.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
@@ -256,12 +257,13 @@ impl Reporter {
     /// Returns each window's first number in a report of `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
         let count = |again: usize| self.windows.iter().map(|w| w.from(w.begin(again)).len()).sum::<usize>();
-        // As many repetitions as fit: they protect against the loss of reports.
+        // Packets are repeated in as many reports as possible, as a protection against the loss of reports.
         let again = (0..REPORTS_PER_PACKET).rev().find(|again| count(*again) <= most);
         let begin = |window: &Window| match again {
             Some(again) => window.begin(again),
             None => {
-                // Not even the new packets fit. The streams share the room in proportion to their new packets.
+                // Not even the unreported packets fit. The streams share the room in proportion to the numbers of their
+                // unreported packets.
                 let fresh = window.from(window.begin(0)).len();
                 window.next() - (fresh * most / count(0)) as u64
             }
@@ -293,7 +295,8 @@ impl Reporter {
             packets: window.from(*begin).map(status).collect(),
         };
         let packets = feedback.to_packets(room);
-        // The feedback packet count numbers packets, so that the sender detects lost parts of a split report.
+        // The feedback packet count numbers the RTCP packets of a report, so that the sender detects missing parts of a
+        // split report.
         self.count = self.count.wrapping_add(packets.len() as u8);
         packets
     }
@@ -316,14 +319,14 @@ pub struct TransportFeedbackRecorder {
 }
 
 impl TransportFeedbackRecorder {
-    /// Creates a recorder that reports as `ssrc`. Reports take 5 % of `bandwidth`, the session bandwidth, or 5 % of
-    /// what arrives if that is more.
+    /// Creates a recorder that reports as `ssrc`. Reports take at most 5 % of `bandwidth`, the session bandwidth, or 5
+    /// % of the arriving bytes if that is more.
     pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth), ssrc }
     }
 
     /// Adds the arrival of an RTP packet, duplicates included: its SSRC, its transport-wide sequence number, and its IP
-    /// size. `ends`: the packet ended its frame.
+    /// size. `ends` is true if the packet is the last of its frame.
     pub fn on_packet(&mut self, now: Time, ssrc: u32, number: u16, size: Bytes, ends: bool) {
         self.reporter.on_arrival(ssrc, number, Arrival { at: now, ecn: Ecn::NotEct }, size, ends);
     }
@@ -333,7 +336,8 @@ impl TransportFeedbackRecorder {
         self.reporter.due().map(|wake| wake.at)
     }
 
-    /// Returns the report as RTCP of reduced size (RFC 5506), a datagram each; none before it is due.
+    /// Returns the report as reduced-size RTCP packets (RFC 5506), one per datagram. Returns none before the report is
+    /// due.
     pub fn report(&mut self, now: Time) -> Vec<Vec<u8>> {
         if self.due().is_none_or(|due| now < due) {
             return Vec::new();

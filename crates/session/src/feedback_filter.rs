@@ -3,16 +3,17 @@
 //!
 //! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. A second
 //!   report within 2 ms is also ignored, unless it has per-packet feedback.
-//! - Support: a receiver is excluded if its report halves the rate while its report block shows almost no loss.
+//! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
 //! - Floor: the rate never falls below the floor. A receiver that holds a group there for 5 s is excluded, because this
 //!   session cannot serve it.
 //! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if it limits the rate for 5 s
-//!   out of 30 s and, by its report blocks, has conditions twice as bad as the worst of the others.
+//!   out of 30 s, and if its report blocks show conditions twice as bad as those of the worst receiver that would still
+//!   be served.
 //! - Exclusion: the operator excludes a receiver.
 //!
-//! A receiver that a rule excluded is admitted again after a minute. The only receiver is never excluded. How bad a
-//! receiver's conditions are follows from the square-root law with the losses and RTTs that the sender counts, so the
-//! quantile is the same for all controllers. Report floods are handled by the session
+//! A receiver that a rule excluded is admitted again after a minute. If a session has a single receiver, it is never
+//! excluded. A receiver's conditions are measured by the square-root law, with the losses and RTTs that the sender
+//! counts, so the quantile is the same for all controllers. Report floods are handled by the session
 //! ([`crate::SenderSettings::gated`]).
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ struct Inner {
     resumed: Time,
 }
 
-/// The reason of an exclusion by the operator.
+/// The reason that is given for an exclusion by the operator.
 const BY_ORDER: &str = "by order";
 
 impl OperatorControls {
@@ -60,7 +61,7 @@ impl OperatorControls {
     }
 
     /// Reports that the session's clock has stood still until `now`, because its process or machine was suspended.
-    /// Missing reports in that time are not a sign of the receivers.
+    /// Reports that are missing in that time do not show a fault of the receivers.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);
@@ -91,7 +92,7 @@ impl OperatorControls {
         if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
             (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
         }
-        // The cap comes last: it wins over a floor above it.
+        // The cap is applied last, so it has precedence over a floor above it.
         if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
             (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
         }
@@ -128,20 +129,20 @@ impl Layer for FeedbackDefence {
 
 /// Minimum time between two reports of a receiver; one that follows sooner is ignored.
 const MIN_REPORT_SPACING: Span = Span::millis(2);
-/// Time for which one receiver may limit a group or hold it at its floor.
+/// Time for which one receiver may limit a group, or keep it at its floor, without being excluded.
 const LIMITING_TIME: Span = Span::secs(5);
-/// Time for which a receiver is then excluded.
+/// Time for which a receiver is excluded.
 const EXCLUSION_TIME: Span = Span::secs(60);
-/// Loss fraction below which a report block does not support halving the rate.
+/// If the loss fraction in a report block is below this, the block does not justify halving the rate.
 const SUPPORTING_LOSS: f64 = 0.01;
-/// Maximum number of receivers that are remembered, and of excluded ones.
+/// Maximum number of receivers in the table, and of excluded receivers.
 const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that may be left behind.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
-/// Time over which a receiver's limiting of the group is accumulated.
+/// Time over which it is added up for how long a receiver limits the group.
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// Factor by which a receiver's conditions, by its report blocks, have to be worse than those of the worst receiver
-/// that would still be served, so that it is left behind. It also has to limit the group for [`LIMITING_TIME`] out of
+/// A receiver is left behind if its report blocks show conditions that are worse by this factor than those of the worst
+/// receiver that would still be served. A second condition is that it limits the group for [`LIMITING_TIME`] out of
 /// [`LIMITING_WINDOW`].
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 /// The reason that is given for a receiver that is left behind.
@@ -150,17 +151,17 @@ const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the 
 /// The state of one receiver.
 struct Known {
     heard: Time,
-    /// The highest recent loss fraction of its report blocks; it decays by a tenth per report.
+    /// The highest recent loss fraction in the receiver's report blocks. This value decays by a tenth per report.
     fraction: f64,
     /// The mean loss fraction, over about eight reports.
     loss: f64,
     rtt: Option<Span>,
-    /// The time for which it has limited the group in this window.
+    /// The time for which the receiver has limited the group in this window.
     limited: Span,
 }
 
 impl Known {
-    /// Returns a measure of bad conditions: `R √p`, the inverse of the rate that the square-root law allows.
+    /// Returns a measure of bad network conditions: `R √p`. The square-root law's rate is proportional to its inverse.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
@@ -173,9 +174,9 @@ struct FeedbackFilter {
     group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
-    /// The receiver that holds the group at its floor, and since when.
+    /// The receiver that keeps the group at its floor, and the time since when.
     at_floor: Option<(ReceiverId, Time)>,
-    /// The time of the last judged report, and the beginning of the present [`LIMITING_WINDOW`].
+    /// The time of the last evaluated report, and the beginning of the present [`LIMITING_WINDOW`].
     judged: Time,
     window: Time,
 }
@@ -186,7 +187,7 @@ impl FeedbackFilter {
         Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
     }
 
-    /// Returns true if a receiver's reports count. Admits it again if its exclusion has expired.
+    /// Returns true if a receiver is not excluded. Admits the receiver again if its exclusion has expired.
     fn accepts_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
         match orders.aside.get(&from.0) {
@@ -211,14 +212,16 @@ impl FeedbackFilter {
         drop(orders);
         self.at_floor = None;
         self.known.remove(&who);
-        // The controller must forget the receiver, or its last report would still limit the rate.
+        // The controller must remove the receiver. Otherwise the receiver's last report would still limit the rate.
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Excludes the receiver that limits the group if it is one of the few with much worse conditions than the others.
+    /// Excludes the receiver that limits the group, if it is one of the few whose conditions are much worse than those
+    /// of the others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
-        // At most one second per report: after a pause of reports it is unknown who limited the rate.
+        // Each report adds at most one second, because after a pause of reports it is unknown which receiver limited
+        // the rate.
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
         if now.since(self.window) >= LIMITING_WINDOW {
             self.window = now;
@@ -234,7 +237,7 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // After `more` receivers have been left behind, the next one in this order would be the worst that is still
+        // If `more` further receivers are left behind, the next one in this order is the worst receiver that is still
         // served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
@@ -250,8 +253,8 @@ impl FeedbackFilter {
         })
     }
 
-    /// Judges what a report has done to the rate. It does not exclude the only receiver, or the last one of a group:
-    /// without reports the session would end, and in a unicast session all names may be forged.
+    /// Evaluates the effect of a report on the rate. A single receiver, or the last one of a group, is never excluded:
+    /// without reports the session would end, and in a unicast session all SSRCs may be forged.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || self.known.len() < 2 {
             return;
@@ -312,9 +315,9 @@ impl SenderHalf for FeedbackFilter {
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
         let known = known.or_insert(fresh);
-        // The controller may still react to a loss of a few reports ago, so the highest recent fraction counts.
+        // The controller may still react to the loss of a few reports ago, so the highest recent fraction is used.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
-        // The mean smooths single reports, so that one bad report does not make a receiver the slowest.
+        // The mean smooths single reports, so that one bad report does not make a receiver count as the slowest.
         known.loss += (fraction - known.loss) / 8.0;
         known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;
@@ -338,8 +341,8 @@ mod tests {
     use steadycast_control::{Body, Reception, Why};
     use steadycast_units::{Bytes, Seed};
 
-    /// Uses the minimum of the rates that its receivers request. A request is the first byte of the report's body times
-    /// 10 kb/s.
+    /// A controller that uses the minimum of the rates that its receivers request. A request is the first byte of the
+    /// report's body times 10 kb/s.
     #[derive(Default)]
     struct Least(BTreeMap<ReceiverId, u8>);
 

@@ -20,7 +20,7 @@ pub enum SendTime {
 /// The ids of the header extensions that do not belong to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderIds {
-    /// The id of the transport-wide sequence number.
+    /// The id of the header extension for the transport-wide sequence number.
     pub transport: u8,
     /// The form of the send time.
     pub send_time: SendTime,
@@ -33,8 +33,8 @@ impl Default for HeaderIds {
 }
 
 impl HeaderIds {
-    /// Calls `write` with the header, without its payload length, and with the header extensions beside those that
-    /// `write` adds itself: the controller's notice, the transport-wide sequence number and abs-send-time.
+    /// Calls `write` with the header, without its payload length, and with the header extensions that `write` does not
+    /// add itself: the controller's notice, the transport-wide sequence number and abs-send-time.
     fn laid_out<T>(
         self,
         header: &RtpHeader,
@@ -48,7 +48,8 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        // Only Steadycast's receivers read notices. For other receivers these ids may have another meaning or none.
+        // Only Steadycast's receivers read notices. For other receivers these ids may have another meaning, or no
+        // meaning.
         let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));
@@ -74,7 +75,7 @@ pub struct Media {
     pub ids: HeaderIds,
     /// The packet's stream.
     pub stream: Stream,
-    /// The extended sequence number in that stream.
+    /// The extended sequence number in the packet's own stream.
     pub seq: u64,
     /// The extended sequence number of the original of a retransmission; `None` in media packets.
     pub repairs: Option<u64>,
@@ -85,7 +86,7 @@ pub struct Media {
 }
 
 impl Media {
-    /// Returns true if it is a packet of the video itself, and no audio, repair or padding.
+    /// Returns true if the packet is a packet of the video itself: not audio, a retransmission, parity or padding.
     pub fn is_video(&self) -> bool {
         self.stream == Stream::Media
     }
@@ -112,8 +113,8 @@ impl Media {
     }
 }
 
-/// Returns the IP size of a packet with this header and notice, without its payload. `numbered`: it carries a
-/// transport-wide sequence number.
+/// Returns the IP size of a packet with this header and notice, without its payload. `numbered` is true if the packet
+/// carries a transport-wide sequence number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
     ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

@@ -33,8 +33,8 @@ pub struct RtcpSettings {
     /// Whether a group's receivers report only to the sender, which sends them summaries of the group's size (RFC 5760,
     /// section 7). Source-specific multicast and very large groups need this.
     pub summary: bool,
-    /// Whether the other end is authenticated. Its first packet then makes it a member. Browsers need this: they send
-    /// no CNAME, and request a key frame in their first compound.
+    /// Whether the other end is authenticated. Its first packet then makes it a member of the session. Browsers need
+    /// this: they send no CNAME, and request a key frame in their first compound.
     pub authenticated: bool,
     /// The path's MTU.
     pub mtu: Bytes,
@@ -62,21 +62,23 @@ pub(crate) struct Room {
     pub(crate) packets: usize,
 }
 
-/// Maximum IP size of an RTCP datagram. Each IPv6 path carries it (RFC 8200, section 5), and almost each IPv4 path.
+/// Maximum IP size of an RTCP datagram. Every IPv6 path carries a datagram of this size (RFC 8200, section 5), and
+/// almost every IPv4 path does.
 pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
-/// Maximum size of the member table. Larger groups are sampled (RFC 2762), so that many receivers fit one machine.
+/// Maximum size of the member table. If a group is larger, only a sample of its members is stored (RFC 2762), so that
+/// many receivers can run on one machine.
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Maximum size of the sender's table if receivers only report to the sender, which then has to know all of them.
-/// Receivers do not accept a larger group size.
+/// Maximum size of the sender's table if receivers report to the sender only. In that case the sender has to store all
+/// of them. Receivers do not accept a larger group size.
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum compound size that counts for RTCP's timing, in bytes: what an Ethernet datagram carries.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// Maximum size at which another member's compound counts in a group, as a multiple of the own longest one. Members of
-/// a group send similar compounds.
+/// Maximum size at which another member's compound counts in a group, as a multiple of this member's own longest
+/// compound. Members of a group send similar compounds.
 const MAX_SIZE_RATIO: usize = 4;
-/// Maximum number of new members from one compound: its author, and another SSRC of the same host. The contributors
-/// that a mixer names use no RTCP bandwidth.
+/// Maximum number of new members from one compound: its author, and another SSRC of the same host. Contributors that a
+/// mixer lists are not counted as members, because they use no RTCP bandwidth.
 const MAX_NEW_MEMBERS: usize = 2;
 
 /// Assumed size of the first compound in bytes: a report, the SDES and a controller's APP packet.
@@ -90,10 +92,11 @@ const SHARE_WINDOW: u64 = 30;
 pub(crate) enum Standing {
     /// The compound is used.
     Good,
-    /// The compound is ignored: its sender has left, or uses another member's SSRC, or it is the own compound in a
-    /// loop.
+    /// The compound is ignored: its sender has left, it uses another member's SSRC, or it is this participant's own
+    /// compound in a loop.
     Ignored,
-    /// Another participant uses the own SSRC. The compound is ignored, and the SSRC is changed.
+    /// Another participant uses this participant's SSRC. The compound is ignored, and this participant changes its
+    /// SSRC.
     Collision,
 }
 
@@ -147,27 +150,28 @@ pub(crate) struct Participant {
     /// The latest second of `rtcp_bytes`.
     second: u64,
     started: Time,
-    /// Compounds that are sent before anything else: what did not fit into the previous one.
+    /// Compounds that are sent before anything else: the parts of the previous compound that did not fit into its
+    /// datagram.
     outbox: VecDeque<Vec<u8>>,
-    /// The number of RTCP packets that were not sent, since they fit into no datagram.
+    /// The number of RTCP packets that were not sent, since they do not fit into a datagram.
     refused: u64,
     /// The check of the promise that no sent packet exceeds the path's MTU.
     mtu: Check,
 }
 
 impl Participant {
-    /// Creates a participant. `source`: it sends media.
+    /// Creates a participant. `source` is true if it sends media.
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
         }
         if !settings.group {
-            // In a unicast session, all may use the reduced minimum interval (RFC 3550, section 6.2).
+            // In a unicast session, all participants may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key must not be guessable: neither the SSRC, which is public, nor the upper half of a draw, which is the
-        // SSRC after a collision.
+        // The key must not be guessable. The SSRC is public, and the upper half of a draw becomes the SSRC after a
+        // collision, so neither is used.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
@@ -201,14 +205,15 @@ impl Participant {
         self.settings.summary
     }
 
-    /// Applies the group size that the source `ssrc` announced from its own address. From any other host it could
-    /// silence the group.
+    /// Applies the group size that the source `ssrc` announced from its own address. An announcement from any other
+    /// host is ignored, because it could silence the group.
     pub(crate) fn on_group_size(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
         }
         let receivers = group.receivers.min(MAX_MEMBERS as u32);
-        // A smaller group brings the next report forward (reverse reconsideration, RFC 3550, section 6.3.4).
+        // If the group has become smaller, the next report is due earlier (reverse reconsideration, RFC 3550, section
+        // 6.3.4).
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
@@ -217,7 +222,7 @@ impl Participant {
         self.timer.on_told_size(f64::from(group.average.clamp(1, MAX_COUNTED_COMPOUND)) + IP_UDP_OVERHEAD as f64);
     }
 
-    /// Returns the group size that the members receive.
+    /// Returns the group size that is announced to the members.
     pub(crate) fn group_size(&self) -> GroupSize {
         let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
         // The source itself is not a receiver.
@@ -238,7 +243,8 @@ impl Participant {
         self.expiry(now).is_some()
     }
 
-    /// Returns what is due at RTCP's timer: a regular compound or feedback only; `None` if nothing is.
+    /// Returns the compound that is due at RTCP's timer: a regular compound or one with feedback only; `None` if
+    /// neither is due.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
             // Time-outs are checked once per interval, as RFC 3550, section 6.3.5 requires.
@@ -273,7 +279,7 @@ impl Participant {
         }
     }
 
-    /// Reports to the timer whether there is a source to report on.
+    /// Informs the timer whether there is a source to report on.
     pub(crate) fn on_source(&mut self, now: Time, present: bool) {
         let census = self.census();
         self.timer.on_source(now, present, &census);
@@ -288,13 +294,13 @@ impl Participant {
         Wake { at: self.timer.next(), why: "RTCP interval" }
     }
 
-    /// Counts a compound, sent or received from a member, for the mean size and RTCP's share.
+    /// Adds a compound, sent or received from a member, to the mean compound size and to RTCP's share.
     fn count(&mut self, now: Time, len: usize) {
         // One large compound of an attacker must not slow down RTCP for the whole group.
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
-        // The bins of skipped seconds still hold the bytes of half a minute ago.
+        // The entries of the skipped seconds still hold the bytes of half a minute ago.
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.rtcp_bytes[(past % SHARE_WINDOW) as usize] = 0;
         }
@@ -319,7 +325,8 @@ impl Participant {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // Most packets of a compound are from one source. A source that is not sampled stays so.
+            // Most packets of a compound are from one source. A source that is not in the sample is not added to it
+            // later.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
@@ -358,7 +365,7 @@ impl Participant {
     pub(crate) fn renew(&mut self) {
         let old = self.identity.ssrc;
         let mut new = self.chance.bits32();
-        // A new collision would force another change immediately, so known SSRCs are excluded.
+        // A new collision would force another change immediately, so known SSRCs are not used.
         while new == old || self.members.contains(new) {
             new = self.chance.bits32();
         }
@@ -377,7 +384,7 @@ impl Participant {
             return Some(rest);
         }
         let ssrc = self.given_up.take()?;
-        // Both SSRCs with the same CNAME show that they are the same participant.
+        // Because both SSRCs have the same CNAME, receivers can see that they belong to the same participant.
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
             // A compound begins with a report, even if it has no blocks (RFC 3550, section 6.1).
@@ -395,8 +402,8 @@ impl Participant {
         }
     }
 
-    /// Returns true if the BYE is due. In a group of more than fifty it waits for its time, so that members that leave
-    /// together do not flood the group (RFC 3550, section 6.3.7). `sent_rtp`: media was sent.
+    /// Returns true if the BYE is due. In a group of more than fifty members the BYE is delayed, so that members that
+    /// leave together do not flood the group (RFC 3550, section 6.3.7). `sent_rtp` is true if media was sent.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {
             Farewell::Stays | Farewell::Gone => false,
@@ -437,9 +444,9 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Returns the sources that leave with this compound of `len` bytes. A BYE counts if it is at the end of a compound
-    /// that begins with a report (no session here allows RFC 5506's reduced size) and concerns a source that reports in
-    /// it from its own address.
+    /// Returns the sources that leave with this compound of `len` bytes. A BYE is accepted if it is at the end of a
+    /// compound that begins with a report, and if it concerns a source that reports in this compound from its own
+    /// address. (RFC 5506's compounds of reduced size are not allowed here.)
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
         // RFC 3550, section 6.1: BYE should be the last packet with a given SSRC.
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
@@ -479,14 +486,14 @@ impl Participant {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
-        // The report with one block is the longest that precedes feedback.
+        // A report with one block is the longest report that is sent before feedback.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// Encodes the packets, which begin with a report and the SDES, as a compound. What exceeds one datagram follows in
-    /// others, which [`Participant::pending_datagram`] returns. Each of those begins with a report without blocks and
-    /// the SDES (RFC 3550, section 6.1).
+    /// Encodes the packets, which begin with a report and the SDES, as a compound. Packets that do not fit into one
+    /// datagram are sent in further datagrams, which [`Participant::pending_datagram`] returns. Each of these begins
+    /// with a report without blocks and the SDES (RFC 3550, section 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };
@@ -501,7 +508,7 @@ impl Participant {
             let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
             if !fits(&compound) {
                 let next = Compound { packets: head.to_vec() };
-                // A packet that does not fit beside the shortest head fits into no datagram.
+                // If a packet does not fit beside the shortest report and SDES, it does not fit into any datagram.
                 if !fits(&next) {
                     self.refused += 1;
                     continue;
@@ -530,7 +537,7 @@ impl Participant {
         bytes
     }
 
-    /// Returns the IP bytes of the datagrams that wait behind the last encoded one.
+    /// Returns the IP bytes of the datagrams that are queued after the last encoded one.
     pub(crate) fn waiting(&self) -> Bytes {
         self.outbox.iter().map(|bytes| Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64)).sum()
     }

@@ -8,17 +8,19 @@ use steadycast_wire::rtcp::ReportBlock;
 /// A receiver that has reported.
 pub(crate) struct Peer {
     pub(crate) from: Origin,
-    /// Whether it has sent a report of the session's controller.
+    /// Whether the receiver has sent a report of the session's controller.
     ours: bool,
-    /// The LSR of the sender report that it echoed last.
+    /// The LSR of the sender report that the receiver echoed last.
     echo: Option<u32>,
     pub(crate) receives: bool,
-    /// The arrival time of its last report, plus [`STANDARD_REPORTS_GRACE`] if it only sends standard reports.
+    /// The arrival time of the receiver's last report, plus [`STANDARD_REPORTS_GRACE`] if it only sends standard
+    /// reports.
     aged: Time,
-    /// The offset of its sequence numbers, in whole cycles of 2^16, because a receiver counts cycles from its first
+    /// The offset of the receiver's sequence numbers, in whole cycles of 2^16: a receiver counts cycles from its first
     /// packet. Known from its first block on.
     cycles: Option<u64>,
-    /// The last block's highest sequence number and cumulative loss, from which the next one is counted.
+    /// The last block's highest sequence number and cumulative loss. The next block's counts are the differences to
+    /// these.
     highest: Option<u32>,
     cumulative: i32,
     /// The recent loss rate, and the number of packets over which it is averaged.
@@ -30,17 +32,17 @@ impl Peer {
     /// Returns the sender's extended number for a block's highest sequence number. `next` is the number of the next
     /// packet to be sent.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // A number that was never sent must stay recognisable, so no cycles are subtracted.
+        // A number that was never sent must stay recognisable as such, so no cycles are subtracted from it.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
 
-    /// Returns the packets that were expected and lost since the previous block. To be called before
+    /// Returns the packets that were expected and lost since the previous block. Must be called before
     /// [`Peer::extended`].
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {
-            // A later block has arrived before this one, and covers its packets.
+            // This block was overtaken by a later one, which already covers its packets.
             REORDERED_BLOCK..0 => return (0, 0),
             // The receiver has restarted.
             ..REORDERED_BLOCK => (self.cycles, self.cumulative) = (None, 0),
@@ -63,12 +65,12 @@ impl Peer {
     }
 }
 
-/// Additional time-out for receivers that only send standard reports. They may use RFC 3550's interval of 5 s
-/// independently of this session's: five of these, minus the 5 s that the shortest time-out allows.
+/// Additional time-out for receivers that only send standard reports. They may use RFC 3550's interval of 5 s, even if
+/// this session's interval is shorter. The value is five such intervals, minus the 5 s of the shortest time-out.
 pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
-/// Minimum difference of the sequence number of a reordered block. A restarted receiver falls back by nearly a whole
-/// cycle of 2^16, or by several.
+/// Minimum difference of the sequence number of a reordered block. If the number falls by more, nearly a whole cycle of
+/// 2^16 or several, the receiver has restarted.
 const REORDERED_BLOCK: i32 = -(1 << 14);
 
 /// Number of packets over which the loss rate is averaged (exponentially weighted).
@@ -76,8 +78,8 @@ const LOSS_WINDOW: f64 = 2_000.0;
 /// Minimum number of packets for a valid loss rate.
 const MIN_LOSS_PACKETS: f64 = 100.0;
 
-/// The table of receivers. Its bound limits the memory that forged SSRCs can take. The receiver whose last report is
-/// oldest makes room, and is added again with its next report.
+/// The table of receivers. Its bound limits the memory that forged SSRCs can take. If the table is full, the receiver
+/// whose last report is oldest is removed. It is added again with its next report.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
@@ -94,8 +96,8 @@ impl Peers {
         self.table.len()
     }
 
-    /// Stores that a receiver has echoed the sender report with this LSR. The second different one proves that it
-    /// receives the stream.
+    /// Stores that a receiver has echoed the sender report with this LSR. An echo of a second, different sender report
+    /// proves that it receives the stream.
     pub(crate) fn echo(&mut self, ssrc: u32, lsr: u32) {
         let Some(peer) = self.table.get_mut(&ssrc) else { return };
         let before = peer.echo.replace(lsr);
@@ -114,7 +116,7 @@ impl Peers {
         self.pop_oldest()
     }
 
-    /// Adds a report. `ours`: it is a report of the session's controller.
+    /// Adds a report. `ours` is true if the report is one of the session's controller.
     pub(crate) fn on_report(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
         let (highest, cumulative) = (None, 0);
         let fresh = Peer {
@@ -139,14 +141,14 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// Returns a loss rate that no receiver with enough samples exceeds, except the share `but` with the highest
-    /// losses.
+    /// Returns a loss rate that receivers with enough samples do not exceed. The share `but` of the receivers, those
+    /// with the highest losses, is left out.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
         let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();
         all.sort_unstable_by(f64::total_cmp);
         let place = (all.len() as f64 * (1.0 - but)).ceil() as usize;
-        // The quantile: a few receivers with high losses must not determine the parity for all.
+        // A quantile is used, because a few receivers with high losses must not determine the parity for all.
         all.get(place.saturating_sub(1)).copied()
     }
 

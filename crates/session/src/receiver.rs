@@ -84,11 +84,11 @@ pub struct Receiver {
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
-    /// Another source that sends media, and may replace the followed one.
+    /// Another source that sends media. It may replace the followed source.
     other: Option<OtherSource>,
     /// The index and first number of the present run; see [`Receiver::run`].
     run: (u32, u64),
-    /// The media's payload types and its SSRC, if a session description names them.
+    /// The media's payload types and SSRC, if a session description specifies them.
     payload_types: Option<PayloadTypes>,
     named: Option<u32>,
     /// The time at which the driver's clock last resumed after a gap.
@@ -98,10 +98,11 @@ pub struct Receiver {
     /// The counts at the last regular report. The receiver half needs losses that are signed and of full precision.
     prior: Totals,
     unreadable: u64,
-    /// In a simulcast, the timer of reports that announce the receiver's presence.
+    /// The timer of reports that announce the receiver's presence, in a simulcast.
     presence: Option<PresenceTimer>,
     siblings: Vec<Rate>,
-    /// Whether it reports to a sender that sends little while it has no receivers.
+    /// Whether the receiver sends keep-alive reports. They are for a sender that sends little while it has no
+    /// receivers.
     sends_keepalives: bool,
     /// The time of the last report.
     last_report: Option<Time>,
@@ -122,7 +123,7 @@ pub struct Receiver {
 /// The receiver's state of recovery from parity.
 struct ParityReceiver {
     settings: ParitySettings,
-    /// Whether the stream's SSRC is not signalled, and whether it has been learned from a packet.
+    /// Whether the stream's SSRC is not signalled. Then whether it has been learned from a packet.
     any_ssrc: bool,
     associated: bool,
     solver: Solver,
@@ -134,7 +135,8 @@ struct ParityReceiver {
     not_before: Time,
     /// Counts of requests, of the blocks in them, and of recovered packets.
     counts: Requests,
-    /// Whether the receiver announces its play-out delay to the sender, and when it last did.
+    /// Whether the receiver announces its play-out delay to the sender. `announced` is the time of the last
+    /// announcement.
     announces_playout: bool,
     announced: Option<Time>,
     /// The sequence numbers of the parity stream.
@@ -171,11 +173,12 @@ impl ParityReceiver {
 /// A key-frame request that has not been answered yet.
 #[derive(Clone, Copy, Debug)]
 struct PendingKeyFrameRequest {
-    /// Whether nothing has been decoded so far: then a full intra request is sent, otherwise a picture loss indication.
+    /// Whether nothing has been decoded so far. If so, a full intra request is sent, otherwise a picture loss
+    /// indication.
     joins: bool,
     /// The earliest time of the next transmission.
     at: Time,
-    /// Whether RTCP's timer has scheduled it.
+    /// Whether RTCP's timer has scheduled this request.
     scheduled: bool,
 }
 
@@ -189,7 +192,7 @@ const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
 /// The receiver's state of retransmission requests.
 struct RetransmissionReceiver {
     settings: RepairSettings,
-    /// Whether the stream's SSRC is not signalled, and whether it has been learned from a packet.
+    /// Whether the stream's SSRC is not signalled. Then whether it has been learned from a packet.
     any_ssrc: bool,
     associated: bool,
     /// The retransmission stream's SSRC according to the sender's session description.
@@ -202,7 +205,8 @@ struct RetransmissionReceiver {
     scheduled: bool,
     /// The time before which no request can be sent.
     not_before: Time,
-    /// The number of packets that counted as received on arrival, or when a later one confirmed their source.
+    /// The number of packets that were counted as received, either on arrival or when a later packet confirmed their
+    /// source.
     checked_packets: u64,
     check: Check,
 }
@@ -236,19 +240,19 @@ struct Stream {
     /// The offset that is added to the source's sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
     heard: Time,
-    /// The last arrival of its media or its RTCP.
+    /// The last arrival time of the source's media or RTCP.
     spoke: Time,
-    /// The address from which its media arrives.
+    /// The address from which the source's media arrives.
     from: Origin,
-    /// Whether its source has sent BYE.
+    /// Whether the stream's source has sent BYE.
     ended: bool,
-    /// The SSRC under which its source continues, according to its BYE.
+    /// The SSRC under which the source continues, according to its BYE.
     successor: Option<u32>,
     sent: Option<PeerTime>,
-    /// The relation of its timestamps to the sender's clock, once a sender report has arrived.
+    /// The relation of the source's timestamps to the sender's clock, once a sender report has arrived.
     clock: Option<ClockReference>,
-    /// The newest frame's RTP timestamp and the arrival of its first packet. `pace` is a slowly decreasing maximum of
-    /// the time between two frames.
+    /// The newest frame's RTP timestamp, and the arrival time of its first packet. `pace` is a slowly decreasing
+    /// maximum of the time between two frames.
     frame: (u32, Time),
     pace: Option<Span>,
     timestamp: u32,
@@ -297,17 +301,17 @@ impl Receiver {
         }
     }
 
-    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. At RTCP's times it
-    /// then sends a report without a body while its half waits for more packets than such a sender sends. An example is
-    /// `tfmcc`, which sends no report while packets are farther apart than its RTT.
+    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. At RTCP's times
+    /// the receiver then sends a report without a body, even if its half has no report because too few packets have
+    /// arrived. An example is `tfmcc`, whose half sends no report while the time between packets exceeds its RTT.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
     }
 
     /// Restricts the receiver to the payload types and the source in a session description. A source with another
-    /// payload type is not followed. The named source replaces any other. After it has left, the name no longer
-    /// applies, because its sender may have been restarted.
+    /// payload type is not followed. The source that the description names replaces any other source. After the named
+    /// source has left, its sender may have been restarted, so any source may then be followed.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
@@ -333,8 +337,8 @@ impl Receiver {
     }
 
     /// Makes the receiver send per-packet feedback in this format, in separate packets or with its half's reports.
-    /// `bandwidth` is the session bandwidth, of which this feedback takes at most 5 % unless it has to be sent every
-    /// 200 ms.
+    /// `bandwidth` is the session bandwidth. The feedback takes at most 5 % of it, unless the maximum report interval
+    /// of 200 ms requires more.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::new(format, bandwidth).map(Box::new), ..self }
@@ -347,9 +351,9 @@ impl Receiver {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Enables NACKs as [`Receiver::with_repair`] does, with a retransmission SSRC that is learned. The first
-    /// retransmission of a requested packet shows it (RFC 4588, section 5.3), anew for each media source. An SSRC in
-    /// `settings` is known from the start; 0 names none.
+    /// Enables NACKs as [`Receiver::with_repair`] does, with a retransmission SSRC that is learned. It is the SSRC of
+    /// the first retransmission of a requested packet (RFC 4588, section 5.3), and is learned again for each media
+    /// source. If `settings` contains an SSRC other than 0, this SSRC is known from the start.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -362,9 +366,10 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Requests a key frame: by a full intra request (RFC 5104) if the receiver `joins` and nothing has been decoded so
-    /// far, by a picture loss indication (RFC 4585) if a reference is lost. The request is repeated until
-    /// [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`]. Poll afterwards.
+    /// Requests a key frame. If `joins` is true, nothing has been decoded so far, and the request is a full intra
+    /// request (RFC 5104). Otherwise a reference frame is lost, and the request is a picture loss indication (RFC
+    /// 4585). The request is repeated until [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`]. Call
+    /// [`Receiver::poll`] afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
             // Only a new request increases FIR's number; a repetition keeps it (RFC 5104, section 4.3.1.1).
@@ -373,7 +378,7 @@ impl Receiver {
         }
     }
 
-    /// Ends the key-frame request: the next frame can be decoded.
+    /// Ends the key-frame request, because the next frame can be decoded.
     pub fn has_key_frame(&mut self) {
         self.pending_key_frame = None;
     }
@@ -384,17 +389,17 @@ impl Receiver {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Enables recovery as [`Receiver::with_parity`] does, with a parity SSRC that is learned. The first packet of its
-    /// payload type from the media's address shows it, anew for each media source.
+    /// Enables recovery as [`Receiver::with_parity`] does, with a parity SSRC that is learned. It is the SSRC of the
+    /// first packet with the parity payload type from the media's address, and is learned again for each media source.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
     }
 
-    /// Makes the receiver announce once a second, with a report, that it uses parity and what its play-out delay is.
-    /// For a sender that waits for this ([`crate::SenderSettings::parity_on_word`]). Without a play-out delay, or with
-    /// a delay of zero, it announces nothing. Requires [`Receiver::with_parity`].
+    /// Makes the receiver announce that it uses parity, and its play-out delay. The announcement is sent with a report
+    /// once a second. It is for a sender that waits for it ([`crate::SenderSettings::parity_on_word`]). Without a
+    /// play-out delay, or with a delay of zero, it announces nothing. Requires [`Receiver::with_parity`].
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
@@ -431,7 +436,7 @@ impl Receiver {
         let before = reception.highest();
         let (seq, missing) = match reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
-            // The jump in the numbers at a restart is not a loss.
+            // The jump in the sequence numbers at a restart is not a loss.
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
             Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
@@ -444,7 +449,7 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(audio.sent));
         audio.sent = sent.or(audio.sent);
         let sent = sent.or(video.as_ref().and_then(|stream| stream.sent)).unwrap_or_default();
-        // The source of both is alive, whichever stream pauses.
+        // Audio and video have the same source. It is alive while either stream arrives.
         if let Some(stream) = video {
             stream.spoke = now;
         }
@@ -452,8 +457,8 @@ impl Receiver {
         Received::Audio(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Processes a parity packet that covers what `protection` states. Its bytes count as received. Packets that it
-    /// recovers stay lost in reports and for the controller. Poll afterwards.
+    /// Processes a parity packet that covers the packets in `protection`. Its bytes count as received. Packets that it
+    /// recovers still count as lost in reports and for the controller. Call [`Receiver::poll`] afterwards.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -475,6 +480,7 @@ impl Receiver {
         if header.payload_type != parity.settings.payload_type {
             return Received::Unused(UnusedReason::UnknownPayloadType);
         }
+        // If no SSRC was signalled, the first packet with this payload type determines the parity stream's SSRC.
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
             (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
@@ -506,7 +512,7 @@ impl Receiver {
     /// requests no parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
-        // A complete block only matters if it cancels a pending request.
+        // A complete block has an effect only if it cancels a pending request.
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
@@ -560,7 +566,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the time from sending a packet that is lost to its repair; zero without repair.
+    /// Returns the time from the first transmission of a packet that is lost to the arrival of its repair; zero without
+    /// repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.repair_time(now),
@@ -569,7 +576,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the check of repair's promise: repaired packets stay lost for the controller.
+    /// Returns the check of repair's promise that repaired packets stay lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
@@ -584,8 +591,8 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Returns the number of packets that arrived and were not reported, because reports have 5 % of the bandwidth, and
-    /// the number of messages that fit into no datagram.
+    /// Returns the number of packets that arrived and were not reported, because reports are limited to 5 % of the
+    /// bandwidth. Then the number of RTCP packets that do not fit into a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -638,7 +645,7 @@ impl Receiver {
     }
 
     /// Processes a datagram from the RTP port. Returns the result, the header and the payload; `None` if it is not RTP.
-    /// Poll afterwards.
+    /// Call [`Receiver::poll`] afterwards.
     pub fn on_rtp<'a>(
         &mut self,
         now: Time,
@@ -658,7 +665,7 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
-                // Any other element is taken for the notice, whose content the receiver half checks.
+                // Any other element is assumed to be the notice. The receiver half checks its content.
                 None => notice = notice.or(Some(bytes)),
             }
         }
@@ -683,8 +690,8 @@ impl Receiver {
         })
     }
 
-    /// Processes a retransmission. Its bytes count as received. The packet that it repairs stays lost in reports and
-    /// for the controller.
+    /// Processes a retransmission. Its bytes count as received. The original still counts as lost in reports and for
+    /// the controller.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else {
@@ -707,7 +714,7 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
-        // Duplicates are reported as well: a CE mark on any copy counts (RFC 8888, section 3.1).
+        // Duplicates are reported as well, because a CE mark on any copy counts (RFC 8888, section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -732,7 +739,7 @@ impl Receiver {
         Received::Repaired(seq)
     }
 
-    /// Processes a parsed RTP packet. Poll afterwards.
+    /// Processes a parsed RTP packet. Call [`Receiver::poll`] afterwards.
     pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, notice, size, ecn, buffer, .. } = *packet;
         if self.participant.farewell != Farewell::Stays {
@@ -746,7 +753,7 @@ impl Receiver {
             return self.on_audio(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
-            // A collision with the own SSRC makes this receiver change its SSRC (RFC 3550, section 8.2).
+            // Another participant uses this receiver's SSRC, so this receiver changes its SSRC (RFC 3550, section 8.2).
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
@@ -777,9 +784,9 @@ impl Receiver {
         }
         stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
-        // NACKs use the source's sequence numbers (`number`), the session its continuous ones (`seq`).
+        // NACKs use the source's sequence numbers (`number`). The session uses continuous ones (`seq`).
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
-        // Without a send-time extension (a standard sender), the media clock is the best substitute.
+        // Without a send-time extension, as from a standard sender, the media clock is the best substitute.
         let anew = !stream.marks && header.timestamp != stream.timestamp;
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -788,14 +795,14 @@ impl Receiver {
         stream.after_marker = header.marker;
         stream.marks |= header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
-        // Parity may have arrived before this packet, which then completes its block.
+        // Parity may have arrived before this packet. The packet may then complete its block.
         let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
             match header.send_time {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            // A packet may confirm earlier ones that were held, which then count as well.
+            // A packet may confirm earlier packets that were held. These then count as received, too.
             repair.checked_packets += stream.reception.received() - before;
             // The counters of the report block only change with the media's sequence numbers.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
@@ -822,7 +829,7 @@ impl Receiver {
         self.half.on_renamed(ReceiverId(self.participant.identity.ssrc));
     }
 
-    /// Processes a datagram from the RTCP port. Poll afterwards.
+    /// Processes a datagram from the RTCP port. Call [`Receiver::poll`] afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
         match Compound::parse(datagram) {
             Ok(compound) => self.on_compound(now, from, &compound, datagram.len()),
@@ -831,8 +838,8 @@ impl Receiver {
     }
 
     /// Returns true if RTCP from this address is to be ignored. A unicast session has one source, whose address is the
-    /// media's; before any media has arrived, all RTCP is ignored. Another participant would count as a member, and a
-    /// larger group lengthens the report interval (RFC 3550, section 6.3.1).
+    /// media's; before any media has arrived, all RTCP is ignored. If RTCP of another participant were accepted, the
+    /// participant would count as a member, and a larger group has a longer report interval (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
@@ -887,7 +894,7 @@ impl Receiver {
             }
         }
         for ssrc in self.participant.read_byes(now, from, compound, len) {
-            // The media's address identifies the source: its RTCP may not have arrived before.
+            // A source whose RTCP has not arrived before is identified by the media's address.
             if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
                 stream.ended = true;
                 stream.successor = successor(compound, ssrc);
@@ -896,8 +903,8 @@ impl Receiver {
         }
     }
 
-    /// Processes the sender reports of the audio stream. Returns true if the compound is that stream's: it is the same
-    /// participant as the video's, and counts as no further member.
+    /// Processes the sender reports of the audio stream. Returns true if the compound is the audio stream's. Its author
+    /// is the participant that sends the video, and does not count as a further member.
     fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
         let Some(audio) = &mut self.audio else { return false };
         for packet in &compound.packets {
@@ -923,14 +930,14 @@ impl Receiver {
         }
     }
 
-    /// Sets the level of the play-out buffer. To be called before each poll if there is a buffer.
+    /// Sets the level of the play-out buffer. Must be called before each poll if there is a buffer.
     pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
         self.half.on_buffer(now, level);
     }
 
     /// Returns which packets may be delivered later; `None` if each has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
-        // These functions react to single packets, and must get each one immediately.
+        // These functions react to single packets, so each packet has to be delivered immediately.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let asks = asks || self.audio.is_some();
         let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
@@ -940,8 +947,8 @@ impl Receiver {
         (stays && !asks && !speaks && self.half.is_patient()).then_some(Batchable { source: stream.ssrc, receivers })
     }
 
-    /// Leaves the session. One of the next polls returns the BYE; in a large group it waits for its time. Poll
-    /// afterwards.
+    /// Leaves the session. Call [`Receiver::poll`] afterwards. One of the next polls returns the BYE, which is delayed
+    /// in a large group.
     pub fn leave(&mut self) {
         self.participant.leave();
     }
@@ -983,7 +990,7 @@ impl Receiver {
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A half with its own timer sends regular packets with a separate bandwidth. RTCP's timer is not used then.
+        // A half with its own timer sends its regular packets in a separate bandwidth, and RTCP's timer is not used.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1048,12 +1055,12 @@ impl Receiver {
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
         };
-        // The slot has signed differences: duplicates can make the loss negative (RFC 3550, section 6.4.1).
+        // The slot has signed differences, because duplicates can make the loss negative (RFC 3550, section 6.4.1).
         let reply = self.half.report(&slot);
         if reply == Reply::Suppress {
             return None;
         }
-        // A suppressed report does not move the reference, so the next one covers its packets.
+        // A suppressed report does not change the reference counts, so the next report covers its packets.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
@@ -1099,7 +1106,7 @@ impl Receiver {
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
-        // The early packet of RTCP's timer may be shared with a key-frame request, which then still needs it.
+        // A key-frame request may use the same early packet of RTCP's timer. In that case the packet is still needed.
         if std::mem::take(&mut parity.scheduled)
             && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
         {
@@ -1167,14 +1174,14 @@ impl Receiver {
         if !repair.requester.wants(now) {
             return;
         }
-        // If RTCP's timer cannot send in time, the request waits for the next regular report.
+        // If RTCP's timer cannot send early feedback in time, the request waits for the next regular report.
         repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
         if !repair.scheduled {
             repair.not_before = self.participant.timer.next();
         }
     }
 
-    /// Returns when a request is due, or when its scheduled RTCP packet is.
+    /// Returns when a request is due, or when the RTCP packet that is scheduled for it is due.
     fn asks_at(&self) -> Option<Time> {
         let pending_key_frame = self.pending_key_frame.map(|pending_key_frame| {
             if pending_key_frame.scheduled { self.participant.timer.next() } else { pending_key_frame.at }
@@ -1240,7 +1247,8 @@ impl Receiver {
         let ssrc = self.participant.identity.ssrc;
         // Only differences of these times are used, so any epoch will do.
         let ntp = NtpEpoch::default().middle(now);
-        // Feedback that exceeds a datagram is split, so it needs the room that is left beside the report.
+        // Feedback that does not fit into a datagram is split. It therefore needs the number of bytes that are left
+        // beside the report.
         let room = self.participant.room();
         self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }
@@ -1265,7 +1273,8 @@ impl Receiver {
         self.participant.encode(now, packets)
     }
 
-    /// Returns when a keep-alive is due: some time after a packet that neither a packet nor a report followed.
+    /// Returns when a keep-alive is due: some time after a packet, if neither another packet nor a report has followed
+    /// it.
     fn keepalive_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
         let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
@@ -1299,8 +1308,8 @@ impl Receiver {
     }
 }
 
-/// Returns the SSRC under which a source continues that sends BYE for `ssrc`: the compound has an SDES item with the
-/// same CNAME for both.
+/// Finds the SSRC under which a source continues that sends BYE for `ssrc`. The compound must contain SDES items with
+/// the same CNAME for both SSRCs.
 fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
@@ -1325,7 +1334,7 @@ impl Stream {
             pace: None,
             timestamp: header.timestamp,
             ticks: 0,
-            // No marker precedes the first packet, which counts as the start of a frame.
+            // Before the first packet there is no marker, so the first packet counts as the start of a frame.
             after_marker: true,
             marks: false,
         }
@@ -1346,7 +1355,7 @@ impl Stream {
         }
     }
 
-    /// Returns the next sequence number, as the session counts.
+    /// Returns the next sequence number in the session's numbering.
     fn next(&self) -> i64 {
         self.reception.highest().map_or(self.ahead, |highest| highest + self.ahead + 1)
     }
@@ -1364,7 +1373,7 @@ impl Stream {
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // The product can exceed 64 bits after five timestamps that each advance by nearly half of their range.
+        // The product can exceed 64 bits after five timestamps, if each of them advances by nearly half of the range.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

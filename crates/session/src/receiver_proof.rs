@@ -1,31 +1,29 @@
 //! Checks that prove that a report's sender receives the stream. Addresses can be forged, and anyone can send a report.
-//! But the contents of a sender report are known only to its sender, its receivers and hosts on the path.
+//! However, the contents of a sender report are known only to its sender, its receivers and the hosts on the path.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::ReportBlock;
 
-/// Minimum number of sender reports that are remembered. A receiver echoes the last one that it received, and some are
-/// lost.
+/// Minimum number of stored sender reports. A receiver echoes the last one that it received, and some are lost.
 const LATEST: usize = 8;
-/// Minimum time for which a sender report is remembered.
+/// Minimum time for which a sender report is stored.
 const FRESH: Span = Span::secs(2);
-/// Maximum number of packets by which a receiver's highest sequence number may be behind the number that had been sent
-/// with the echoed sender report.
+/// When a sender report was sent, a certain number of packets had been sent. The highest sequence number of a receiver
+/// that echoes this report may be behind by at most this number of packets.
 const BEHIND: u64 = 100;
 
 /// The latest sender reports, each with its time, the middle 32 bits of its NTP time, and the number of the next
 /// packet.
 ///
 /// The echoed time (LSR in RFC 3550, section 6.4.1) has a resolution of 1/65,536 s, and the first sequence number is
-/// random. An attacker that knows the wall-clock time but receives nothing guesses both for a report of the last second
-/// with a probability of about 1e-7. Two such reports are required.
+/// random. An attacker that knows the wall-clock time but receives nothing would have to guess both. For a report of
+/// the last second, the probability of success is about 1e-7. Two such reports are required.
 #[derive(Debug, Default)]
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 
 impl SentReports {
-    /// Adds a sender report that was sent with these middle 32 bits of its NTP time. `next` is the number of the next
-    /// packet.
+    /// Adds a sender report. `middle` is the middle 32 bits of its NTP time. `next` is the number of the next packet.
     pub(crate) fn push(&mut self, now: Time, middle: u32, next: u64) {
         self.0.push_back((now, middle, next));
         while self.0.len() > LATEST && self.0.front().is_some_and(|(at, ..)| now.since(*at) > FRESH) {
@@ -33,12 +31,12 @@ impl SentReports {
         }
     }
 
-    /// Returns true if a report block echoes one of the sender reports and names a packet that was sent about then.
-    /// `next` is the number of the next packet.
+    /// Returns true if a report block echoes one of the sender reports and its highest sequence number is that of a
+    /// packet sent at about that time. `next` is the number of the next packet.
     pub(crate) fn echoed_by(&self, block: &ReportBlock, next: u64) -> bool {
         let lsr = |(_, middle, _): &&(Time, u32, u64)| *middle == block.lsr;
         self.0.iter().rev().find(lsr).is_some_and(|(.., then)| {
-            // Only the low 16 bits: a receiver counts the cycles from its first packet.
+            // Only the low 16 bits are compared, because a receiver counts the cycles from its first packet.
             let behind = (next as u16).wrapping_sub(1).wrapping_sub(block.highest_seq as u16);
             u64::from(behind) <= next.saturating_sub(*then) + BEHIND
         })

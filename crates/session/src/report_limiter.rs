@@ -1,4 +1,5 @@
-//! Rate limit of reports per address. A flood of reports, with one name or many, only uses up its own sender's share.
+//! Rate limit of reports per address. A flood of reports only uses up the share of the address that sends it, no matter
+//! how many SSRCs it uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
@@ -11,12 +12,13 @@ const BURST: Span = Span::secs(3);
 /// Maximum number of buckets. The most recently used are kept.
 const MAX_BUCKETS: usize = 4_096;
 
-/// The key of a bucket: an address with the SSRC of a proven receiver, or without one for all other reports of the
-/// address, whose SSRCs may be forged.
+/// The key of a bucket. Reports of a proven receiver use the address with the SSRC. All other reports of an address use
+/// one bucket without an SSRC, because their SSRCs may be forged.
 type BucketKey = (Origin, Option<u32>);
 
-/// A token bucket per address and per proven receiver. It fills with time, at the number of reports that RTCP's 5 % of
-/// the session bandwidth allow a whole group, and with each media packet, since an acknowledgment may answer it.
+/// A token bucket per address and per proven receiver. It fills with time, at the rate of reports that RTCP's 5 % of
+/// the session bandwidth allow a whole group. It also fills with each media packet, since an acknowledgment may answer
+/// it.
 pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<BucketKey, Bucket>,
@@ -67,8 +69,8 @@ mod tests {
     use super::*;
     use steadycast_units::Seed;
 
-    /// Sends reports at this rate for 10 s, together with a number of media packets per second. Returns how many
-    /// reports are accepted in the last five seconds.
+    /// Sends reports at this rate for 10 s, together with a number of media packets per second. Returns the number of
+    /// reports that are accepted in the last five seconds.
     fn heard(per_second: u64, packets: u32) -> u64 {
         let mut gate = ReportLimiter::new(Rate::mbps(2));
         let all = (0..10 * per_second).filter(|n| {

@@ -47,18 +47,18 @@ pub struct SenderSettings {
     pub credit: Span,
     /// The maximum total rate of media, repair and padding. A frame may exceed it by [`CAP_BURST`] times this rate.
     pub cap: Option<Rate>,
-    /// Whether the source always has data. Then packets are sent as fast as the pacer allows, each with its own
-    /// timestamp and without a marker, since there are no frames.
+    /// Whether the source always has data. In that case, packets are sent as fast as the pacer allows. Since there are
+    /// no frames, each packet has its own timestamp and no marker.
     pub greedy: bool,
-    /// Whether reports are checked. Reports of an address are ignored and counted in excess of the number that a whole
-    /// group would send. In a group, only members that echo the sender's reports affect the controller.
+    /// Whether reports are checked. If an address sends more reports than a whole group would, the excess reports are
+    /// ignored and counted. In a group, only members that echo the sender's reports affect the controller.
     pub gated: bool,
-    /// The address of a unicast session's receiver, if it is known. Reports from another address count while nothing
-    /// has arrived from this one, and only if they echo the sender's own reports: the receiver's host may have several
-    /// addresses.
+    /// The address of a unicast session's receiver, if it is known. The receiver's host may have several addresses.
+    /// Reports from another address are therefore accepted while nothing has arrived from this address, but only if
+    /// they echo the sender's own reports.
     pub peer: Option<Origin>,
-    /// The format of per-packet feedback. The sender parses no other, and sends the header extensions that this one
-    /// needs.
+    /// The format of per-packet feedback. The sender parses no other format, and sends the header extensions that this
+    /// format needs.
     pub feedback: FeedbackFormat,
     /// The name of the controller's RTCP APP packets.
     pub app: [u8; 4],
@@ -68,28 +68,28 @@ pub struct SenderSettings {
     pub first_timestamp: u32,
     /// The wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
-    /// The ECN field of RTP packets, as long as the path preserves it. That is checked if receivers send RFC 8888
+    /// The ECN field of RTP packets, as long as the path preserves it. The path is checked if receivers send RFC 8888
     /// feedback.
     pub ecn: Ecn,
-    /// The factor by which the pacing rate may exceed the target, for an encoder whose mean rate is the target but
-    /// whose frames vary in size.
+    /// The maximum ratio of the pacing rate to the target. It is for an encoder whose mean rate is the target but whose
+    /// frames vary in size.
     pub room: f64,
     /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
     /// Whether probes are filled with padding when no packet waits. Padding repeats the newest packet in the
-    /// retransmission stream, as libwebrtc does; each RFC 4588 receiver drops it as a duplicate. Requires `repair`.
+    /// retransmission stream, as libwebrtc does; every RFC 4588 receiver drops it as a duplicate. Requires `repair`.
     pub padding: bool,
     /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
     pub parity: Option<ParitySettings>,
     /// Whether parity is sent only while a receiver announces that it uses it ([`Receiver::telling_playout`]), with the
-    /// play-out delay that it announces. For receivers that may not support parity.
+    /// play-out delay that the receiver announces. This is for receivers that may not support parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
     /// The audio stream; `None` if there is none.
     pub audio: Option<AudioSettings>,
     /// The other senders of a simulcast, which carry the same video at different rates. This sender announces the rates
-    /// of all to its group.
+    /// of all senders to its group.
     pub siblings: Option<Siblings>,
 }
 
@@ -126,7 +126,7 @@ impl SenderSettings {
     }
 
     /// Returns the burst size of the cap's token bucket. For a greedy source it is one packet in addition to the next
-    /// one, plus what a late driver may catch up.
+    /// one, plus the bytes for which a late driver may catch up.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
@@ -158,12 +158,12 @@ pub struct Sender {
     prober: Prober,
     participant: Participant,
     peers: Peers,
-    /// The receiver of a unicast session; other reporters are ignored.
+    /// The receiver of a unicast session. Reports of other receivers are ignored.
     sole_receiver: Option<SoleReceiver>,
-    /// The last report block that echoed a sender report from another address than the configured one: its address and
-    /// its LSR. A second, different LSR from there proves that the receiver has moved.
+    /// The last report block that echoed a sender report and came from another address than the configured one: its
+    /// address and its LSR. A second block from there with a different LSR proves that the receiver has moved.
     elsewhere: Option<(Origin, u32)>,
-    /// The sender reports that receivers may echo, as a proof that they receive the stream.
+    /// The stored sender reports. A receiver proves that it receives the stream by echoing one of them.
     sent_reports: SentReports,
     seq: u64,
     /// The number of packets of all streams sent so far.
@@ -178,9 +178,9 @@ pub struct Sender {
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
-    /// The group size in the latest summary, and when that was sent.
+    /// The group size in the latest summary, and the time at which the summary was sent.
     last_summary: (u32, Time),
-    /// When RTCP of a member last arrived; initially, when the session began.
+    /// The last time at which RTCP of a member arrived. Initially the time at which the session began.
     last_rtcp: Time,
     /// Decides the ECN field of packets.
     ecn: EcnCheck,
@@ -188,21 +188,21 @@ pub struct Sender {
     repair: RepairStreams,
     /// The state of audio.
     audio: Option<AudioSender>,
-    /// Whether a key frame is requested, and when the encoder last received such a request.
+    /// Whether a key frame is requested. Then the time at which the encoder last received a request.
     key_frame: (bool, Option<Time>),
     /// The receiver's reference time (RFC 3611) and its arrival time, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// The receiver of a unicast session: the one at [`SenderSettings::peer`], or else the first whose report is accepted.
-/// RTCP from any other address is ignored until this receiver has sent BYE. If it is not at the described address, it
-/// can also be replaced after a time without reports.
+/// The receiver of a unicast session. It is the one at [`SenderSettings::peer`], or, without such an address, the first
+/// one whose report is accepted. RTCP from any other address is ignored until this receiver has sent BYE. If it is not
+/// at the described address, it can also be replaced after a time without reports.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
-    /// Whether it sends more than standard reports, and so reports frequently.
+    /// Whether the receiver sends more than standard reports. It then reports frequently.
     often: bool,
-    /// The time from which another receiver may replace it.
+    /// The time from which another receiver may replace this one.
     until: Time,
 }
 
@@ -212,7 +212,7 @@ struct AllowanceLeft {
     /// The end of the allowance, which identifies it.
     until: Time,
     spent: Bytes,
-    /// Whether a frame did not fit. No later frame is sent in this allowance then.
+    /// Whether a frame did not fit. If so, no later frame is sent in this allowance.
     closed: bool,
 }
 
@@ -273,8 +273,8 @@ impl Sender {
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // RFC 4585 lets two members send as often as the RTCP bandwidth allows: a hundred reports a second. That is
-            // useful for feedback, but not for a sender's reports.
+            // In a session of two members, RFC 4585 permits as many compounds as the RTCP bandwidth allows, which may
+            // be a hundred a second. Such a rate is useful for feedback, but not for a sender's reports.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -282,7 +282,7 @@ impl Sender {
         if let Some(siblings) = &settings.siblings {
             siblings.set_rate(decision.target);
         }
-        // A burst ends with its frame; a greedy source has no frames, so its burst would never end.
+        // A burst ends with its frame. A greedy source has no frames, so its burst would never end.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
             decision,
@@ -329,7 +329,7 @@ impl Sender {
         self.repair.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// Returns what the parity packet that was last polled covers.
+    /// Returns the packets that are covered by the parity packet which was last polled.
     pub fn protection(&self) -> Option<&Protection> {
         self.repair.parity.as_ref()?.newest.as_ref()
     }
@@ -339,20 +339,20 @@ impl Sender {
         self.repair.counts()
     }
 
-    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio
-    /// and what repair takes.
+    /// Returns the encoder's rate, as a rate of IP packets: the controller's target, minus the rate that is reserved
+    /// for audio and the rate of repair.
     pub fn media_target(&mut self, now: Time) -> Rate {
-        // Audio is exempt from the rate and the window, so the video's encoder gets the rest.
+        // Audio is exempt from pacing and from the window. The video's encoder gets the rest of the rate.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
-    /// Returns the time from which the sender assumes that no receiver is left, unless one reports before.
+    /// Returns the time from which the sender assumes that no receiver is left, unless a receiver reports before then.
     pub fn deserted_at(&self) -> Time {
         self.last_rtcp + self.participant.member_timeout()
     }
 
-    /// Continues the sequence numbers of a sender that was stopped. The streams start again.
+    /// Continues the sequence numbers of a sender that was stopped. The streams start again with these numbers.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
         self.repair.continue_after(&before.repair);
@@ -361,8 +361,8 @@ impl Sender {
         }
     }
 
-    /// Adds an audio packet, which the next poll returns before all others, independent of the rate and the window.
-    /// Ignored without an audio stream, and after a stop.
+    /// Adds an audio packet. The next poll returns it before all other packets, independent of the rate and the window.
+    /// It is ignored without an audio stream, and after a stop.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();
         if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {
@@ -370,8 +370,8 @@ impl Sender {
         }
     }
 
-    /// Returns the share of audio packets that receivers report as lost, by which an encoder sets its in-band FEC (RFC
-    /// 7587, section 3.1.1); `None` without audio. It falls gradually.
+    /// Returns the share of audio packets that receivers report as lost; `None` without audio. An encoder sets its
+    /// in-band FEC by this value (RFC 7587, section 3.1.1). The value falls gradually.
     pub fn audio_loss(&self) -> Option<f64> {
         self.audio.as_ref().map(AudioSender::loss)
     }
@@ -382,7 +382,7 @@ impl Sender {
     }
 
     /// Returns true once for each key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1) that is to be
-    /// answered. That is at most one in 0.5 s, and one in 2 s in a group.
+    /// answered. At most one request in 0.5 s is answered, and in a group one in 2 s.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
@@ -438,7 +438,7 @@ impl Sender {
         self.half.checks()
     }
 
-    /// Returns the check of repair's promise: with repair, too, the sending rate stays within what the controller
+    /// Returns the check of repair's promise that the sending rate, repair included, stays within what the controller
     /// allows.
     pub fn repair_check(&self) -> Option<Check> {
         self.repair.check()
@@ -459,20 +459,20 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session: it reports, or has not
-    /// timed out.
+    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session, because it is in the table
+    /// of reporters or has not timed out.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
     /// Adds a frame to be sent. Returns false if it is skipped, because the backlog is full or the controller's
-    /// allowance is used up. Poll afterwards.
+    /// allowance is used up. Call [`Sender::poll`] afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// Adds a frame that a payload format has cut into `parts`, which together cover all of it; otherwise as
-    /// [`Sender::push_frame`]. The payloads have the parts' lengths.
+    /// Adds a frame as [`Sender::push_frame`] does, for a frame that a payload format has cut into `parts`. The parts
+    /// together cover the whole frame, and the payloads have the parts' lengths.
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -502,10 +502,10 @@ impl Sender {
 
     /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The next notices are unknown; most have the size of the last one.
+        // The sizes of the next notices are unknown. Most notices have the size of the last one.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // At least one byte, so that a header that fills the packet causes no division by zero.
+        // The result is at least one byte, so that a header that fills the packet causes no division by zero.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
@@ -532,8 +532,8 @@ impl Sender {
         }
     }
 
-    /// Stops sending, except for a BYE. In a large group the BYE waits for its time (RFC 3550, section 6.3.7). Poll
-    /// afterwards.
+    /// Stops sending, except for a BYE. In a large group the BYE is delayed (RFC 3550, section 6.3.7). Call
+    /// [`Sender::poll`] afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
@@ -551,7 +551,7 @@ impl Sender {
         self.participant.farewell != Farewell::Stays
     }
 
-    /// Processes a datagram from the RTCP port. Poll afterwards.
+    /// Processes a datagram from the RTCP port. Call [`Sender::poll`] afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
         // After its BYE the sender is no member, and must not react to reports.
         if self.participant.farewell == Farewell::Gone {
@@ -584,8 +584,8 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // The history reports each packet once, so feedback is joined once per compound and belongs to the first
-        // report.
+        // The history reports each packet once. Feedback is therefore joined once per compound, and belongs to the
+        // compound's first report.
         let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
@@ -632,19 +632,20 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // A receiver that changes its SSRC sends BYE as well, and has not reported under the new one yet.
+        // A receiver that changes its SSRC also sends a BYE for the old one, before it has reported under the new one.
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Returns true if the unicast receiver is at another address, and this one cannot replace it now.
+    /// Returns true if the unicast receiver is at another address, and a receiver at this address cannot replace it
+    /// now.
     fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns true if a compound is from the unicast receiver's host: from its described address, or, while nothing
-    /// has arrived from there, from an address that has echoed two of the sender's own reports.
+    /// Returns true if a compound is from the unicast receiver's host. Either it is from the described address, or
+    /// nothing has arrived from there and it is from an address that has echoed two of the sender's own reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         // A group has no single host. Without a described address, the first accepted reporter is the receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
@@ -658,26 +659,28 @@ impl Sender {
         });
         let echo = |block: &&ReportBlock| block.ssrc == mine && self.sent_reports.echoed_by(block, self.seq);
         let Some(lsr) = blocks.clone().find(echo).map(|block| block.lsr) else { return false };
-        // Two different reports have to be echoed: a single LSR could be guessed or replayed.
+        // Two different reports have to be echoed, because a single LSR could be guessed or replayed.
         let before = self.elsewhere.replace((from, lsr));
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
     /// Returns true if the controller receives this member's reports. The member has to prove that it receives the
-    /// stream. In a unicast session, any member counts until one has proved it.
+    /// stream. In a unicast session, the reports of any member are used until a member has proved this.
     fn affects_controller(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Returns why the controller ignores a member's reports; `None` if it does not, or if the member is unknown.
+    /// Returns the reason why the controller ignores a member's reports; `None` if the reports are used or the member
+    /// is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
         (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Processes a NACK or key-frame request from a member. In most cases the member has identified itself in the same
-    /// compound, but requests may also arrive alone: GStreamer's session sends many requests and few reports.
+    /// Processes a NACK or key-frame request from a member. In most cases the same compound also contains a report or
+    /// SDES of the member. But requests may also arrive alone, because GStreamer's session sends many requests and few
+    /// reports.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
@@ -691,8 +694,8 @@ impl Sender {
         }
     }
 
-    /// Retransmits again the retransmissions that feedback reports as lost. Only for authenticated receivers, as
-    /// browsers are, since others' feedback may be forged.
+    /// Retransmits packets again whose retransmissions are reported as lost. Only feedback of authenticated receivers,
+    /// such as browsers, is used, since other feedback may be forged.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
         let authenticated = self.settings.rtcp.authenticated;
@@ -724,7 +727,7 @@ impl Sender {
     }
 
     /// Processes a member's announcement that it uses parity, and its play-out delay. Parity starts once an RTT is
-    /// known, since before it is unknown how much is needed.
+    /// known, since the necessary amount is unknown before.
     fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(announcement)) = ParityUse::from_packet(packet) else { return };
         if !self.is_from_member(from, announcement.sender, announcement.media) || announcement.playout == Span::ZERO {
@@ -733,7 +736,8 @@ impl Sender {
         self.repair.on_parity_use(now, announcement.sender, announcement.playout);
     }
 
-    /// Stores the unicast receiver's reference time, which the next report answers so that it can measure the RTT.
+    /// Stores the unicast receiver's reference time. The next report answers it, so that the receiver can measure the
+    /// RTT.
     fn on_reference(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(time)) = ReferenceTime::from_packet(packet) else { return };
         if !self.settings.rtcp.group && self.is_from_member(from, time.ssrc, self.participant.identity.ssrc) {
@@ -745,8 +749,8 @@ impl Sender {
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // In a group, requests have a separate share of the bandwidth, and a new member requests the key frame before
-        // it can prove that it receives the stream.
+        // In a group, requests have a separate share of the bandwidth. Requests of unproven members are accepted,
+        // because a new member requests the key frame before it can prove that it receives the stream.
         let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
@@ -761,9 +765,9 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
-        // A key frame costs all members rate, so a group gets them less often.
+        // A key frame takes rate from all members, so a group gets key frames less often.
         let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
-        // All requests within this time are answered by one key frame.
+        // One key frame answers all requests within this time.
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
@@ -779,8 +783,9 @@ impl Sender {
     }
 
     /// Returns who sent the per-packet feedback in a compound: the member that reports in it, or, without a report, the
-    /// sender of its first feedback message. Returns `None` unless that member sends from this address. Only the first
-    /// arrival report of each packet counts, so an attacker's would replace the receiver's.
+    /// sender of its first feedback message. Returns `None` unless that member sends from this address. The address has
+    /// to be checked because only the first arrival report of each packet counts: an attacker's report would replace
+    /// the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
@@ -794,7 +799,8 @@ impl Sender {
         let who = match reports {
             Some(who) => who,
             None => {
-                // Reduced-size feedback has no report, from which the member table would have learned its sender.
+                // Reduced-size feedback has no report from which the member table could have learned the feedback's
+                // sender.
                 let who = reporter(compound, mine)?;
                 members.on_rtcp(now, who, from);
                 who
@@ -845,7 +851,7 @@ impl Sender {
     }
 
     /// Processes a receiver's report. Returns false if its SSRC belongs to another receiver. In a sampled group the
-    /// member table alone does not show that.
+    /// member table alone cannot detect this.
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
@@ -863,7 +869,8 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // In a group, a member whose report echoes no recent sender report receives nothing now. No rate would suit it.
+        // In a group, a member whose report does not echo a recent sender report does not receive the stream at
+        // present, so no rate would be right for it.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.affects_controller(from) {
             return true;
@@ -880,7 +887,7 @@ impl Sender {
             reception = Some(Reception {
                 expected,
                 lost,
-                // An 8-bit fixed-point number (RFC 3550, section 6.4.1).
+                // The fraction is an 8-bit fixed-point number (RFC 3550, section 6.4.1).
                 fraction: f64::from(block.fraction) / 256.0,
                 highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
@@ -889,7 +896,7 @@ impl Sender {
         if let Some((again, rtt)) = self.repair.retransmission.as_mut().zip(rtt) {
             again.cache.on_round_trip(rtt);
         }
-        // Per-packet feedback measures a newer RTT than a report block.
+        // The RTT from per-packet feedback is newer than that from a report block.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
         self.on_lost(now, &joined.packets);
@@ -902,7 +909,7 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
-        // The same receiver now reports under its SSRC; its earlier entry would never report again.
+        // The same receiver now reports under its real SSRC. Its earlier entry would never report again.
         if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
         {
             self.peers.remove(GSTREAMER_UNSET_SSRC);
@@ -912,7 +919,7 @@ impl Sender {
     }
 
     /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
-    /// the time has come. An extra call changes nothing.
+    /// the time has come. An additional call has no effect.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
@@ -978,7 +985,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
-        // Before the check for a stop, since this also returns the audio stream's BYE.
+        // This comes before the check for a stop, since it also returns the audio stream's BYE.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -998,7 +1005,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // Reports that a sender half schedules itself have their own bandwidth, as a receiver half's have.
+        // Like the reports of a receiver half, reports that a sender half schedules itself have a separate bandwidth.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1011,8 +1018,8 @@ impl Sender {
         if let Some(due) = self.media_due()
             && due <= now
         {
-            // Order: retransmissions have deadlines, parity serves packets that were already sent, padding only fills
-            // what is left.
+            // Retransmissions come first, because they have deadlines. Parity for packets that were already sent is
+            // next. Padding only fills the rest.
             let again = if repairs { self.send_repair(now) } else { None };
             let extra = again.or_else(|| self.send_parity(now));
             let waits = self.settings.greedy || self.queue.head().is_some();
@@ -1034,24 +1041,24 @@ impl Sender {
         };
         let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
-        // A wake-up in the past would make the driver poll forever without any progress of time.
+        // If the wake-up time were in the past, the driver would poll forever at the same time.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
-    /// Returns when the next packet may be sent; `None` if there is none or the window is closed.
+    /// Returns when the next packet may be sent; `None` if there is none or the window is full.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let media = self.settings.greedy || self.queue.head().is_some();
         let waits = media || self.repair.has_waiting() || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
-        // The cap applies to all streams, so it delays media and repair alike.
+        // The cap applies to all streams, so it also delays repair.
         (waits && !closed).then(|| match self.emit {
             Emit::Paced => self.pace.due(self.departure_rate()).max(capped()),
             Emit::Burst => capped(),
         })
     }
 
-    /// Returns true if padding is sent when no other packet waits: a probe is in progress.
+    /// Returns true if padding is to be sent when no other packet waits, because a probe is in progress.
     fn pads_for_probe(&self) -> bool {
         self.repair.can_pad() && self.prober.pads() && !self.stopped()
     }
@@ -1072,15 +1079,15 @@ impl Sender {
     /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        // Otherwise frames above the encoder's mean size would wait in the pacer although the mean is on target.
+        // Otherwise frames above the encoder's mean size would wait in the pacer, although the mean rate is on target.
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // A retransmission is longer by the original's sequence number, and must not exceed the MTU either.
+        // A retransmission is longer by the original's sequence number. It must not exceed the MTU either.
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // At least one byte, so that a frame ends even if the headers fill the packet.
+        // The result is at least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.queue.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
@@ -1095,8 +1102,8 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
-        // The notice's size is only known now, but its content depends on the packet's size: the size is estimated with
-        // the previous notice, and corrected afterwards.
+        // The notice's content depends on the packet's size, which in turn depends on the notice's size. The packet's
+        // size is therefore estimated with the previous notice, and corrected afterwards.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
@@ -1107,7 +1114,7 @@ impl Sender {
             None if self.settings.greedy => (fits, fits),
             None => (rest.min(fits), rest.min(fits)),
         };
-        // A greedy source has no frames, so none ends.
+        // A greedy source has no frames, so no packet ends one.
         edge.last = !self.settings.greedy && len == rest;
         header.marker = edge.last;
         header.timestamp = self.timestamp(frame.sampled);
@@ -1152,7 +1159,7 @@ impl Sender {
         self.report_queue(now, None);
         self.number += 1;
         self.seq += 1;
-        // Only a window changes with a sent packet; a rate changes with reports and timers.
+        // Only a window changes when a packet is sent. A rate changes with reports and timers.
         if self.decision.window.is_some() {
             self.read_decision();
         }
@@ -1161,14 +1168,14 @@ impl Sender {
     /// Stores a sent original for retransmission and parity.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let overhead = self.overhead(&media.header, &Notice::NONE);
-        // During a probe packets are sent faster.
+        // During a probe, packets are sent faster than the media rate.
         let pacing = self.media_rate().max(self.departure_rate());
         self.repair.add_to_block(now, media, now.since(ready), &self.peers, &self.participant);
         self.repair.keep(now, media, role_of(kind), ready, overhead);
         self.repair.check_pacing(now, media.size, pacing);
     }
 
-    /// Sends the next queued retransmission; `None` if none waits.
+    /// Sends the next queued retransmission; `None` if none is queued.
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_mut()?.next(now, self.number)?;
@@ -1190,7 +1197,7 @@ impl Sender {
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
         let (original_header, fragment) = packet.content;
         let header = rtx.header(again.seq as u16, &original_header).ok()?;
-        // The receiver measures the delay of the retransmission itself.
+        // The receiver measures the delay of the retransmission, not of the original.
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
         let (seq, size, number) = (again.seq, packet.size, self.number);
         again.seq += 1;
@@ -1215,7 +1222,7 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // A padded probe is exempt from the pacing rate, so none of it counts as sent early.
+        // A probe with padding is exempt from the pacing rate, so no part of it counts as sent too early.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;
@@ -1224,7 +1231,8 @@ impl Sender {
         Some(media)
     }
 
-    /// Later packets of the other streams wait for this one, so that all streams together keep the pacing rate.
+    /// Sends the next parity packet. Later packets of the other streams wait for it, so that all streams together keep
+    /// the pacing rate.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
@@ -1281,8 +1289,8 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Returns the audio stream's sender report or BYE, if one is due. It is a compound of its own, since a receiver of
-    /// two transports expects it at the audio's port.
+    /// Returns the audio stream's sender report or BYE, if one is due. It is sent in a separate compound, since a
+    /// receiver that uses two transports expects it at the audio's port.
     fn audio_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let ntp = self.settings.epoch.ntp(now);
         let packets = self.audio.as_mut()?.take_report(now, ntp, &self.participant.identity.cname)?;
@@ -1290,14 +1298,15 @@ impl Sender {
     }
 
     /// Returns true if both streams have begun and no report has related their clocks. A single receiver gets the first
-    /// one without delay (RFC 3550, section 6.2), since it can't align the streams before.
+    /// report without delay (RFC 3550, section 6.2), since it can't align the streams without it.
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
     /// Returns when an extra summary is due, because the group has grown well beyond the size that its members know.
-    /// They report only to the sender, and would otherwise keep the report interval of a small group.
+    /// The members report only to the sender. Without the summary, they would keep the report interval of a small
+    /// group.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
@@ -1380,7 +1389,7 @@ impl Sender {
     }
 }
 
-/// A frame in the queue, and its parts that have not been sent; empty if only the size matters.
+/// A frame in the queue, and those of its parts that have not been sent. There are no parts if only the size matters.
 #[derive(Clone, Debug)]
 struct QueuedParts {
     frame: Frame,

@@ -6,7 +6,7 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// A sender of a simulcast. All run in one process, and each knows the rates of the others.
+/// The view of one sender on a simulcast. All senders run in one process, and each knows the rates of the others.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,
@@ -20,7 +20,7 @@ impl Siblings {
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
     }
 
-    /// Sets the rate of this sender; zero: it does not send.
+    /// Sets the rate of this sender. Zero means that it does not send.
     pub fn set_rate(&self, rate: Rate) {
         // The rates are independent of each other, so their order does not matter.
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
@@ -32,8 +32,8 @@ impl Siblings {
     }
 }
 
-/// Schedules presence reports of a receiver that receives no media, so that a sender that paused without receivers
-/// resumes.
+/// Schedules presence reports of a receiver that receives no media. They make a sender resume that has paused because
+/// it has no receivers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {
     /// The earliest time of the next report.
@@ -42,8 +42,8 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// Time for which a multicast join may need to reach the source before the first report. The interval doubles with
-    /// each report up to `MOST`.
+    /// Time before the first report, in which a multicast join can reach the source. The interval doubles with each
+    /// report up to `MOST`.
     const FIRST: Span = Span::millis(100);
     const MOST: Span = Span::secs(1);
     /// Time without media after which reports are sent.

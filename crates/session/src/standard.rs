@@ -6,25 +6,27 @@
 //! Losses are spread evenly, which makes the largest number of loss events. Each packet's delay lies between the RTTs
 //! at the interval's ends. The sender half receives what this half reports, as if the receiver had sent it.
 //!
-//! This feedback is slow: RFC 3550's report interval is 5 s, randomised by 0.5 to 1.5. A reply of a receiver's half is
-//! valid for three such intervals. If replies are rates (the registry's `repeats`), they are repeated every second
-//! until then. The sender half, which expects several reports a second, would otherwise assume that the receiver has
-//! left. Afterwards the controller's silence rule and the circuit breaker apply.
+//! This feedback is slow: RFC 3550's report interval is 5 s, multiplied by a random factor from 0.5 to 1.5. A reply of
+//! a receiver's half is valid for three such intervals. If replies are rates (the registry's `repeats`), they are
+//! repeated every second during this time. Otherwise the sender half, which expects several reports a second, would
+//! assume that the receiver has left. Afterwards the controller's silence rule and the circuit breaker apply.
 //!
 //! A start phase that doubles the rate per report takes too long, and then overshoots for seconds. Therefore four rules
 //! apply.
 //!
 //! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
-//! RTT, RFC 5348), within twice the half's rate or its own initial rate. Second, the first losses are played back as a
-//! single sign of congestion, as a receiver's own half would have seen them. Third, once the path has been full, the
-//! rate is at most just above the rate that arrived ([`RiseLimit`]). Fourth, the half reports once for each second that
-//! a report covers. A controller that ignores feedback by design (`fixed`) has no such limit.
+//! RTT, RFC 5348), but to at most twice the half's rate, or to the controller's own initial rate if that is higher.
+//! Second, the first losses are played back as a single sign of congestion, as a receiver's own half would have seen
+//! them. Third, once the path has been full, the rate may only be slightly above the rate that arrived ([`RiseLimit`]).
+//! Fourth, the half reports once for each second that a report covers. A controller that ignores feedback by design
+//! (`fixed`) has no limit of this kind.
 //!
-//! There is only one RTT sample in several seconds, and the player that answers also does other work. Samples within 30
-//! ms of the minimum do not count as queueing.
+//! There is only one RTT sample in several seconds, and it includes delays in the player. Samples within 30 ms of the
+//! minimum are therefore not counted as queueing.
 //!
 //! A controller whose reports need more than a report block (the registry's `standard_reports`) cannot be served this
-//! way. With the first such receiver, [`FALLBACK`] replaces it for the whole session, and the decisions state this.
+//! way. As soon as the first receiver of this kind reports, [`FALLBACK`] replaces the controller for the whole session,
+//! and the decisions state this.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,17 +39,17 @@ use steadycast_control::{
 use steadycast_remote::{Departures, SHADOWS, SentMedia, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
-/// A layer around a controller that serves receivers that only send standard reports.
+/// A layer around a controller. It serves receivers that only send standard reports.
 pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller itself can work on standard reports.
     able: bool,
-    /// The number of plain reports that a receiver may begin with before the controller is replaced.
+    /// The number of plain reports with which a receiver may begin before the controller is replaced.
     bare_reports_allowed: u32,
 }
 
 impl StandardReports {
-    /// Wraps the controller `own`. `able`: it can work on standard reports.
+    /// Wraps the controller `own`. `able` is true if the controller can work on standard reports.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
@@ -77,11 +79,11 @@ struct Receiver {
     rtt: Option<Span>,
     /// The minimum RTT.
     least: Option<Span>,
-    /// The half's last reply, and when it was made or last repeated.
+    /// The half's last reply, and the time at which it was made or last repeated.
     reply: Option<(Body, Time)>,
     /// Whether no packet has been lost so far.
     lossless: bool,
-    /// The notice that replaces those of the next part's packets.
+    /// The notice that replaces the notices of the next part's packets.
     notice: Option<Notice>,
     limit: RiseLimit,
     /// The factor by which the start rate may exceed the half's rate.
@@ -127,12 +129,12 @@ const CONGESTION_LOSS: f64 = 0.01;
 /// Maximum rate as a multiple of the rate that arrived. On a link of 2 Mb/s with a report every 5 s, 1.02 loses 0.03 %,
 /// 1.05 loses 0.3 %, and 1.15 loses 2.6 %, since each overshoot lasts for a report's interval.
 const RISE: f64 = 1.02;
-/// Number of intervals of which the highest rate counts, so that an outage of some intervals does not limit the rate.
+/// The number of intervals whose highest rate is used, so that an outage of some intervals does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
-/// Share of the limit below which it was not the limit that bounded what was sent.
+/// If less than this share of the limit was sent, the limit did not bound the rate.
 const USED_SHARE: f64 = 0.7;
-/// Minimum duration of an interval. The first report often comes milliseconds after the first packet, and one lost
-/// packet of two is no rate.
+/// Minimum duration of an interval. The first report often arrives milliseconds after the first packet. A loss rate
+/// can't be computed from two packets of which one is lost.
 const MIN_INTERVAL: Span = Span::secs(1);
 
 /// Packets per RTT at TFRC's start (RFC 5348, section 4.2).
@@ -140,11 +142,11 @@ const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the start rate may exceed the half's rate.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// Uncertainty of an RTT sample, which contains what delayed the player's answer. An RTT within this of the minimum
-/// shows no queue.
+/// Uncertainty of an RTT sample, which includes delays of the player's answer. An RTT that exceeds the minimum by at
+/// most this shows no queue.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
-/// Time for which a half's reply is valid: three report intervals.
+/// Time for which a half's reply is valid: three report intervals of 5 s.
 const REPLY_LIFETIME: Span = Span::secs(15);
 /// Report interval of a receiver half that reports for itself.
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
@@ -153,9 +155,9 @@ const REPEAT_INTERVAL: Span = Span::secs(1);
 
 /// Maximum number of recorded departures, which is more than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// Number of plain reports with which a Steadycast receiver may begin, before it has anything to report.
+/// Number of plain reports with which a Steadycast receiver may begin, while it has nothing else to report.
 const BARE_REPORTS_ALLOWED: u32 = 3;
-/// A receiver that reports within this time of the first packet has been present since then.
+/// If a receiver reports within this time after the first packet, it has received the stream from the beginning.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
 
 struct Standard {
@@ -166,11 +168,12 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// The number of plain reports of a receiver before the controller is replaced.
+    /// The number of plain reports of a receiver that are accepted before the controller is replaced.
     bare_reports_allowed: u32,
     /// The receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// Receivers without a half: the number of their reports, and the highest sequence number in the first report.
+    /// Receivers that do not run a half of the controller: for each, the number of its reports, and the highest
+    /// sequence number in its first report.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
     /// The time at which each receiver's half is to be called, or its reply to be repeated.
@@ -211,8 +214,8 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// Returns the factor by which the start rate exceeds the halves' rate: the minimum over all receivers. It is 1
-    /// once one of them has lost a packet or sends the controller's own reports.
+    /// Returns the factor by which the start rate exceeds the halves' rate: the minimum over all receivers. The factor
+    /// is 1 once one of the receivers has lost a packet or sends the controller's own reports.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -281,8 +284,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // Another controller's initial rate may be far below the fallback's, which the first report would have
-            // doubled.
+            // Another controller's initial rate may be far below the fallback's, and the first report would only have
+            // doubled it.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -294,8 +297,8 @@ impl Standard {
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // The half's reply depends on the RTT that the sender announces, so the sender half has to know the new RTT
-            // first.
+            // The half's reply depends on the RTT that the sender announces. The sender half therefore has to get the
+            // new RTT first.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -304,8 +307,8 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // The reply to a part changes the sender half, whose next notice is then what the next part's packets
-                // carry.
+                // The reply to a part changes the sender half. The packets of the next part then carry the half's next
+                // notice.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -317,8 +320,8 @@ impl Standard {
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
-                // This report's RTT was that of the interval's last packets. As in a real session, an announcement has
-                // arrived with those packets, and the report answers it.
+                // This report's RTT is the RTT of the interval's last packets. As in a real session, an announcement
+                // has arrived with these packets, and the report answers it.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -335,7 +338,8 @@ impl Standard {
 }
 
 impl Receiver {
-    /// Creates a receiver whose packets count from `highest` and whose time counts from `heard`.
+    /// Creates a receiver whose packets are counted from the number `highest` on, and whose time is counted from
+    /// `heard` on.
     fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
         Self {
             shadow,
@@ -371,40 +375,39 @@ impl Receiver {
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }
-        // A part ends with its last packet. Parts are counted in packets, not time, since the rate may have changed
-        // within the interval.
+        // A part ends with its last packet. Parts contain equal numbers of packets, not equal times, since the rate may
+        // have changed within the interval.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
 
-/// The rate that one receiver's reports allow once they have shown a full path, that is, losses and a queue:
-/// [`RISE`] times the highest rate that arrived in the last [`REMEMBERED_INTERVALS`] in which the path was full or at
-/// least [`USED_SHARE`] of the limit was sent.
+/// The rate limit by one receiver's reports, once they have shown a full path, that is, losses and a queue. It is
+/// [`RISE`] times the highest rate that arrived in the last [`REMEMBERED_INTERVALS`]. An interval only counts if the
+/// path was full in it, or if at least [`USED_SHARE`] of the limit was sent.
 ///
-/// Reports are seconds apart, and a rate that is too high stays so for as long. The limit bounds by how much it is too
-/// high. It does not fall with losses: they may be due to chance or to other flows, and the controller itself answers
-/// them.
+/// Reports are seconds apart, so a rate that is too high stays too high for seconds. The limit bounds the excess. It
+/// does not fall with losses: they may be due to chance or to other flows, and the controller itself answers them.
 #[derive(Default)]
 struct RiseLimit {
     /// The limit; `None` until the path was full for the first time.
     rate: Option<Rate>,
-    /// Whether an interval has shown much loss and a queue.
+    /// Whether an interval has shown high loss and a queue.
     was_full: bool,
-    /// The rates that arrived in the last intervals.
+    /// The rates that arrived in the counted intervals.
     arrived: VecDeque<Rate>,
-    /// The time, the packets and the losses that do not make an interval yet.
+    /// The duration, the packets and the losses of reports that do not make up a whole interval yet.
     lasted: Span,
     expected: u64,
     lost: u64,
 }
 
 impl RiseLimit {
-    /// Adds a report's interval. `queue`: the RTT at its end shows a queue.
+    /// Adds a report's interval. `queue` is true if the RTT at its end shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
         self.lost += interval.lost;
-        // A report without new packets may come from an outage. Its time counts with that of the next packets.
+        // A report without new packets may come from an outage. Its duration is added to that of the next packets.
         if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }
@@ -427,16 +430,16 @@ impl RiseLimit {
 
 /// The interval between two reports of one receiver.
 ///
-/// A receiver's own half reports about once a second. The shadow half therefore reports for each second, too, since its
-/// memory counts reports. That does not apply before the first loss: a start phase ends when several reports show no
-/// growth, and the rate cannot have grown between these.
+/// A half at a receiver reports about once a second, and its memory is counted in reports. The shadow half therefore
+/// also reports for each second. Before the first loss it reports once per interval instead: a start phase ends when
+/// several reports show no growth, and the send rate does not grow within an interval.
 struct Interval {
     from: Time,
     lasted: Span,
     parts: u64,
     expected: u64,
     lost: u64,
-    /// The RTTs at the beginning and the end, without what is within [`RTT_UNCERTAINTY`].
+    /// The RTTs at the beginning and at the end. An excess over the minimum within [`RTT_UNCERTAINTY`] is removed.
     rtt: (Span, Span),
 }
 
@@ -457,11 +460,12 @@ impl Interval {
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Returns true if the interval's packet `n` counts as lost. Losses are spread evenly: loss `k` falls where its
-    /// share of the packets is full.
+    /// Returns true if the interval's packet `n` counts as lost. Losses are spread evenly: loss `k` is at the packet at
+    /// which `k` times the mean distance between losses is reached.
     ///
-    /// The `first` losses lie together before the last packet, which did arrive. A receiver's own half would have ended
-    /// its start phase one RTT after the first of them, so they count as one sign of congestion.
+    /// If `first` is true, the losses are the first ones of the session, and are placed together before the last
+    /// packet, which has arrived. A half at the receiver would have ended its start phase one RTT after the first of
+    /// these losses, so they count as one sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
@@ -488,7 +492,7 @@ impl SenderHalf for Standard {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // Per-packet feedback suffices for a controller that reads it, even without a body.
+        // Per-packet feedback suffices for a controller that reads it, even if the report has no body.
         let own = report.body.is_some() || !report.packets.is_empty();
         if own && !self.fallen {
             if self.ours.len() < SHADOWS {
@@ -500,7 +504,7 @@ impl SenderHalf for Standard {
         if self.ours.contains(&report.from) && !self.fallen {
             return self.half.on_report(report);
         }
-        // After the fall-back the previous controller's reports are not understood, but their report blocks are.
+        // After the fall-back, the reports of the previous controller can't be read, but their report blocks can.
         self.on_standard_report(&Report { body: None, ..*report });
     }
 
@@ -575,7 +579,7 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // Receivers of the announced controller would misread another controller's notice.
+        // Receivers run the announced controller, and would misread another controller's notice.
         if self.fallen { Notice::NONE } else { notice }
     }
 
@@ -591,7 +595,7 @@ mod tests {
     use steadycast_control::Reception;
     use steadycast_units::Seed;
 
-    /// Returns how many plain reports of one receiver it takes until [`FALLBACK`] serves it, up to nine.
+    /// Returns the number of plain reports of one receiver after which [`FALLBACK`] serves it, up to nine.
     fn bare_reports(served: &StandardReports) -> u64 {
         let setup = Setup {
             packet: Bytes::new(1_000),
@@ -677,7 +681,7 @@ mod tests {
         assert_eq!(after(&Interval { lasted: Span::millis(50), ..second(2, 1) }, true), None, "no rate yet");
         assert_eq!(after(&second(100, 20), false), None, "losses by chance");
         assert_eq!(after(&second(150, 0), true), None, "a queue without losses");
-        // 200 packets less the losses; in the first interval the two packets of the short one count, too.
+        // 200 packets minus the losses. In the first interval the two packets of the short interval are added.
         assert_eq!(after(&second(200, 10), true), Some(1_938));
         for _ in 0..2 * REMEMBERED_INTERVALS {
             assert_eq!(after(&second(20, 0), false), Some(1_938), "a source with little to send");

@@ -1,9 +1,9 @@
-//! Reasons for which packets that arrived were not used. Each packet counts under one reason.
+//! The reasons why packets that arrived were not used. Each packet is counted under one reason.
 
 /// Declares the reasons with their names.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident = $name:literal,)*) => {
-        /// The reason for which a packet that arrived was not used.
+        /// The reason why a packet that arrived was not used.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum UnusedReason {
             $($(#[$doc])* $reason,)*
@@ -24,7 +24,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Its source is excluded by the description (RFC 4570).
+    /// The packet's source is excluded by the session description (RFC 4570).
     ExcludedSource = "excluded_source",
     /// A datagram shorter than a header, which only keeps a NAT binding alive (RFC 6263, sections 4.1 and 4.2).
     KeepAlive = "keep_alive",
@@ -34,19 +34,19 @@ reasons! {
     Dtls = "dtls",
     /// A datagram of another protocol, or of another version of RTP.
     NotRtp = "not_rtp",
-    /// Its headers contradict RTP's or RTCP's format.
+    /// The packet's headers contradict RTP's or RTCP's format.
     Malformed = "malformed",
     /// A packet that fails authentication by the session's key, or a replayed one (RFC 3711).
     FailedAuthentication = "failed_authentication",
-    /// Its payload type is not one of the session's.
+    /// The packet's payload type is not one of the session's.
     UnknownPayloadType = "unknown_payload_type",
     /// A packet of another source than the followed one.
     OtherSource = "other_source",
-    /// Its source is known from another address (RFC 3550, section 8.2).
+    /// The packet's source is known from another address (RFC 3550, section 8.2).
     OtherAddress = "other_address",
     /// A packet with the receiver's SSRC (RFC 3550, section 8.2).
     OwnSource = "own_source",
-    /// Its number is far from those of its stream (RFC 3550, appendix A.1).
+    /// The packet's sequence number is far from those of its stream (RFC 3550, appendix A.1).
     FarNumber = "far_number",
     /// A duplicate.
     Duplicate = "duplicate",
@@ -56,15 +56,15 @@ reasons! {
     OtherReport = "other_report",
     /// A packet before the session's start, or after its end or the end of its source.
     Outside = "outside",
-    /// Later packets were already assembled without it.
+    /// Frames with later packets were already assembled without this packet.
     TooLate = "too_late",
     /// A packet without payload.
     NoPayload = "no_payload",
-    /// Its packetisation is not supported.
+    /// The packet's packetisation is not supported.
     UnsupportedPacketisation = "unsupported_packetisation",
-    /// Its payload belongs to a layer that is not supported.
+    /// The packet's payload belongs to a layer that is not supported.
     UnsupportedLayer = "unsupported_layer",
-    /// Its payload contradicts its format.
+    /// The packet's payload contradicts the payload format.
     MalformedPayload = "malformed_payload",
     /// A continuation of a payload whose beginning was lost.
     AfterLoss = "after_loss",
@@ -80,7 +80,7 @@ impl UnusedCounts {
         self.0[reason as usize] += 1;
     }
 
-    /// Removes from the count a packet that turned out to be used.
+    /// Subtracts a packet that was counted as not used, but was used later.
     pub fn take_back(&mut self, reason: UnusedReason) {
         self.0[reason as usize] = self.get(reason).saturating_sub(1);
     }

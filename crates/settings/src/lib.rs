@@ -1,5 +1,5 @@
-//! Declarative settings: one declaration of a table's keys gives reading, messages with line and remedy, writing, and
-//! the JSON schema.
+//! Declarative settings: from one declaration of a table's keys, this crate derives reading, messages with line and
+//! remedy, writing, and the JSON schema.
 //!
 //! | macro | declares | reads into |
 //! |---|---|---|

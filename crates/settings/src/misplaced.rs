@@ -5,7 +5,7 @@ use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use serde_json::Value as Json;
 
-/// A table that is being read and that encloses the table with the unknown key.
+/// A table that is being read and that contains the table with the unknown key.
 pub struct Around {
     at: Place,
     /// Keys of the table that are not present.
@@ -37,16 +37,16 @@ pub(crate) struct Misplaced<'a> {
     keys: &'a [&'static str],
     schema: Json,
     texts: Json,
-    /// Whether it is from the command line, where a key overrides one that is present.
+    /// Whether the key comes from the command line, where a key overrides one that is present.
     replaces: bool,
 }
 
-/// The text of a remedy, and the path of the key that it writes, relative to the table. That key is not reported as
-/// missing.
+/// The text of a remedy, and the path, relative to the table, of the key that the remedy suggests. This key is not also
+/// reported as missing.
 type Remedy = (String, String);
 
 impl<'a> Misplaced<'a> {
-    /// Creates it for a key of a table of `T` with the given valid keys.
+    /// Creates the description of an unknown key in a table of `T` with the given valid keys.
     pub(crate) fn of<T: Declared>(table: &'a Item, key: &'a str, item: &Item, keys: &'a [&'static str]) -> Self {
         Self {
             table,
@@ -58,7 +58,7 @@ impl<'a> Misplaced<'a> {
             replaces: item.at.set,
         }
     }
-    /// Returns the remedy; `None` if no place takes the key.
+    /// Returns the remedy; `None` if no table accepts the key.
     pub(crate) fn remedy(&self, words: &[(&'static str, &[&str])], around: &[Around]) -> Option<Remedy> {
         let theirs = words.iter().filter(|(_, words)| words.contains(&self.key)).map(|(meant, _)| *meant);
         let known = theirs.clone().find_map(|meant| self.reads(meant));
@@ -73,14 +73,14 @@ impl<'a> Misplaced<'a> {
     /// Returns the remedy for another program's name of a key. `meant` is a key, a key of a table below, or a line.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
-            // The other program's key is a value here: `meant` is the whole line.
+            // The other program's key corresponds to a value here, so `meant` is the whole line.
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
         }
         let path: Vec<&str> = meant.split('.').collect();
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
-            // Both spellings were written; the second one is left out.
+            // Both spellings are in the file, so the second one is left out.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} says it already"), String::new()))
             }
@@ -88,7 +88,7 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// Returns the remedy if exactly one table below this one takes the key.
+    /// Returns the remedy if exactly one table inside this one accepts the key.
     fn inside(&self) -> Option<Remedy> {
         let mut all = self.keys.iter().filter_map(|outer| self.put(outer, self.key));
         all.next().filter(|_| all.next().is_none())
@@ -108,10 +108,10 @@ impl<'a> Misplaced<'a> {
         };
         Some((remedy, format!("{outer}.{key}")))
     }
-    /// Returns the remedy if an enclosing table takes the key; the nearest counts.
+    /// Returns the remedy if an enclosing table accepts the key. If several do, the nearest is used.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
-        // The table itself is on this stack as well.
+        // The table itself is on this stack, too.
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();
@@ -142,9 +142,9 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Whether a table of this kind has a key. The descriptions of keys begin with the kinds that have them.
+/// Whether a table of this kind has a key. The description of a key begins with the kinds that have the key.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
-    // The leading blank lets the first word match like the others.
+    // The leading blank allows the first word to match like the others.
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());
     let mut kinds = schema["properties"].as_object().into_iter().flatten().filter(|(by, _)| *by != key);
     kinds.all(|(by, of)| {
@@ -177,7 +177,7 @@ fn admits(schema: &Json, value: &Json) -> bool {
     }
     let types = match &schema["type"] {
         Json::Array(types) => types.clone(),
-        // A reference always leads to a table.
+        // A reference always refers to a table.
         Json::Null if !schema["$ref"].is_null() => return value.is_object(),
         Json::Null => return schema.get("const").is_none_or(|word| word == value),
         one => vec![one.clone()],
@@ -196,8 +196,8 @@ fn admits(schema: &Json, value: &Json) -> bool {
     })
 }
 
-/// Whether a text can match a pattern: it ends in a unit of the quantity, as the examples show, or each of its letters
-/// occurs in the pattern.
+/// Whether a text can match a pattern. Either it ends in a unit of the quantity, as in the examples, or each of its
+/// letters occurs in the pattern.
 fn fits(schema: &Json, text: &str) -> bool {
     let Some(pattern) = schema["pattern"].as_str() else { return true };
     if schema["examples"].is_null() {

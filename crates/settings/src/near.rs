@@ -1,4 +1,5 @@
-/// Returns the known name that `wrong` most likely means: at most a third of its letters differ, or a single letter.
+/// Returns the known name that `wrong` most likely means. At most a third of its letters may differ, or a single
+/// letter.
 pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = |d: usize, k: &str| d <= 1 || 3 * d <= k.chars().count().max(wrong.chars().count());
     known.iter().map(|k| (distance(wrong, k), *k)).filter(|(d, k)| near(*d, k)).min().map(|(_, k)| k)
@@ -6,7 +7,7 @@ pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// Returns the optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
 fn distance(a: &str, b: &str) -> usize {
-    // Foreign input can be long, and the time grows with the product of the lengths.
+    // A text from a user can be long, and the time is proportional to the product of the lengths.
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
     for i in 1..=a.len() {

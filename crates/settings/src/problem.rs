@@ -51,7 +51,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Maximum number of problems that are collected; more do not help to mend the file.
+/// Maximum number of problems that are collected. More problems would not help to correct the file.
 const MAX_PROBLEMS: usize = 100;
 
 /// Length in characters above which a quotation is shortened to its two ends.
@@ -110,7 +110,7 @@ impl Findings {
     }
     fn push(&mut self, problem: Problem) {
         let problem = Problem { key: shortened(problem.key), ..problem };
-        // Links that share a text are read more than once; their problem is reported once.
+        // Links that share a text are read more than once, but their problem is reported once.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -139,7 +139,7 @@ impl Findings {
             self.warnings.push(warning);
         }
     }
-    /// Reports a missing key, unless a problem of that key has been reported already.
+    /// Reports a missing key, unless a problem of that key was already reported.
     pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
         let is_reported = |k: &str| k == &*at.key;
@@ -152,13 +152,13 @@ impl Findings {
         self.missing(table, key, remedy);
         None
     }
-    /// Whether a problem below this place has been reported already.
+    /// Whether a problem below this place was already reported.
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
     /// Reports a key that a table of `T` does not have.
     pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
-        // The problem would not be kept, and finding its remedy reads whole schemas.
+        // The problem would be dropped, and finding its remedy would read whole schemas.
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }

@@ -11,10 +11,10 @@ use steadycast_units::Rate;
 pub trait Settings: Sized {
     /// Returns its keys, in the order of their declaration.
     fn names() -> Vec<&'static str>;
-    /// Reads the keys that are present. The others are taken from `base`; without `base`, they have their defaults, and
-    /// missing keys without a default are reported. Unknown keys are ignored.
+    /// Reads the keys that are present. The other keys are taken from `base`. Without `base`, they have their defaults,
+    /// and a missing key without a default is reported. Unknown keys are ignored.
     fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
-    /// Returns all keys with their values. Read again, they give the same settings.
+    /// Returns all keys with their values. If they are read again, they give the same settings.
     fn table(&self) -> Table;
     /// Returns the schema of each key. Defaults are the values of `base`, if it is given.
     fn properties(base: Option<&Self>) -> Map<String, Json>;
@@ -61,13 +61,14 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
 
 /// A variant of an enum that [`kinds!`](crate::kinds) declares. `C` is the context of the reading.
 pub trait Kind<C>: Settings {
-    /// Reads it. A variant overrides this if its defaults depend on the context, or its keys on each other.
+    /// Reads the value. A variant overrides this function if its defaults depend on the context, or its keys on each
+    /// other.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }
 }
 
-/// Error of a value that is wrong and has been reported.
+/// The error for a value that is wrong and was already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
@@ -100,15 +101,15 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
         crate::not_a_table::<T>(item, out);
         return None;
     };
-    // All unknown keys are reported, so that a file is mended in one go.
+    // All unknown keys are reported, so that a user can correct the file in one pass.
     for (key, below) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
         out.unknown_key::<T>(item, key, below);
     }
     Some(item.split(&keys).0)
 }
 
-/// Reports the keys that this kind does not have. The remedy suggests the kinds that have them, unless the table names
-/// its kind and that kind has keys.
+/// Reports the keys that this kind does not have. The remedy suggests the kinds that have these keys, unless the table
+/// specifies its kind and this kind has keys.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -135,7 +136,7 @@ pub fn refuse_others(
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
-            // A kind that was written is probably meant, so that the key is the mistake.
+            // If the kind was written, it is probably intended, and the key is the mistake.
             _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
             [one] => format!("{or} write {kind} = {one}"),
             [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),
@@ -298,7 +299,7 @@ macro_rules! settings {
     (@read $item:ident, $base:ident, $out:ident; [kind] $key:ident: $type:ty; []; []; []; []) => {
         let own = $item.split(&<$type as $crate::Declared>::keys()).0;
         let $key: Option<$type> = match $base {
-            // Without any of its keys, the kind stays that of the base.
+            // If none of its keys is present, the kind is that of the base.
             Some(base) if own.table().is_none_or(|keys| keys.is_empty()) => Some(base.$key.clone()),
             _ => <$type>::read_for(&own, &(), $out),
         };
@@ -394,7 +395,7 @@ macro_rules! kinds {
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
                 let kind = match (item.get(Self::KEY), standard) {
-                    // A kind that is not a text matches no word, and is reported below.
+                    // If the kind is not a text, it matches no word, and is reported below.
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
@@ -408,7 +409,8 @@ macro_rules! kinds {
                         let before = out.problems.len();
                         $crate::refuse_others(item, Self::KEY, $what, own, &all, out);
                         let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
-                        // A key of another kind makes the table invalid, even if its own keys could be read.
+                        // A key of another kind makes the table invalid, even if the keys of its own kind could be
+                        // read.
                         if out.problems.len() > before { None } else { read }
                     })+
                     _ => {

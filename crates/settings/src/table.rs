@@ -17,7 +17,7 @@ pub trait Declared {
     fn keys() -> Vec<&'static str> {
         Vec::new()
     }
-    /// Returns the table that a short form stands for; `None` if it is not a short form.
+    /// Returns the table for which a short form stands; `None` if it is not a short form.
     fn long(_: &Item) -> Option<Table> {
         None
     }
@@ -44,7 +44,7 @@ pub trait FromToml: Declared + Sized {
     fn read(item: &Item, out: &mut Findings) -> Option<Self>;
 }
 
-/// A type that can be written as the value of a key. Read again, it gives the same value.
+/// A type that can be written as the value of a key. If it is read again, it gives the same value.
 pub trait ToToml {
     /// Returns the written value; `None` if the key is omitted.
     fn value(&self) -> Option<Value>;
@@ -94,8 +94,8 @@ impl<T: FromToml> FromToml for Spanned<T> {
 }
 
 /// Declares tables whose keys are read individually: every key is optional, and the reader reports missing ones. After
-/// its keys a table can name types after `..`, whose keys it accepts as well. These are kept unread, together with
-/// those of them that are also keys of the table.
+/// its own keys, a table can list types after `..`. It also accepts the keys of these types, and keeps them unread,
+/// including the keys that are also its own.
 #[macro_export]
 macro_rules! tables {
     ($(
@@ -126,7 +126,7 @@ macro_rules! tables {
                     all.push(($crate::plain(stringify!($key)), &present.at));
                 })*
                 $(for key in <$other as $crate::Declared>::keys() {
-                    // A key that the table has itself is in the list already.
+                    // If the key is also one of the table's own keys, it is already in the list.
                     if let Some(item) = self.$part.item.get(key).filter(|_| !Self::KEYS.contains(&key)) {
                         all.push((key, &item.at));
                     }
@@ -145,7 +145,7 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
-                // An unknown key below may belong to this table, which its remedy then names.
+                // An unknown key of an inner table may belong to this table. The remedy then names this table.
                 out.tables.push($crate::Around::of::<Self>(item));
                 for (key, below) in table {
                     $(if key == $crate::plain(stringify!($key)) {
@@ -208,7 +208,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
             }
             Some(known) => {
                 let known_about = known["description"].as_str().unwrap_or_default().to_owned();
-                // The kinds have different defaults: each is listed with its kind.
+                // The kinds have different defaults, so each default is listed with its kind.
                 let (known_about, mut defaults) = match known_about.split_once(" Default ") {
                     Some((known_about, defaults)) => (known_about.to_owned(), Some(format!(" Default {defaults}"))),
                     None => (known_about, None),
@@ -231,7 +231,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                     });
                 }
                 known["description"] = format!("{known_about}{}", defaults.unwrap_or_default()).into();
-                // `take` has left a null, which would read as the default.
+                // `take` has left a null, which would be read as the default.
                 if let Json::Object(known) = known
                     && known["default"].is_null()
                 {
@@ -394,7 +394,7 @@ macro_rules! whole_numbers {
                         }
                         read
                     }
-                    // TOML has no larger integers than i64's.
+                    // TOML has no integers beyond the range of i64.
                     Value::Other(ref text) if text.bytes().all(|b| b.is_ascii_digit()) => {
                         let most = u64::from(Self::MAX).min(i64::MAX as u64);
                         out.refuse(&item.at, format!("{} is out of range", item.shown()), format!("at most {most}"))
@@ -409,7 +409,8 @@ macro_rules! whole_numbers {
         }
         impl ToToml for $type {
             fn value(&self) -> Option<Value> {
-                // TOML's integers end with i64's range. Reading has the same limit, so that a larger value can't occur.
+                // TOML's integers are limited to the range of i64. Reading has the same limit, so a larger value can't
+                // occur.
                 Some(Value::Whole(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -560,8 +561,8 @@ impl<T: FromToml> FromToml for OneOrMany<T> {
         match &item.value {
             Value::List(list) => {
                 let all: Vec<_> = list.iter().filter_map(|i| Spanned::read(i, out)).collect();
-                // A list with an invalid element is dropped as a whole: the shorter list would cause misleading
-                // messages.
+                // If an element of a list is invalid, the whole list is dropped, because the shorter list would cause
+                // misleading messages.
                 (all.len() == list.len()).then_some(Self { all, bare: false })
             }
             _ => Some(Self { all: vec![Spanned::read(item, out)?], bare: true }),
@@ -578,7 +579,7 @@ impl<T: Declared> Declared for Vec<T> {
 impl<T: FromToml> FromToml for Vec<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
-            // Invalid elements have been reported; the others are checked as well.
+            // Invalid elements were already reported. The others are checked as well.
             Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();

@@ -12,7 +12,7 @@ pub struct Place {
     pub line: Option<u32>,
     /// The path of keys.
     pub key: Arc<str>,
-    /// Whether it was set by `--set`, not in the file.
+    /// Whether the value was set by `--set` and not in the file.
     pub set: bool,
 }
 
@@ -190,7 +190,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    // Later errors are usually consequences of the first ones.
+    // Later errors are usually consequences of the first ones, so only some are reported.
     for error in errors.iter().take(20) {
         let span = error.span().unwrap_or(0..0);
         let found = text.get(span.clone()).unwrap_or("").trim();
@@ -234,8 +234,8 @@ fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     )
 }
 
-/// Returns the position at which dotted keys or brackets nest deeper than any scenario needs. The parser limits
-/// brackets but not dots, and dropping a tree of a million levels would overflow the stack.
+/// Returns the position at which dotted keys or brackets nest deeper than any scenario needs. The parser limits the
+/// nesting of brackets but not of dotted keys, and freeing a tree of a million levels would overflow the stack.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -244,7 +244,7 @@ fn too_deep(text: &str) -> Option<usize> {
             TokenKind::Dot => dots += 1,
             TokenKind::Newline | TokenKind::Comma | TokenKind::Equals => dots = 0,
             TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => open += 1,
-            // A bracket that nothing opened is a syntax error, which the parser reports.
+            // A closing bracket without an opening one is a syntax error, which the parser reports.
             TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => open = open.saturating_sub(1),
             _ => {}
         }
@@ -267,7 +267,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
         DeValue::Boolean(b) => Value::Bool(*b),
         DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
             Ok(n) => Value::Whole(n),
-            // The number exceeds i64, which the reader of whole numbers reports.
+            // The number exceeds i64. The function that reads whole numbers reports it.
             Err(_) => Value::Other(n.to_string()),
         },
         DeValue::Float(x) => x.as_str().parse().map_or_else(|_| Value::Other(x.to_string()), Value::Real),
@@ -284,7 +284,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
                     .into_iter()
                     .map(|(key, value)| {
                         let mut item = convert(value.get_ref(), value.span().start, lines, depth + 1, out);
-                        // A problem is reported at its key, since the value can begin on a later line.
+                        // A problem is reported at the line of the key, since the value can begin on a later line.
                         item.at.line = Some(lines.at(key.span().start));
                         (key.get_ref().to_string(), item)
                     })
@@ -346,7 +346,7 @@ pub fn read_value(text: &str) -> Value {
     if !errors.is_empty() {
         return Value::Text(text.to_owned());
     }
-    // `convert` only reports excessive nesting, which `too_deep` has excluded.
+    // `convert` can only report excessive nesting, which `too_deep` has already excluded.
     let mut ignored = Findings::new("--set");
     let mut item = convert(value.get_ref(), 0, &Lines::of(text), 0, &mut ignored);
     mark(&mut item);

@@ -3,7 +3,7 @@
 //! The state of ten thousand sinks does not fit into the CPU cache. One pass over all sinks for a batch of packets
 //! costs a fraction of one pass per packet, because each sink's state is loaded once per batch. A packet that could
 //! make a sink send something, or wake earlier ([`Agent::batchable`]), is delivered immediately, after all packets
-//! before it. Nothing observable depends on when the other packets are delivered.
+//! before it. The time at which the other packets are delivered has no observable effect.
 
 use std::collections::BTreeMap;
 use steadycast_endpoints::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
@@ -22,14 +22,14 @@ pub(crate) struct Batches {
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// The arrivals at the sinks behind the links of one node.
+/// The packets that arrive at the sinks behind the links of one node.
 #[derive(Default)]
 struct Batch {
     /// [`Network::changes`] at the time when the sinks were looked up.
     changes: u64,
     /// The sinks, in the order of links.
     sinks: Vec<Sink>,
-    /// The legs of the latest packet that reached all sinks.
+    /// The legs of the latest packet that has reached all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -38,7 +38,8 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     batchable: Option<Batchable>,
-    /// One bit per arrival. It is set if the arrival must not be delivered to this sink, or has been.
+    /// One bit per arrival. A bit is set if its arrival must not be delivered to this sink, or has already been
+    /// delivered.
     done: u64,
 }
 
@@ -48,7 +49,7 @@ struct Sink {
 struct Arrival {
     at: Time,
     packet: PacketIx,
-    /// The number of its copies that belong to the batch.
+    /// The number of the packet's copies that belong to the batch.
     copies: u32,
     ecn: Ecn,
 }
@@ -64,8 +65,8 @@ pub(crate) struct AgentsAndLogs<'a> {
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Removes from the fan the copies of a packet that can be delivered later. `armed` has the wake-up time of each
-    /// agent.
+    /// Removes the copies of a packet that can be delivered later from the fan. `armed` contains the wake-up time of
+    /// each agent.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -110,7 +111,7 @@ impl Batches {
         self.places.resize(agents_and_logs.agents.len(), None);
         let batch = &mut self.batches[n];
         batch.flush(network, agents_and_logs);
-        // Its pending packets were delivered above, so no arrival is lost.
+        // The batch's pending packets were delivered above, so no arrival is lost.
         for sink in batch.sinks.drain(..) {
             self.places[sink.agent.0 as usize] = None;
         }
@@ -141,12 +142,12 @@ impl Batches {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
             sink.flush(arrivals.iter().map(|arrival| arrival.arriving(network)), agents_and_logs);
-            // Only later arrivals still have to be delivered to this sink.
+            // For this sink, only the arrivals from here on are still to be delivered.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
     }
 
-    /// Updates which packets an agent can receive later, after an event at the agent.
+    /// After an event at an agent, updates which packets can be delivered to the agent later.
     #[inline]
     pub(crate) fn update_patience(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
@@ -190,7 +191,7 @@ impl Batch {
         });
         sinks.for_each(|sink| sink.done |= bit);
         let copies = (before - fan.legs().len()) as u32;
-        // No copy can be delivered later, so the arrival is not stored, and its bit is free again.
+        // No copy can be delivered later. The arrival is therefore not stored, and its bit is free again.
         if copies == 0 {
             self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
             return;

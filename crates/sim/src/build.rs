@@ -72,13 +72,13 @@ impl<'a> Builder<'a> {
         Ok(placed)
     }
 
-    /// Adds the flow's source and sinks; one source per sink if each receiver has its own stream.
+    /// Adds the flow's source and sinks. If each receiver has its own stream, adds one source per sink.
     fn sessions(&mut self, flow: &sc::Flow, placed: &mut PlacedFlow, mut make: Makers<'_>) {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // Without a path this destination is used. It is never used by a packet, because `check_paths` rejects a flow
-        // without a path.
+        // This destination is used for a flow without a path. No packet ever uses it, because `check_paths` rejects
+        // such a flow.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
@@ -144,7 +144,7 @@ impl<'a> Builder<'a> {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
-            // Only with a simulcast: an empty list means that there is none.
+            // The list is only filled with a simulcast. An empty list means that there is none.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

@@ -24,7 +24,7 @@ impl Port {
     }
 
     /// Delays a packet by a time that is uniform in 0 … jitter. Packets that are sent during the delay leave together
-    /// with it, so bursts stay bursts. This models a busy host, like ns-2's `overhead_`.
+    /// with the delayed packet, so bursts stay bursts. This models a busy host, like ns-2's `overhead_`.
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

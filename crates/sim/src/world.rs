@@ -11,7 +11,8 @@ use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, 
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// An entry of the run's plan. It is known from the start, or added by a simulcast receiver that changes its group.
+/// An entry of the run's plan. It is either known from the start, or added during the run by a simulcast receiver that
+/// changes its group.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     Start {
@@ -43,13 +44,13 @@ impl Entry {
 /// A sink's role in a simulcast.
 #[derive(Clone, Copy)]
 pub(crate) struct SimulcastSlot {
-    /// The simulcast receiver that it belongs to.
+    /// The simulcast receiver to which the sink belongs.
     pub(crate) viewer: u32,
-    /// Its group in the network.
+    /// The group's number in the network.
     pub(crate) group: u32,
 }
 
-/// The parts from which a [`Simulation`] is built.
+/// The components of which a [`Simulation`] is built.
 pub(crate) struct Parts {
     pub(crate) network: Network,
     pub(crate) agents: Vec<Agent>,
@@ -69,7 +70,7 @@ pub struct Simulation {
     ports: Vec<Port>,
     plan: Vec<Entry>,
     flows: Vec<FlowEnds>,
-    /// For each flow, the directions of links that its data takes.
+    /// For each flow, the link directions that the flow's data takes.
     ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
     /// The simulcast role of each agent; empty without a simulcast.
@@ -84,7 +85,7 @@ pub struct Simulation {
     hops: Option<u64>,
     /// The packets sent and received by agents whose flow is recorded per packet; empty if there are none.
     logs: Vec<Option<Vec<PacketRow>>>,
-    /// The arrivals that are not yet delivered to sinks.
+    /// The arrivals that have not been delivered to sinks yet.
     batches: Batches,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
@@ -192,8 +193,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the summary of the run so far, without the figures that need decoded pictures. `complete` says whether
-    /// the end was reached.
+    /// Returns the summary of the run so far, without the figures that need decoded pictures. `complete` is true if the
+    /// end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.record().summary(complete)
     }
@@ -236,7 +237,7 @@ impl Simulation {
         self.now >= end
     }
 
-    /// Advances to the next sample, at most to `until` and by [`MAX_STRIDE`].
+    /// Advances to the next sample, but not beyond `until` and by at most [`MAX_STRIDE`].
     fn advance_to_sample(&mut self, until: Time) {
         let end = self.end();
         let warm = Time::ZERO + self.scenario.warmup;
@@ -256,7 +257,7 @@ impl Simulation {
         }
     }
 
-    /// Delivers the packets in flight at the end, so that the last frames do not count as lost.
+    /// Delivers the packets that are in flight at the end of the run, so that the last frames are not counted as lost.
     fn drain(&mut self, end: Time) {
         // This is done first, because packets that agents send when they finish do not belong to the run.
         self.network.end_run(end);
@@ -289,8 +290,8 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Delivers copies of a packet that arrive at the same time. Some sinks get theirs later in a batch; the others get
-    /// theirs now, one by one.
+    /// Delivers copies of a packet that arrive at the same time. Some sinks get their copies later in a batch. The
+    /// other sinks get theirs now, one by one.
     #[inline(never)]
     fn deliver_fan(&mut self, mut fan: Fan) {
         // A simulcast receiver decides from the packets that have arrived, so they can't be delivered later.
@@ -433,7 +434,7 @@ impl Simulation {
             self.arm(agent, wake);
             return self.deliver();
         }
-        // The alarm may have been set for a packet that the port delays, and not for the agent.
+        // The alarm may have been set for a packet that the port delays, instead of for the agent.
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
@@ -501,7 +502,8 @@ impl Simulation {
     /// Completes a call of an agent: sends its packets and schedules its next wake-up.
     fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
-            // It is taken out because `send` borrows the whole simulation. Its memory is reused.
+            // The list is taken out of the simulation, because `send` borrows the whole simulation. Its memory is
+            // reused.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
                 self.send(from, size, ecn, || body);
@@ -548,9 +550,10 @@ impl Simulation {
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
-        // A later alarm stays in the event queue, and is ignored if an earlier one has replaced it.
+        // A later alarm remains in the event queue. It is ignored if an earlier one has replaced it.
         if wake < self.armed[ix] {
-            // A wake-up that is already due happens now, after the events of this time that were scheduled before it.
+            // A wake-up that is already due happens at the current time, after the events of this time that were
+            // scheduled earlier.
             let at = wake.max(self.now);
             self.armed[ix] = at;
             self.network.set_alarm(at, Alarm::Agent(agent));

@@ -1,4 +1,4 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments. Names are those of the draft where it has one.
+//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments. Names follow the draft where it has a name.
 
 use crate::delivery::{Loss, Sample};
 use crate::filter::AckAggregation;
@@ -84,8 +84,8 @@ pub(crate) struct Bbr {
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// The long-term limit on segments in flight. It is a whole number like the window, and grows when the window has
-    /// reached it.
+    /// The long-term limit on segments in flight. It is a whole number of segments like the window, and grows only when
+    /// the window has reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,
@@ -189,7 +189,7 @@ impl Bbr {
 
     /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
-        // ProbeRTT is not needed after an idle time: the next samples find an empty queue.
+        // After an idle time ProbeRTT is not needed, because the next RTT samples are taken with an empty queue.
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
@@ -203,7 +203,7 @@ impl Bbr {
         }
     }
 
-    /// Records the begin of a recovery at a window of `cwnd`; `timeout` if a time-out started it.
+    /// Records the beginning of a recovery at a window of `cwnd`. `timeout` is true if a time-out started the recovery.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
@@ -220,7 +220,7 @@ impl Bbr {
         if sample.fresh > 0 {
             self.update_latest_delivery_signals(event);
             self.update_congestion_signals(event);
-            // In Startup only the last round counts, because the bandwidth still grows (BBRUpdateACKAggregation).
+            // In Startup only the last round is used, because the bandwidth still grows (BBRUpdateACKAggregation).
             let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
             self.aggregation.on_ack(event.now, self.bw(), sample.fresh, event.cwnd, self.rounds.count, length);
             self.check_full_bw(&sample);
@@ -229,7 +229,8 @@ impl Bbr {
             self.update_probe_bw_cycle(event);
         }
         let cwnd = self.probe_rtt(event);
-        // After all that reads the signals of the round, which restart here (BBRAdvanceLatestDeliverySignals).
+        // This comes after everything that reads the signals of the round, because they restart here
+        // (BBRAdvanceLatestDeliverySignals).
         if self.loss_round_start {
             (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
         }
@@ -294,7 +295,7 @@ impl Bbr {
         let sample = &event.sample;
         self.rounds.on_ack(event);
         self.rounds_since_probe += u64::from(self.rounds.begun);
-        // A sample that is limited by the application is a lower bound: it counts only if it raises the maximum.
+        // An application-limited sample is a lower bound of the bandwidth. It is used only if it raises the maximum.
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -332,7 +333,7 @@ impl Bbr {
     }
 
     fn check_full_bw(&mut self, sample: &Sample) {
-        // An application-limited round says nothing about the capacity of the path.
+        // An application-limited round does not show the capacity of the path.
         if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
@@ -427,18 +428,18 @@ impl Bbr {
     }
 
     fn time_to_probe(&self, event: &AckEvent) -> bool {
-        // The wait in rounds is what Reno would need to grow by the BDP, so that BBR and Reno can coexist.
+        // The wait, in rounds, is the time that Reno would need to grow by the BDP, so that BBR and Reno can coexist.
         let reno = self.target(event.cwnd).min(MAX_PROBE_ROUNDS);
         event.now.since(self.cycle_stamp) > self.probe_wait || self.rounds_since_probe as f64 >= reno
     }
 
     fn time_to_cruise(&self, event: &AckEvent) -> bool {
-        // Cruise only when the queue is drained and headroom is left for other flows.
+        // Cruise begins only when the queue is drained and headroom is left for other flows.
         f64::from(event.in_flight) <= self.inflight(1.0).min(self.with_headroom())
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
-        // The previous probe caused too much loss: this one stops at the limit that it set.
+        // The previous probe caused too much loss, so this one stops at the limit that the previous one has set.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
@@ -464,7 +465,8 @@ impl Bbr {
                 // Start a new slot of the two-cycle maximum filter.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
-            // The probe ended early only because of the old limit, which did no harm: probe again immediately.
+            // The probe ended early only because of the old limit, and caused no high loss. Another probe therefore
+            // starts immediately.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
                 self.start_probe_bw_refill(event);
                 return true;
@@ -499,7 +501,7 @@ impl Bbr {
     }
 
     fn raise_inflight_longterm_slope(&mut self, cwnd: f64) {
-        // The slope doubles in each round of the probe: 1, 2, 4 … segments per round trip.
+        // The slope doubles in each round of the probe: 1, 2, 4 … segments per round trip, and so on.
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_count = (cwnd / growth).max(1.0);
@@ -520,7 +522,7 @@ impl Bbr {
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
-        // Only segments that probed for bandwidth judge the long-term limit (BBRHandleLostPacket).
+        // The long-term limit depends only on segments that were sent as a bandwidth probe (BBRHandleLostPacket).
         if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }
@@ -548,7 +550,7 @@ impl Bbr {
         {
             (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
         }
-        // The minimum of 5 s schedules ProbeRTT; that of 10 s is the estimate.
+        // The minimum of the last 5 s schedules ProbeRTT. The minimum of the last 10 s is the RTT estimate.
         if self.probe_rtt_min < self.min_rtt || now > self.min_rtt_stamp + MIN_RTT_FILTER {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }
@@ -579,7 +581,8 @@ impl Bbr {
         if self.full_bw_reached {
             let event = AckEvent { now, delivered: delivered.max(self.rounds.next), ..AckEvent::default() };
             self.start_probe_bw_down(&event);
-            // Down has restarted the probing clock. The queue is drained already, so Cruise follows (BBRExitProbeRTT).
+            // State Down has restarted the probing clock. The queue is already drained, so Cruise follows
+            // (BBRExitProbeRTT).
             self.enter(State::Cruise, 1.0, CWND_GAIN);
         } else {
             self.enter(State::Startup, STARTUP_GAINS.0, STARTUP_GAINS.1);
@@ -591,7 +594,7 @@ impl Bbr {
 
     fn set_pacing(&mut self) {
         let rate = self.pacing_gain * self.bw() * PACING_MARGIN;
-        // In Startup the rate must not fall: early samples are limited by the small window, not by the path.
+        // In Startup the rate must not fall, because early samples are limited by the small window and not by the path.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }

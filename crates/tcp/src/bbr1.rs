@@ -17,7 +17,7 @@ const CWND_GAIN: f64 = 2.0;
 const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// The length of the bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// The maximum of the allowance for ACK aggregation, as a time at the bandwidth, in seconds.
+/// The maximum of the allowance for ACK aggregation, as a time in seconds. The time is multiplied by the bandwidth.
 const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Bbr1 {
         }
     }
 
-    /// Records the begin of a recovery at a window of `cwnd`; `timeout` if a time-out started it.
+    /// Records the beginning of a recovery at a window of `cwnd`. `timeout` is true if a time-out started the recovery.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
@@ -121,7 +121,8 @@ impl Bbr1 {
         let sample = &event.sample;
         if sample.fresh > 0 {
             self.rounds.on_ack(event);
-            // A sample that is limited by the application is a lower bound: it counts only if it raises the maximum.
+            // An application-limited sample is a lower bound of the bandwidth. It is used only if it raises the
+            // maximum.
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
                 self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
             }
@@ -139,7 +140,7 @@ impl Bbr1 {
         }
         let cwnd = self.probe_rtt(event);
         let rate = self.pacing_gain() * self.bw() * PACING_MARGIN;
-        // In Startup the rate must not fall: early samples are limited by the small window, not by the path.
+        // In Startup the rate must not fall, because early samples are limited by the small window and not by the path.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -177,8 +178,8 @@ impl Bbr1 {
         if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
-    /// Adds the quantization budget: room for bursts at both ends, rounded up to even, and two more in the probing
-    /// phase.
+    /// Adds the quantization budget: room for bursts at both ends, rounded up to an even number, plus two segments in
+    /// the probing phase.
     fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
@@ -219,8 +220,8 @@ impl Bbr1 {
         // The segments in flight before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
-        // Probing lasts until it fills the pipe or causes losses, draining until the queue is empty, cruising one
-        // RTT.
+        // Probing lasts until it fills the pipe or causes losses. Draining lasts until the queue is empty. Cruising
+        // lasts one RTT.
         let over = if gain > 1.0 {
             elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {
@@ -243,7 +244,7 @@ impl Bbr1 {
         {
             (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
         }
-        // An idle flow has measured an empty queue, so it needs no ProbeRTT.
+        // After an idle time, the flow measures an empty queue, so it needs no ProbeRTT.
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
             self.prior.save(event.cwnd, false);
             self.state = State::ProbeRtt;

@@ -27,7 +27,7 @@ pub enum Congestion {
     /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate ECN feedback
     /// and pacing.
     Prague,
-    /// A congestion control that only a kernel has, by its name there; [`Config::check`] rejects it.
+    /// A congestion control that exists only in a kernel, by its name in the kernel. [`Config::check`] rejects it.
     Kernel(&'static str),
 }
 
@@ -356,7 +356,7 @@ pub enum ConfigError {
 pub const LINUX_WINDOW: u32 = 4194;
 /// The largest window, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
-/// The number of sequence numbers; beyond it there is room for a window.
+/// The number of sequence numbers. Between it and 2³² there is room for a window.
 pub(crate) const MAX_SEGMENTS: u32 = 4_290_000_000;
 
 impl Config {

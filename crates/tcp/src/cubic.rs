@@ -4,15 +4,17 @@ use steadycast_units::{Span, Time};
 pub(crate) const BETA: f64 = 0.7;
 /// The constant C, in segments per second cubed (RFC 9438, section 5).
 const C: f64 = 0.4;
-/// The increase α_cubic of the Reno-friendly window, in segments per round trip, while it is below cwnd_prior (RFC
-/// 9438, section 4.3).
+/// The increase α_cubic of the Reno-friendly window, in segments per round trip, while the window is below cwnd_prior
+/// (RFC 9438, section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Linux: the Reno-friendly window grows by one segment per this many windows of acknowledged segments, about
-/// 1/[`ALPHA`].
+/// Linux: the Reno-friendly window grows by one segment whenever this number of windows has been acknowledged, which is
+/// about 1/[`ALPHA`].
 const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
-/// Linux (`bictcp_update`): where the curve is flat, the window grows by one segment per this many windows.
+/// Linux (`bictcp_update`): where the curve is flat, the window grows by one segment whenever this number of windows
+/// has been acknowledged.
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Linux: before the first loss the window grows by at least one segment per this many acknowledged segments.
+/// Linux: before the first loss, the window grows by one segment at the latest after this number of acknowledged
+/// segments.
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
@@ -26,7 +28,7 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
-    /// The window before the last reduction, lower after fast convergence; 0 if unknown.
+    /// The window before the last reduction. After fast convergence it is lower than this window. 0 if unknown.
     w_max: f64,
     /// The plateau of the curve: `w_max`, or the window at the start of the epoch if that is larger.
     origin: f64,
@@ -36,7 +38,7 @@ pub(crate) struct Cubic {
     w_est: f64,
     /// Linux: acknowledged segments that have not yet increased W_est.
     w_est_acked: f64,
-    /// The window at the last reduction (cwnd_prior). From there on W_est grows by 1 segment per round trip.
+    /// The window at the last reduction (cwnd_prior). Above it W_est grows by one segment per round trip.
     cwnd_prior: f64,
 }
 
@@ -56,7 +58,8 @@ impl Cubic {
 
     /// Records a congestion event. Returns the new slow-start threshold before its lower bound is applied.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
-        // The window is smaller than before: the flow gives up bandwidth for newer flows (RFC 9438, section 4.7).
+        // The window is smaller than at the previous loss, so the flow releases bandwidth for newer flows (RFC 9438,
+        // section 4.7).
         let released = self.fast_convergence && cwnd < self.w_max;
         self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
@@ -80,19 +83,20 @@ impl Cubic {
         if self.origin + self.above_plateau(t) < self.w_est {
             return cwnd.max(self.w_est);
         }
-        // RFC 9438, section 4.2: the target is the curve one RTT ahead, within cwnd and 1.5 cwnd.
+        // RFC 9438, section 4.2: the target is the curve's value one RTT ahead, limited to the range from cwnd to 1.5
+        // cwnd.
         let target = (self.origin + self.above_plateau(t + srtt.as_secs_f64())).clamp(cwnd, 1.5 * cwnd);
         cwnd + (target - cwnd) / cwnd * acked
     }
 
-    /// Returns the acknowledged segments per window increase of one segment: Linux's `bictcp_update`, in whole
-    /// numbers and with the curve one minimum RTT ahead.
+    /// Returns the acknowledged segments per window increase of one segment: This is Linux's `bictcp_update`, in whole
+    /// numbers, with the curve's value one minimum RTT ahead.
     pub(crate) fn acks_per_segment(&mut self, now: Time, cwnd: f64, acked: f64, min_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
         let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();
         let target = self.origin + self.above_plateau(t).trunc();
         let mut acks = if target > cwnd { (cwnd / (target - cwnd)).trunc() } else { PLATEAU_WINDOWS * cwnd };
-        // Before the first loss the plateau is unknown: growth is at least 5 % per round trip.
+        // Before the first loss the plateau is unknown. The growth is then at least 5 % per round trip.
         if self.w_max == 0.0 {
             acks = acks.min(NO_LOSS_MAX_ACKS);
         }
@@ -105,7 +109,7 @@ impl Cubic {
         if self.w_est > cwnd {
             acks = acks.min((cwnd / (self.w_est - cwnd)).trunc());
         }
-        // Linux never grows by more than one segment per two acknowledged ones.
+        // Linux never grows by more than one segment per two acknowledged segments.
         acks.max(2.0)
     }
 
@@ -117,8 +121,8 @@ impl Cubic {
     /// Returns the duration of the current epoch of congestion avoidance. The first call starts the epoch.
     fn time_in_epoch(&mut self, now: Time, cwnd: f64) -> Span {
         let epoch = *self.epoch.get_or_insert_with(|| {
-            // Without a previous loss (HyStart left slow start) or after a time-out the plateau is the current
-            // window, and K is 0.
+            // There is no plateau if HyStart ended slow start before any loss, or after a time-out. In that case the
+            // plateau is the current window, and K is 0.
             self.origin = self.w_max.max(cwnd);
             self.k = libm::cbrt((self.origin - cwnd) / C);
             self.w_est = cwnd;

@@ -18,9 +18,9 @@ impl Dctcp {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, cut_end: 0 }
     }
 
-    /// Processes an acknowledgment: all below `una` is acknowledged, `fresh` segments for the first time, `marked` of
-    /// these with a mark; `max` is one past the highest sent. Returns the factor by which the window shrinks, if it
-    /// does.
+    /// Processes an acknowledgment. All segments below `una` are acknowledged, and `max` is one past the highest
+    /// segment sent. `fresh` segments are acknowledged for the first time, and `marked` of these were marked. Returns
+    /// the factor of the window if it is reduced.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(dctcp.on_ack(16, 26, 5, 1), Some(1.0 - 15.0 / 32.0));
         assert_eq!(dctcp.on_ack(20, 30, 4, 1), None, "the same window");
         assert_eq!(dctcp.on_ack(22, 32, 2, 0), None);
-        // 2 of 11 were marked.
+        // In this round, 2 of 11 segments were marked.
         let alpha = 15.0 / 16.0 + (2.0 / 11.0 - 15.0 / 16.0) / 16.0;
         assert!((dctcp.alpha - alpha).abs() < 1e-12);
         assert_eq!(dctcp.on_ack(27, 37, 5, 5), Some(1.0 - dctcp.alpha / 2.0));

@@ -13,7 +13,7 @@ struct PacketState {
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
-    /// The segments lost before it was sent.
+    /// The number of segments lost before this one was sent.
     lost: u64,
     /// The segments in flight, this one included.
     in_flight: u32,
@@ -51,10 +51,10 @@ pub(crate) struct Sample {
 /// A segment that has just been declared lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
-    /// Whether it is the first of a range of adjacent lost segments.
+    /// Whether this segment is the first of a range of adjacent lost segments.
     pub(crate) begins: bool,
     pub(crate) in_flight: u32,
-    /// The segments lost since it was sent, itself included.
+    /// The number of segments lost since this one was sent, this one included.
     pub(crate) lost: u64,
     pub(crate) app_limited: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) struct RateEstimator {
     lost: u64,
     /// All segments below this number are declared lost unless they have arrived.
     lost_to: u32,
-    /// The samples are application-limited until this many segments are delivered; 0 if they are not.
+    /// Samples are application-limited until this number of segments has been delivered; 0 if they are not limited.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
     /// The losses that the last acknowledgment revealed.
@@ -87,10 +87,10 @@ impl RateEstimator {
         self.app_limited > 0
     }
 
-    /// Marks the following samples as application-limited, because the application or the control limits what is in
-    /// flight.
+    /// Marks the following samples as application-limited, because the application or the congestion control limits the
+    /// data in flight.
     pub(crate) fn set_app_limited(&mut self, in_flight: u32) {
-        // At least 1, since 0 means that the samples are not limited.
+        // The value is at least 1, since 0 means that samples are not limited.
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
@@ -207,7 +207,7 @@ impl RateEstimator {
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
-            // The sample is that of the segment that was sent last, because its interval is the most recent.
+            // The sample is taken from the segment that was sent last, because its interval is the most recent.
             if newest.is_none_or(|n| (packet.delivered, packet.sent) >= (n.delivered, n.sent)) {
                 *newest = Some(*packet);
             }

@@ -25,7 +25,7 @@ impl MaxFilter {
     }
 }
 
-/// ACK aggregation: the segments that are acknowledged beyond what the bandwidth explains (extra_acked of the BBR
+/// ACK aggregation: the segments that are acknowledged in excess of what the bandwidth explains (extra_acked of the BBR
 /// draft).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AckAggregation {

@@ -1,11 +1,11 @@
 use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
-/// The RTT samples that a round needs before it is judged (N_RTT_SAMPLE).
+/// The number of RTT samples that a round needs before it is evaluated (N_RTT_SAMPLE).
 const MIN_SAMPLES: u32 = 8;
 /// The bounds of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const RTT_THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: rounds of a smaller window are not judged, in segments.
+/// Linux: rounds in which the window is smaller than this, in segments, are not evaluated.
 const LOW_WINDOW: f64 = 16.0;
 /// Linux: acknowledgments with smaller gaps belong to one train.
 const TRAIN_GAP: Span = Span::millis(2);
@@ -61,11 +61,11 @@ impl HystartState {
     /// applies HyStart to each.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
-        // The minimum RTT of the connection stays valid; the state of the round does not.
+        // The connection's minimum RTT stays valid, but the state of the round does not.
         *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 
-    /// Returns how many segments of one acknowledgment count at most.
+    /// Returns the maximum number of segments of one acknowledgment by which the window may grow.
     pub(crate) fn limit(&self) -> f64 {
         if self.kind == Hystart::PlusPlus { UNPACED_L } else { f64::INFINITY }
     }
@@ -90,8 +90,8 @@ impl HystartState {
                 }
             }
         }
-        // Only the evaluation waits for this window, as in Linux. Rounds that began there would end slow start too
-        // early.
+        // As in Linux, rounds are also tracked below this window, and only the evaluation waits for it. If rounds began
+        // only at this window, slow start would end too early.
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }
@@ -100,8 +100,8 @@ impl HystartState {
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// Applies Linux's HyStart without pacing: the length of the ACK train against half the minimum RTT, and the
-    /// minimum RTT of the round after eight samples.
+    /// Applies Linux's HyStart without pacing. It compares the length of the ACK train with half the minimum RTT, and,
+    /// after eight samples, evaluates the round's minimum RTT.
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;

@@ -34,7 +34,7 @@ pub(crate) struct Decision {
     /// The pacing rate in segments per second.
     pub(crate) pacing: f64,
     pub(crate) quantum: u32,
-    /// Whether BBR itself keeps less in flight than the path holds, so that delivery-rate samples count as
+    /// Whether BBR itself keeps less data in flight than the path holds. Delivery-rate samples then count as
     /// application-limited.
     pub(crate) is_self_limited: bool,
 }
@@ -145,8 +145,8 @@ impl Model {
             Algorithm::Dctcp(_) if ack.ece => fresh,
             Algorithm::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
-                // A reordered acknowledgment has a lower count, and a forged one more marks than segments: both are
-                // ignored.
+                // If an acknowledgment was reordered, its count is lower than the last one. If it is forged, it may
+                // report more marks than segments. Both are ignored.
                 if more >= 1 << 15 || fresh == 0 {
                     return 0;
                 }
@@ -213,7 +213,7 @@ impl Model {
             Algorithm::Dctcp(_) => {}
             Algorithm::Prague(prague) => prague.set(1.0),
         }
-        // After a time-out the window lets one segment out.
+        // After a time-out the window allows one segment to be sent.
         f64::from(in_flight + 1)
     }
 
@@ -237,8 +237,8 @@ impl Model {
                     Algorithm::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
                     Algorithm::Dctcp(_) | Algorithm::Prague(_) => {}
                 }
-                // Packet conservation: at the begin of recovery the window is what is in flight plus what was just
-                // delivered.
+                // Packet conservation: at the beginning of recovery, the window is the number of segments in flight
+                // plus those just delivered.
                 cwnd = f64::from(in_flight + sample.fresh.max(1));
             } else {
                 // Recovery is over: BBR restores the window that it had before.
@@ -256,7 +256,8 @@ impl Model {
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
-        // The flag holds for a round trip, until everything in flight at that time is delivered.
+        // The flag remains set for a round trip: until all segments that were in flight at that time have been
+        // delivered.
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };

@@ -6,8 +6,8 @@ use steadycast_units::{Bytes, Span, Time};
 const UNIT_TIME: Span = Span::nanos(1_000_000_000 / 1024);
 const MIN_UNIT: u32 = 2;
 const MAX_UNIT: Bytes = Bytes::new(65_000);
-/// The step of the allowance for short paths: `MAX_UNIT` halved once per this much of the minimum RTT
-/// (`tcp_tso_rtt_log` 9).
+/// On short paths the unit may be larger than [`UNIT_TIME`] permits: by [`MAX_UNIT`], halved once for each multiple of
+/// this time in the minimum RTT (`tcp_tso_rtt_log` 9).
 const RTT_STEP: Span = Span::micros(512);
 /// A partial unit waits if the next acknowledgment is due within this time.
 const ACK_DUE_SOON: Span = Span::millis(1);
@@ -42,7 +42,7 @@ pub(crate) struct Offload {
     /// The length of the current unit, and the segments of it that are left.
     length: u32,
     left: u32,
-    /// The first segment of each unit in flight, and when it was sent.
+    /// The first segment of each unit in flight, and the time at which the unit was sent.
     sent: VecDeque<(u32, Time)>,
     last: Option<Time>,
     /// Whether a part of the window is unused because a segment waits for a larger unit.
@@ -82,7 +82,8 @@ impl Offload {
         while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
             self.sent.pop_front();
         }
-        // A room below the minimum unit is below any full unit, so the full size need not be computed.
+        // If the room is smaller than a minimum unit, it is smaller than any full unit. The full size need not be
+        // computed.
         let full = if view.room < MIN_UNIT { MIN_UNIT } else { self.full_unit(*view) };
         self.defers = view.unsent > 1 && view.room < full && self.should_defer(now, view);
         if self.defers {
@@ -100,8 +101,8 @@ impl Offload {
     fn full_unit(&self, view: SendState) -> u32 {
         let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
-        // Shortcut for long paths: at most twice the window is paced per RTT, so fewer than two segments are sent in
-        // the unit time if it is shorter than an RTT divided by the window.
+        // Shortcut for long paths: at most two windows are paced per RTT. If the unit time is shorter than an RTT
+        // divided by the window, fewer than two segments are sent in it.
         if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
             return MIN_UNIT;
         }
@@ -116,7 +117,7 @@ impl Offload {
 
     /// Whether a partial unit should wait for the next acknowledgment (`tcp_tso_should_defer`).
     fn should_defer(&self, now: Time, view: &SendState) -> bool {
-        // If nothing was sent lately, waiting would only delay the segment.
+        // If no segment was sent recently, waiting would only delay this one.
         let recent = self.last.is_some_and(|last| now.since(last) <= RECENTLY_SENT);
         if view.repairing || !recent || view.room >= view.cwnd.div_ceil(3) {
             return false;

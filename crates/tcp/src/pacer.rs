@@ -1,11 +1,11 @@
 use steadycast_units::{Span, Time};
 
-/// The minimum pacing rate, in segments per second: a segment leaves within ten seconds.
+/// The minimum pacing rate, in segments per second, at which a segment is sent every ten seconds.
 const MIN_RATE: f64 = 0.1;
-/// The maximum pacing rate: a gap is at least a nanosecond, so that time advances.
+/// The maximum pacing rate, at which the gap between segments is a nanosecond, so that time advances.
 const MAX_RATE: f64 = 1e9;
 
-/// A pacer: bursts of `quantum` segments, spaced so that `rate` results.
+/// A pacer: it sends bursts of `quantum` segments, with gaps that result in the mean rate `rate`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     rate: f64,

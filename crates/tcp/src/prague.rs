@@ -4,7 +4,7 @@ use steadycast_units::{Span, Time};
 const ALPHA_GAIN: f64 = 1.0 / 16.0;
 /// The virtual RTT (RTT_VIRT of the draft): flows with a shorter RTT grow as if they had this one.
 const RTT_VIRT: Span = Span::millis(25);
-/// The round trips after slow start from which growth is independent of the RTT.
+/// The number of round trips after slow start, after which growth becomes independent of the RTT.
 const RTT_INDEPENDENCE_DELAY: u32 = 500;
 /// The minimum window, in segments.
 const MIN_WINDOW: f64 = 2.0;
@@ -17,7 +17,8 @@ pub(crate) struct Prague {
     pub(crate) alpha: f64,
     /// Whether a mark has been seen. Before the first one alpha is not updated.
     seen: bool,
-    /// The target window. After a cut the window that may be used approaches it by one segment per acknowledgment.
+    /// The target window. After a cut, the usable window approaches the target window by one segment per
+    /// acknowledgment.
     window: f64,
     acked: u32,
     marked: u32,
@@ -53,7 +54,8 @@ impl Prague {
         self.window = window;
     }
 
-    /// Returns the period at which alpha is updated and the window may be cut: the RTT, or at least the virtual RTT.
+    /// Returns the period with which alpha is updated and after which the window may be cut again: the RTT, but at
+    /// least the virtual RTT.
     fn period(&self, srtt: Span) -> Span {
         if self.is_rtt_independent() { srtt.max(RTT_VIRT) } else { srtt }
     }
@@ -62,15 +64,15 @@ impl Prague {
         self.rounds >= RTT_INDEPENDENCE_DELAY
     }
 
-    /// Processes an acknowledgment. Returns the window that may be used, the slow-start threshold, and whether the
-    /// window was cut.
+    /// Processes an acknowledgment. Returns the usable window, the slow-start threshold, and whether the window was
+    /// cut.
     pub(crate) fn on_ack(&mut self, sample: &AckSample, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
         let AckSample { now, una, max, fresh, srtt, .. } = *sample;
         let marked = sample.marked.min(fresh);
         self.seen |= marked > 0;
         (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
         let period = self.period(srtt);
-        // Once per round trip, or per virtual RTT for short ones.
+        // This happens once per round trip, or once per virtual RTT if the round trip is shorter.
         if una > self.round_end {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
@@ -83,7 +85,7 @@ impl Prague {
             }
         }
         let mut threshold = ssthresh;
-        // Marked segments do not make the window grow: the increase is in proportion to what arrives unmarked.
+        // Marked segments do not increase the window: it grows in proportion to the unmarked segments.
         if sample.may_grow {
             let counted = f64::from(fresh - marked);
             self.window = if self.window < ssthresh {
@@ -93,7 +95,7 @@ impl Prague {
             }
             .min(most);
         }
-        // At most one cut per round trip and virtual RTT.
+        // The window is cut at most once per round trip, and at most once per virtual RTT.
         let again =
             una > self.cut_end && self.cut.is_none_or(|cut| !self.is_rtt_independent() || now.since(cut) >= period);
         let cut = marked > 0 && again && !sample.repairing;
@@ -116,7 +118,7 @@ impl Prague {
     /// Returns the pacing rate in segments per second, and the largest burst in segments.
     pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
         let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
-        // Twice the rate while slow start doubles the window.
+        // In slow start, the pacing rate is twice as high, because slow start doubles the window.
         let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };
         let rate = factor * cwnd / srtt;
         (rate, (rate * BURST_DURATION) as u32)

@@ -31,11 +31,11 @@ pub struct Receiver {
     /// The segments that have arrived beyond `next`.
     out_of_order: SlidingBitmap,
     out_of_order_count: u32,
-    /// The SACK blocks as last reported, the most recent first. Each is maximal: only an arrival adjacent to it can
-    /// extend it.
+    /// The last reported SACK blocks, the most recent first. Each block is maximal: only a new arrival adjacent to a
+    /// block can extend it.
     blocks: [Block; 3],
     echo: Time,
-    /// `next` of the last acknowledgment. The segment with this number sets the timestamp echo.
+    /// The value of `next` in the last acknowledgment. The segment with this number sets the timestamp echo.
     acked: u32,
     ece: bool,
     marks: u16,
@@ -73,7 +73,8 @@ impl Receiver {
         let seq = segment.seq;
         let mut changed = false;
         if self.mark_feedback == MarkFeedback::Latched {
-            // CWR before CE: a segment may carry both, and its mark starts a new report (RFC 3168, section 6.1.3).
+            // CWR is processed before CE, because a segment may carry both, and its mark starts a new report (RFC 3168,
+            // section 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }
@@ -86,8 +87,8 @@ impl Receiver {
                 return Some(self.acknowledge_pending(now, segment));
             }
         }
-        // The echo is that of the earliest segment that the next acknowledgment covers, so that the wait of a delayed
-        // acknowledgment is part of the RTT (RFC 7323, section 4.3).
+        // The echo is the timestamp of the earliest segment that the next acknowledgment covers. The RTT thus includes
+        // the delay of a delayed acknowledgment (RFC 7323, section 4.3).
         if seq == self.acked || self.delay.is_none() && seq <= self.next {
             self.echo = segment.sent;
         }
@@ -105,7 +106,7 @@ impl Receiver {
             // A segment that fills a gap is acknowledged immediately (RFC 5681, section 4.2).
             return Some(self.acknowledge());
         }
-        // A segment outside the window would need a bit outside the ring, so it is discarded.
+        // The ring has no bit for a segment outside the window, so the segment is discarded.
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
         if inside && self.is_new(seq) {
             self.count_arrival(segment);
@@ -143,7 +144,7 @@ impl Receiver {
             self.marks = self.marks.wrapping_add(u16::from(marked));
             return false;
         }
-        // A retransmission is not ECN-capable, so it says nothing about marks.
+        // A retransmission is not ECN-capable, so it does not show whether the path marks.
         segment.ecn != Ecn::NotEct && marked != self.ece && {
             self.ece = marked;
             true
@@ -199,7 +200,7 @@ impl Receiver {
         if !self.sack {
             return;
         }
-        // Extends or creates the block around `seq`. Usually a recently reported block is adjacent, which saves the
+        // The block around `seq` is extended or created. Usually a recently reported block is adjacent, which saves the
         // search.
         let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
         let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);

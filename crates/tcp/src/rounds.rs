@@ -1,10 +1,10 @@
-//! The parts that BBR versions 1 and 3 share: rounds, the saved window, the duration of ProbeRTT, the burst size, and
+//! The parts that BBR versions 1 and 3 share: rounds, the saved window, the duration of ProbeRTT, the burst size and
 //! constants.
 
 use crate::model::AckEvent;
 use steadycast_units::{Span, Time};
 
-/// The share of the estimated bandwidth that is used, 1 − BBR.PacingMarginPercent.
+/// The pacing rate as a share of the estimated bandwidth: 1 − BBR.PacingMarginPercent.
 pub(crate) const PACING_MARGIN: f64 = 0.99;
 /// The minimum window (BBR.MinPipeCwnd), in segments.
 pub(crate) const MIN_PIPE_CWND: f64 = 4.0;
@@ -12,12 +12,12 @@ pub(crate) const MIN_PIPE_CWND: f64 = 4.0;
 pub(crate) const MIN_RTT_FILTER: Span = Span::secs(10);
 /// The length of the filter for ACK aggregation, in rounds (BBR.ExtraAckedFilterLen).
 pub(crate) const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// The pipe is full when the bandwidth did not grow by this factor in this many rounds.
+/// The pipe is full if the bandwidth did not grow by this factor within this number of rounds.
 pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
 /// The minimum duration of ProbeRTT (BBR.ProbeRTTDuration).
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 
-/// The time at the pacing rate that sets the burst size (BBR.send_quantum), in seconds.
+/// The burst size (BBR.send_quantum) is what the pacing rate sends in this time, in seconds.
 const QUANTUM_TIME: f64 = 0.001;
 /// The minimum and maximum burst, in segments of 1500 B: two segments and 64 KiB.
 const QUANTUM_RANGE: (f64, f64) = (2.0, 43.0);
@@ -30,7 +30,8 @@ pub(crate) fn quantum(pacing: f64) -> u32 {
 /// Packet-timed round trips: a round ends when a segment is acknowledged that was sent in it (BBR.round_count).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
-    /// The round ends with a segment that was sent when at least this many were delivered.
+    /// The round ends with the acknowledgment of a segment that was sent when at least this number of segments had been
+    /// delivered.
     pub(crate) next: u64,
     pub(crate) count: u64,
     /// Whether the current acknowledgment starts a round.
@@ -56,7 +57,8 @@ pub(crate) struct PriorWindow {
 }
 
 impl PriorWindow {
-    /// Saves the window. If it is `lowered` already, the saved one is kept unless `cwnd` is larger.
+    /// Saves the window. If `lowered` is true, the window is already reduced on purpose. The saved window is then kept
+    /// unless `cwnd` is larger.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
         // During recovery or ProbeRTT the window is reduced on purpose.
         let keeps = self.conserve_until.is_some() || lowered;
@@ -80,11 +82,11 @@ impl PriorWindow {
         cwnd.max(self.cwnd)
     }
 
-    /// Returns the window after an acknowledgment. Once the pipe is `full` it grows to `most`. Before, it also grows
-    /// beyond that while less than the `initial` window has been delivered.
+    /// Returns the window after an acknowledgment. Once the pipe is `full`, it grows up to `most`. Before that, it may
+    /// also grow beyond `most` while less than the `initial` window has been delivered.
     pub(crate) fn next_cwnd(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
         let fresh = f64::from(event.sample.fresh);
-        // In the first round of recovery each delivered segment lets one segment out.
+        // In the first round of recovery, each delivered segment allows one segment to be sent.
         let grown = if self.is_conserving(event) {
             cwnd.max(f64::from(event.in_flight) + fresh)
         } else if full {
@@ -103,7 +105,8 @@ impl PriorWindow {
     }
 }
 
-/// The duration of ProbeRTT: 200 ms and one round, counted from when the segments in flight are down to the target.
+/// The duration of ProbeRTT: 200 ms and one round, counted from the time at which the segments in flight have fallen to
+/// the target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProbeRttDuration {
     until: Option<Time>,
@@ -112,14 +115,14 @@ pub(crate) struct ProbeRttDuration {
 }
 
 impl ProbeRttDuration {
-    /// Processes an acknowledgment. Returns whether ProbeRTT is over. The time starts once at most `target` segments
-    /// are in flight.
+    /// Processes an acknowledgment. Returns whether ProbeRTT is over. ProbeRTT's time starts once at most `target`
+    /// segments are in flight.
     pub(crate) fn on_ack(&mut self, event: &AckEvent, rounds: &mut Rounds, target: f64) -> bool {
         if self.until.is_some() {
             self.round |= rounds.begun;
         } else if f64::from(event.in_flight) <= target {
             *self = Self { until: Some(event.now + PROBE_RTT_DURATION), round: false };
-            // The round of ProbeRTT starts when the flight is down to the target.
+            // The round of ProbeRTT starts when the segments in flight have fallen to the target.
             rounds.next = event.delivered;
         }
         self.round && self.is_over(event.now)

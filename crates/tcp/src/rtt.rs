@@ -5,7 +5,7 @@ use steadycast_units::{Span, Time};
 pub enum RtoFloor {
     /// The whole time-out, before back-off (RFC 6298, section 2.4).
     Whole,
-    /// The variance term, as in Linux: the time-out is at least SRTT + the minimum.
+    /// The variance term, as in Linux: the time-out is at least SRTT plus the minimum.
     Variance,
 }
 
@@ -50,8 +50,8 @@ impl RttEstimator {
         }
     }
 
-    /// Takes the sample of a round trip from `sent` to `now`. With a coarse clock it is the number of clock ticks in
-    /// between.
+    /// Takes the sample of a round trip from `sent` to `now`. With a coarse clock the sample is the number of clock
+    /// ticks in between.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         self.min_rtt = self.min_rtt.min(now.since(sent));
@@ -100,7 +100,7 @@ impl RttEstimator {
     }
 
     pub(crate) fn back_off(&mut self) {
-        // The factor stops growing once the time-out has reached its maximum.
+        // The back-off factor stops growing once the time-out has reached its maximum.
         if self.rto() < self.max {
             self.backoff = self.backoff.saturating_mul(2);
         }

@@ -1,7 +1,7 @@
 use crate::sliding_bitmap::{SlidingBitmap, count_below};
 use crate::wire::Block;
 
-/// The segments that must arrive beyond a hole before it counts as lost (DupThresh of RFC 6675).
+/// The number of segments beyond a hole that must arrive before the hole counts as lost (DupThresh of RFC 6675).
 pub(crate) const DUP_THRESH: u32 = 3;
 
 /// The SACK scoreboard: the state of the segments between the cumulative acknowledgment and the highest sent (RFC
@@ -22,10 +22,10 @@ pub(crate) struct Scoreboard {
     /// Holes below this number are lost.
     pub(crate) lost_to: u32,
     lost_count: u32,
-    /// Holes below this number have been retransmitted in this recovery.
+    /// All holes below this number have been retransmitted in this recovery.
     retransmitted_to: u32,
     retransmitted_count: u32,
-    /// The retransmitted holes whose retransmission is lost too.
+    /// The number of holes whose retransmission is lost, too.
     lost_retransmissions: u32,
 }
 
@@ -39,7 +39,7 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        // Without SACKs, losses and retransmissions the counts are zero, and nothing must be searched.
+        // Without SACKs, losses and retransmissions all counts are zero, and no search is needed.
         let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
             self.remove_below(una)
         } else {
@@ -121,7 +121,7 @@ impl Scoreboard {
     /// (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
-        // The cumulative acknowledgment would have covered `una` if it had really arrived.
+        // If the receiver still held `una`, the cumulative acknowledgment would have covered it.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;
@@ -133,7 +133,7 @@ impl Scoreboard {
         self.reset_retransmitted();
     }
 
-    /// Resets the record of retransmissions at the begin or end of a recovery.
+    /// Resets the record of retransmissions at the beginning or end of a recovery.
     pub(crate) fn reset_retransmitted(&mut self) {
         self.retransmitted_to = self.una;
         self.retransmitted_count = 0;
@@ -150,7 +150,7 @@ impl Scoreboard {
         self.sacked_to.max(self.una)
     }
 
-    /// Sets how many retransmissions are lost and wait to be repeated.
+    /// Sets the number of lost retransmissions that are to be repeated.
     pub(crate) fn set_lost_retransmissions(&mut self, count: usize) {
         self.lost_retransmissions = count as u32;
     }
@@ -252,7 +252,7 @@ mod tests {
                         prop_assert_eq!(board.advance(plain.una) as usize, fresh);
                     }
                     3 => {
-                        // Blocks from the first unacknowledged segment on, which is a false report.
+                        // Blocks that include the first unacknowledged segment, which is an invalid report.
                         let block = Block { start: plain.una + at, end: plain.una + at + len };
                         board.apply_sacks(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {

@@ -62,16 +62,17 @@ struct ProportionalRateReduction {
 }
 
 impl ProportionalRateReduction {
-    /// Returns how many segments may be sent after `fresh` more were delivered. `pipe` segments are in flight and the
-    /// window must end at `goal` (ssthresh). `advanced` says whether the cumulative acknowledgment moved.
+    /// Returns how many segments may be sent after `fresh` more segments were delivered. `pipe` segments are in flight,
+    /// and `goal` (ssthresh) is the window at the end of the recovery. `advanced` is true if the cumulative
+    /// acknowledgment has advanced.
     fn segments_allowed(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
         self.prr_delivered += fresh;
         let allowed = if pipe > goal {
             let share = u64::from(self.prr_delivered) * u64::from(goal);
             (share.div_ceil(u64::from(self.recover_fs.max(1))) as u32).saturating_sub(self.prr_out)
         } else {
-            // Below the goal slow start leads back to it, but only while the cumulative acknowledgment advances (as
-            // Linux's PRR-SSRB).
+            // If the pipe is below the goal, slow start raises it again, but only while the cumulative acknowledgment
+            // advances (as in Linux's PRR-SSRB).
             let most = self.prr_delivered.saturating_sub(self.prr_out).max(fresh) + u32::from(advanced);
             most.min(goal - pipe)
         };
@@ -80,8 +81,8 @@ impl ProportionalRateReduction {
     }
 }
 
-/// The retransmissions of this recovery that have not arrived. As in RACK (RFC 8985) one is lost when a segment that
-/// was sent after it has arrived. FIFO paths do not reorder, so there is no reordering window.
+/// The retransmissions of this recovery that have not arrived. As in RACK (RFC 8985), a retransmission is lost when a
+/// segment that was sent after it has arrived. FIFO paths do not reorder, so there is no reordering window.
 #[derive(Clone, Debug, Default)]
 struct Retransmissions {
     /// The retransmissions in order of sending, each with the first new segment that was sent after it.
@@ -102,7 +103,7 @@ impl Retransmissions {
         if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
-        // Everything that was sent before the latest arrival, retransmitted or new, has arrived or is lost.
+        // All segments that were sent before the latest arrival, retransmitted or new, have either arrived or are lost.
         let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
         let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);
@@ -126,7 +127,7 @@ pub struct Sender {
     initial_window: f64,
     /// One past the last segment to send.
     end: u32,
-    /// The one segment that is shorter, with its size: the last one of `Config::bytes`.
+    /// The segment that is shorter than the others, with its size: the last one of `Config::bytes`.
     last_segment: (u32, Bytes),
     last_sent: Time,
 
@@ -138,14 +139,14 @@ pub struct Sender {
     max: u32,
 
     state: State,
-    /// `max` at the last reduction of the window.
+    /// The value of `max` at the last reduction of the window.
     recover: u32,
     /// Whether duplicate acknowledgments for data below `recover` start no new recovery (RFC 6582, section 3.2).
     ignores_dupacks: bool,
     /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
     marked: bool,
     dupacks: u32,
-    /// The segments that have left the network during fast recovery, by which the window is inflated.
+    /// The number of segments that have left the network during fast recovery. The window is inflated by this number.
     inflation: u32,
     partial_seen: bool,
     retransmit_first: bool,
@@ -169,7 +170,7 @@ pub struct Sender {
     held: Option<Time>,
 
     rtt: RttEstimator,
-    /// The segment that is timed for an RTT sample, and when it was sent.
+    /// The segment that is timed for an RTT sample, and the time at which it was sent.
     timed: Option<(u32, Time)>,
     timer: Option<Time>,
     /// The segment that the last time-out retransmitted.
@@ -184,14 +185,14 @@ pub struct Sender {
     /// The retransmission time-outs.
     pub timeouts: u64,
     recoveries: u64,
-    /// The invalid acknowledgments, of data that was never sent.
+    /// The number of invalid acknowledgments, which acknowledge data that was never sent.
     pub invalid_acks: u64,
     /// The window reductions in response to ECN marks.
     pub marks_answered: u64,
 }
 
 impl Sender {
-    /// Creates a sender that has sent nothing; poll it.
+    /// Creates a sender that has not sent anything. Call [`Sender::poll`] afterwards.
     pub fn new(config: &Config) -> Self {
         let config = &config.as_modelled();
         let payload = config.payload();
@@ -204,6 +205,7 @@ impl Sender {
             None => (u64::from(MAX_SEGMENTS), config.packet),
         };
         let opening = u64::from(config.handshake && data > 0);
+        // The SYN has a segment number of its own.
         let end = (data + opening).min(u64::from(MAX_SEGMENTS)) as u32;
         let window = config.window.clamp(1, MAX_WINDOW);
         let initial_window = f64::from(config.initial_window.clamp(1, MAX_WINDOW));
@@ -254,8 +256,8 @@ impl Sender {
         }
     }
 
-    /// Adds `segments` full segments to send; poll again. For an application-limited source start with
-    /// `Config::bytes` of zero. With `None` (endless data) there is nothing to add.
+    /// Adds `segments` full segments to send. Call [`Sender::poll`] afterwards. For an application-limited source,
+    /// start with a `Config::bytes` of zero. With `None` (endless data) there is nothing to add.
     ///
     /// After an idle time longer than the time-out the window restarts at no more than [`Config::restart_window`]
     /// (RFC 5681, section 4.1).
@@ -304,8 +306,8 @@ impl Sender {
         }
     }
 
-    /// Processes an acknowledgment. An invalid one, of data that was never sent, is counted and ignored; an old one
-    /// is ignored.
+    /// Processes an acknowledgment. An invalid acknowledgment, of data that was never sent, is counted and ignored. An
+    /// old one is ignored.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
@@ -316,7 +318,7 @@ impl Sender {
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        // DCTCP and Prague answer marks after it is known how many segments arrived.
+        // DCTCP and Prague respond to marks only after the number of arrived segments is known.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
             self.on_ecn_mark(ack.next);
@@ -347,7 +349,7 @@ impl Sender {
         let is_repeated = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
         if !(is_repeated && self.config.hold_ssthresh) {
-            // As in ns-2 and Linux, instead of RFC 5681's FlightSize.
+            // The window is used instead of RFC 5681's FlightSize, as in ns-2 and Linux.
             let window = self.cwnd.min(f64::from(self.window));
             self.ssthresh = match self.config.congestion {
                 Congestion::Cubic => self.cubic.on_timeout(window),
@@ -370,7 +372,7 @@ impl Sender {
         self.inflation = 0;
         self.retransmit_first = false;
         self.burst_left = u32::MAX;
-        // Go back N: without SACK everything beyond `una` is sent again.
+        // Go-back-N: without SACK, all segments from `una` on are sent again.
         self.next = self.una;
         if self.config.uses_sack() {
             self.scoreboard.lose_all();
@@ -449,7 +451,7 @@ impl Sender {
             self.max = seq + 1;
             self.scoreboard.on_sent_to(self.max);
             cwr = std::mem::take(&mut self.cwr);
-            // Karn's rule: only segments that are sent once are timed.
+            // Karn's rule: only segments that are sent exactly once are timed.
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
@@ -488,7 +490,7 @@ impl Sender {
     /// Returns the time until which pacing holds back a segment that the window would allow.
     fn pacing_hold(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
-        // Pacing is only reported as the limit if there is a segment that it delays.
+        // Pacing is only reported as the limit if it actually delays a segment.
         let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
@@ -510,13 +512,13 @@ impl Sender {
         }
     }
 
-    /// Lets the congestion model process an acknowledgment that reported `fresh` segments for the first time and
-    /// advanced by `acked`.
+    /// Lets the congestion model process an acknowledgment. It reported `fresh` segments for the first time, and
+    /// advanced the cumulative acknowledgment by `acked`.
     #[inline(never)]
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
-        // The SYN alone is acknowledged: the handshake gives the first RTT sample.
+        // The acknowledgment covers only the SYN, so the handshake gives the first RTT sample.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());
@@ -618,7 +620,7 @@ impl Sender {
         if self.state != State::Open || self.retransmit_first {
             return self.next_in_recovery(now);
         }
-        // With limited transmit, segments that have left the network make room (RFC 3042).
+        // With limited transmit, the segments that have left the network give room for others (RFC 3042).
         let in_flight = if self.config.limited_transmit { self.scoreboard.pipe() } else { self.max - self.una };
         let cwnd = self.cwnd as u32;
         self.next_new(now, cwnd, in_flight).unwrap_or(Err(match self.max < self.end {
@@ -635,7 +637,7 @@ impl Sender {
         }
         let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
         let room = in_flight < cwnd;
-        // The oldest hole is first: it is a retransmission that was lost as well.
+        // The oldest hole comes first. It is a retransmission that was lost as well.
         if room && let Some(seq) = self.retransmissions.lost.pop_front() {
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
             self.retransmissions.sent.push_back((seq, self.max));
@@ -644,7 +646,7 @@ impl Sender {
         if room && let Some(seq) = self.scoreboard.next_lost() {
             return Ok(self.retransmit(seq));
         }
-        // NextSeg rule 2: new data before holes that may still arrive.
+        // NextSeg rule 2: new data is sent before holes that may still arrive.
         if let Some(new) = self.next_new(now, cwnd, in_flight) {
             return new;
         }
@@ -707,8 +709,8 @@ impl Sender {
             }
             return;
         }
-        // All but Reno stay in recovery until `recover` is acknowledged: a partial acknowledgment reveals the next
-        // loss.
+        // All controls but Reno stay in recovery until `recover` is acknowledged: a partial acknowledgment reveals the
+        // next loss.
         if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;
@@ -733,14 +735,14 @@ impl Sender {
     fn on_duplicate(&mut self, now: Time) {
         self.dupacks += 1;
         if self.dupacks == DUP_THRESH {
-            // Duplicates of data below `recover` may stem from needless retransmissions after a time-out, so they
-            // start no recovery (RFC 6582, section 3.2).
+            // Duplicate acknowledgments below `recover` may be caused by unnecessary retransmissions after a time-out,
+            // so they do not start a recovery (RFC 6582, section 3.2).
             if !self.ignores_dupacks || self.una > self.recover {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
         } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
-            // One segment less is in the network, so one more may be sent (RFC 5681, section 3.2, step 4).
+            // One segment has left the network, so another one may be sent (RFC 5681, section 3.2, step 4).
             self.inflation += 1;
         }
         if self.dupacks >= DUP_THRESH {
@@ -748,8 +750,8 @@ impl Sender {
         }
     }
 
-    /// Handles a partial acknowledgment (RFC 6582): the next segment is lost too. It gives no RTT sample; only
-    /// segments sent since the recovery began are timed.
+    /// Handles a partial acknowledgment (RFC 6582): the next segment is lost too. The acknowledgment gives no RTT
+    /// sample, because only segments sent since the recovery began are timed.
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
         // Partial window deflation (RFC 6582, section 3.2, step 3), as ns-2 computes it.
         if self.inflation > acked {
@@ -809,8 +811,8 @@ impl Sender {
             self.retransmissions.update(&self.scoreboard);
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
-        // RFC 6675, section 5: recovery starts with three duplicates, or when the scoreboard says that the first hole
-        // is lost.
+        // RFC 6675, section 5: recovery starts with three duplicates, or when the first hole is lost according to the
+        // scoreboard.
         let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
@@ -835,7 +837,7 @@ impl Sender {
     #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {
         self.recoveries += 1;
-        // An ECN mark in the same window has reduced it already (RFC 3168, section 6.1.2).
+        // A mark in the same window has already reduced the window (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
             self.reduce(2.0);
         }
@@ -852,7 +854,7 @@ impl Sender {
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// Resets the scoreboard and the retransmissions at the begin or end of a recovery.
+    /// Resets the scoreboard and the retransmissions at the beginning or end of a recovery.
     #[inline(never)]
     fn reset_retransmissions(&mut self) {
         self.scoreboard.reset_retransmitted();
@@ -862,7 +864,7 @@ impl Sender {
     /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
     /// 4.6).
     fn reduce(&mut self, least: f64) {
-        // As after a time-out, it is the usable window instead of the FlightSize.
+        // As after a time-out, the usable window is used instead of the FlightSize.
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
             return;
@@ -905,7 +907,8 @@ impl Sender {
         self.reset_retransmissions();
     }
 
-    /// Applies a cumulative acknowledgment. Returns how many segments were not known to have arrived.
+    /// Applies a cumulative acknowledgment. Returns the number of acknowledged segments that were not known to have
+    /// arrived.
     #[inline(always)]
     fn advance(&mut self, now: Time, ack: &Ack) -> u32 {
         self.sample_rtt(now, ack);
@@ -947,10 +950,10 @@ impl Sender {
         if !self.config.validated_growth {
             return true;
         }
-        // A segment that waits for a larger unit counts as sent: the window is the limit.
+        // A segment that waits for a larger unit counts as sent, so the window is the limit.
         let defers = self.offload.as_ref().is_some_and(Offload::defers);
         let was_out = f64::from(self.max - self.una + acked + u32::from(defers));
-        // In slow start half a window suffices, as in Linux (`tcp_is_cwnd_limited`).
+        // In slow start it suffices that half of the window is used, as in Linux (`tcp_is_cwnd_limited`).
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
         used >= f64::from(self.cwnd as u32)
     }
@@ -964,10 +967,10 @@ impl Sender {
             return;
         }
         if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
-            // These set the window in `run_model`.
+            // These congestion controls set the window in `run_model`.
             return;
         }
-        // A window beyond the receiver's would only grow without being used.
+        // A window beyond the receiver's window could never be used, so it does not grow further.
         if self.cwnd >= most {
             self.cwnd = most;
             return;
@@ -982,7 +985,8 @@ impl Sender {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
                     counted = counted.min(self.hystart.limit());
-                    // Only with byte counting can one acknowledgment exceed the threshold by more than one segment.
+                    // Only with byte counting can one acknowledgment raise the window beyond the threshold by more than
+                    // one segment.
                     let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
                     let step = (counted * share).min(room);
                     self.cwnd += step;

@@ -38,7 +38,7 @@ impl SlidingBitmap {
         let mut words = vec![0; need.next_power_of_two()];
         let ring = words.len() - 1;
         let last = (low >> 6) + self.words.len() as u32 - 1;
-        // A word's place depends on the ring's length, so the words are moved one by one.
+        // The position of a word depends on the ring's length, so the words are moved one by one.
         for word in low >> 6..=last {
             words[word as usize & ring] = self.words[self.at(word)];
         }
@@ -54,7 +54,7 @@ impl SlidingBitmap {
         self.words[at] |= 1 << (n & 63);
     }
 
-    /// Sets `low..high`. Calls `fresh` with each word's number and the bits that were clear.
+    /// Sets the bits `low..high`. Calls `fresh` for each word, with its number and the bits that were clear before.
     pub(crate) fn set_range(&mut self, low: u32, high: u32, mut fresh: impl FnMut(u32, u64)) {
         if low >= high {
             return;
@@ -131,8 +131,8 @@ impl SlidingBitmap {
     }
 }
 
-/// Returns the number of one bits in `set` that stand for numbers below `limit`. `set` has bits of the word with the
-/// index `word`.
+/// Returns the number of set bits in `set` that stand for segment numbers below `limit`. `set` contains bits of the
+/// word with the index `word`.
 pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {

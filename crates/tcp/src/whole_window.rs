@@ -6,13 +6,13 @@ pub(crate) struct WholeWindow {
 }
 
 impl WholeWindow {
-    /// Returns the window after `acked` more segments, with an increase of one per `acks_per_segment` acknowledged
+    /// Returns the window after `acked` more segments. It grows by one segment per `acks_per_segment` acknowledged
     /// segments.
     pub(crate) fn grow(&mut self, cwnd: f64, acked: f64, acks_per_segment: f64) -> f64 {
-        // The casts are safe: windows are below 2³², and a larger `acks_per_segment` is never reached in a run.
+        // The casts are safe: windows are below 2³², and no run reaches a larger `acks_per_segment`.
         let (mut cwnd, acks_per_segment) = (f64::from(cwnd as u32), f64::from(acks_per_segment as u32).max(1.0));
-        // If `acks_per_segment` has fallen below what has accumulated, the window grows by one and the rest is
-        // discarded, as in Linux.
+        // If the accumulated number already exceeds `acks_per_segment`, which may have fallen, the window grows by one
+        // and the rest is discarded, as in Linux.
         if self.pending >= acks_per_segment {
             self.pending = 0.0;
             cwnd += 1.0;

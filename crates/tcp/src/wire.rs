@@ -42,13 +42,13 @@ pub struct Ack {
     pub next: u32,
     /// The SACK blocks beyond `next`, the most recent first (RFC 2018); all empty without SACK.
     pub sacks: [Block; 3],
-    /// The timestamp echo: [`Segment::sent`] of the segment by which the sender measures the RTT (RFC 7323, section
-    /// 4.3).
+    /// The timestamp echo: the [`Segment::sent`] of the segment from which the sender measures the RTT (RFC 7323,
+    /// section 4.3).
     pub echo: Time,
-    /// The ECE flag: a CE mark has arrived that the sender has not answered. With DCTCP: the acknowledged segments
-    /// were marked.
+    /// The ECE flag. It is set from the arrival of a CE mark until the sender responds. With DCTCP it is set if the
+    /// acknowledged segments were marked.
     pub ece: bool,
     /// The CE-marked segments that have arrived, modulo 2¹⁶: the packet counter of accurate ECN feedback (RFC 9768),
-    /// but wide enough never to be ambiguous. 0 if the sender does not read it.
+    /// but with enough bits to be unambiguous. It is 0 if the sender does not read it.
     pub marks: u16,
 }

@@ -241,7 +241,7 @@ impl Stamp {
     pub fn of(at: Time) -> Self {
         Self(((u128::from(at.0) << 18) / 1_000_000_000) as u32)
     }
-    /// Returns the latest time at or before `now` that has this stamp, if the local clock made it.
+    /// Returns the local time of a stamp that the local clock made: the latest such time at or before `now`.
     pub fn own(self, now: Time) -> Time {
         // A stamp of the own clock is in the past, so that the wrapped difference is its age.
         let age = Self::of(now).0.wrapping_sub(self.0);
@@ -259,7 +259,8 @@ impl Stamp {
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);
         PeerTime(near.0.saturating_add(((i128::from(ahead) * 1_000_000_000) >> 18) as i64))
     }
-    /// Returns this stamp moved later by `held`: an echo without the time for which the peer held it.
+    /// Returns this stamp plus `held`. A peer adds its hold time to an echoed stamp, so that the echo's age does not
+    /// include that time.
     #[must_use]
     pub fn plus(self, held: Span) -> Self {
         Self(self.0.wrapping_add(((u128::from(held.0) << 18) / 1_000_000_000) as u32))

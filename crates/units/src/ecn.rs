@@ -4,7 +4,7 @@ pub enum Ecn {
     /// Not ECN-capable: a queue can only drop it.
     #[default]
     NotEct,
-    /// ECT(1): ECN-capable, and an L4S sender's.
+    /// ECT(1): ECN-capable, and sent by an L4S sender.
     Ect1,
     /// ECT(0): ECN-capable.
     Ect0,

@@ -12,8 +12,8 @@ pub struct Spread {
     /// Counts of the classes from `first` on; the classes before it are empty.
     classes: Vec<u32>,
     first: usize,
-    /// The sparse form, used instead of `classes` while the classes are few and far apart: classes in order, with their
-    /// counts.
+    /// The sparse form: pairs of a class and its count, in ascending order. It is used instead of `classes` while the
+    /// classes are few and far apart.
     few: Vec<(u16, u32)>,
     sum_ns: u128,
     max: Span,
@@ -21,10 +21,10 @@ pub struct Spread {
 
 const SUB_BITS: u32 = 6;
 
-/// Maximum number of classes in the sparse form; looking one up among more would cost more than the memory that it
-/// saves.
+/// Maximum number of classes in the sparse form. With more classes, a lookup would cost more time than the saved memory
+/// is worth.
 const FEW: usize = 128;
-/// Maximum range of classes for which the dense form is always used.
+/// The dense form is always used if the distance from the first to the last class is at most this.
 const CLOSE: usize = 128;
 
 impl Spread {
@@ -155,8 +155,8 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the spans that were counted since `earlier`, a copy of this histogram. If the longest span was counted
-    /// before, the maximum of the result is accurate to its class only.
+    /// Returns the spans that were counted since `earlier`, a copy of this histogram. If the longest span was already
+    /// counted in `earlier`, the maximum of the result is only as accurate as its class.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {

@@ -9,7 +9,7 @@ pub fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The error of a text that is not a quantity; its message shows a valid one.
+/// The error for a text that is not a quantity. The message shows a valid example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The number can't be parsed.
@@ -63,7 +63,8 @@ const SPAN: Kind = Kind {
 };
 const RATE: Kind = Kind {
     what: "rate",
-    // FFmpeg and iperf3 accept rates with a prefix only. Their prefixes are powers of ten, too.
+    // FFmpeg and iperf3 write a rate as a number and a prefix, without a unit (`4M`). Their prefixes are powers of ten,
+    // too.
     units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)],
     list: "bps, kbps, Mbps or Gbps (powers of ten)",
     example: "4Mbps",

@@ -1,8 +1,8 @@
 //! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04).
 //!
 //! The answer accepts one video section, and an audio section that is bundled with it if there is audio to send. It
-//! rejects all others in place. Payload types and IDs of header extensions are those of the offer, because only this
-//! end sends.
+//! rejects all other sections, which keep their positions. Payload types and IDs of header extensions are those of the
+//! offer, because only this end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -18,7 +18,7 @@ use steadycast_wire::plain_text;
 /// The URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
 const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 
-/// Maximum length of an offer in bytes. A browser's offer with all its codecs has a tenth of it.
+/// Maximum length of an offer in bytes. A browser's offer with all its codecs is a tenth of this length.
 const LONGEST: usize = 1 << 16;
 
 /// Maximum number of candidates in an answer. Browsers check each of them for seconds.
@@ -100,7 +100,7 @@ pub struct NegotiatedAudio {
     /// Payload type of the audio.
     pub payload_type: u8,
     /// Whether its section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
-    /// its packets carry no extensions, and no per-packet feedback is expected.
+    /// audio packets carry no extensions, and no per-packet feedback on them is expected.
     pub shares_feedback: bool,
     fmtp: String,
     small_reports: bool,
@@ -126,14 +126,15 @@ pub struct NegotiatedParameters {
     pub peer: Credentials,
     /// The accepted fingerprints of the browser's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// The audio, if there is some to send and the offer has a section for it in the video's BUNDLE group.
+    /// The audio, if there is audio to send and the offer has a section for it in the video's BUNDLE group.
     pub audio: Option<NegotiatedAudio>,
     format: PayloadFormat,
     fmtp: String,
     /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
     requests: Vec<&'static str>,
     small_reports: bool,
-    /// Whether it requests reference time reports, which give a receiver the round-trip time (RFC 3611, section 5.1).
+    /// Whether the browser requests reference time reports, which give a receiver the round-trip time (RFC 3611,
+    /// section 5.1).
     round_trip: bool,
     /// The `mid`s of the BUNDLE group of the video's section, in the offer's order; `None` without a group.
     group: Option<Vec<String>>,
@@ -157,8 +158,8 @@ fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
     media.get_first_attribute_value(name).flatten()
 }
 
-/// The transport attributes of a section: its own, or those of the bundled section that it shares a transport with (RFC
-/// 9143, section 7.1.3), or those of the session.
+/// The transport attributes of a section. They are its own, those of the bundled section with which it shares a
+/// transport (RFC 9143, section 7.1.3), or those of the session.
 struct Transport<'a> {
     own: Lines<'a>,
     shared: Option<Lines<'a>>,
@@ -201,7 +202,7 @@ const MEDIA_STREAM: &str = "steadycast";
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// H.264 profiles, as far as one is a subset of another (H.264, A.2).
+/// H.264 profiles, with the relations by which one is a subset of another (H.264, A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -273,7 +274,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Returns true if a section of this kind can be accepted: its port is open, or it shares the port of another one.
+/// Returns true if a section of this kind can be accepted: its port is open, or it shares the port of another section.
 fn is_open(media: &Media, kind: &str) -> bool {
     media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
 }
@@ -315,7 +316,7 @@ impl NegotiatedParameters {
             let receives = !NOT_RECEIVING.into_iter().any(|direction| media.has_attribute(direction));
             let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF") && receives;
             let (payload_type, fmtp) = opus(media).filter(|_| fits)?;
-            // In a bundle packets are attributed to a section by payload type, too (RFC 9143, section 9.2).
+            // In a bundle, the payload type also determines to which section a packet belongs (RFC 9143, section 9.2).
             if payload_type == self.payload_type || Some(payload_type) == self.repair {
                 return None;
             }
@@ -370,7 +371,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     if let Some(wrong) = NOT_RECEIVING.into_iter().find(|d| media.has_attribute(d)) {
         return refuse("offer.direction", format!("its video is {wrong}"), "take \"recvonly\"");
     }
-    // The tunnel has one socket for media and reports.
+    // The tunnel has a single socket for media and reports.
     if !flag("rtcp-mux") {
         return refuse("offer.rtcp-mux", "it wants a port for reports alone", BROWSER);
     }
@@ -449,8 +450,8 @@ impl NegotiatedParameters {
         let audio = self.audio.as_ref().zip(own.audio);
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|(audio, _)| audio.section == place);
         if let Some(group) = &self.group {
-            // In the offer's order, its first section stays the tagged one, unless it is rejected (RFC 9143, section
-            // 7.3).
+            // The order is that of the offer. The first section stays the tagged one, unless it is rejected (RFC 9143,
+            // section 7.3).
             let is_accepted = |mid: &String| {
                 let of = |section: &Media| value(section, "mid") == Some(mid);
                 self.sections.iter().position(of).is_some_and(accepted)
@@ -466,8 +467,8 @@ impl NegotiatedParameters {
             match audio.filter(|(audio, _)| audio.section == place) {
                 _ if place == self.taken => self.describe_video(&mut media, own),
                 Some((audio, ssrc)) => self.describe_audio(&mut media, own, audio, ssrc),
-                // Rejected sections keep their place with port 0, because sections are matched by position (RFC 3264,
-                // section 6).
+                // Rejected sections keep their positions, with port 0, because sections are matched by position (RFC
+                // 3264, section 6).
                 None => media.add_attribute(Attribute::new("inactive")),
             }
             whole.medias.push(media);
@@ -478,7 +479,8 @@ impl NegotiatedParameters {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Writes the direction and the transport, which the sections of a bundle share. Browsers find it in each.
+    /// Writes the direction and the transport. The sections of a bundle share the transport, but browsers look for it
+    /// in each section.
     fn describe_transport(media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
         media.port = own.address.port();
         let Credentials { ufrag, password } = own.credentials;
@@ -495,7 +497,7 @@ impl NegotiatedParameters {
         add_attribute(media, "setup", "passive");
         for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
             let (foundation, ip, port) = (n + 1, address.ip(), address.port());
-            // The priority of host candidates, of which the first has the highest local preference (RFC 8445, section
+            // The priority of host candidates. The first candidate has the highest local preference (RFC 8445, section
             // 5.1.2.1).
             let priority = (126 << 24) + ((65_535 - n) << 8) + 255;
             add_attribute(media, "candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));

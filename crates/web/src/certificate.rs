@@ -18,8 +18,8 @@ use x509_cert::time::{Time, Validity};
 /// The SHA-256 fingerprint of a certificate, by which peers authenticate each other (RFC 8122).
 pub type Fingerprint = [u8; 32];
 
-/// A self-signed certificate with a P-256 key. Peers identify it by the fingerprint in the session description, so that
-/// its name and dates have no meaning.
+/// A self-signed certificate with a P-256 key. Peers identify it by the fingerprint in the session description, so its
+/// name and dates have no meaning.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     /// The certificate and its private key.

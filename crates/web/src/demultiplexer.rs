@@ -2,7 +2,7 @@
 //!
 //! A STUN request names its session by the ICE user name (RFC 8445, section 7.2.2). If its integrity is valid, the
 //! source address is bound to the session. DTLS, RTP and RTCP are attributed to a session by their source address
-//! alone, so that an address is never bound by anything else.
+//! alone. These datagrams never bind an address.
 
 use crate::tunnel::is_authentic_check;
 use crate::{Credentials, Protocol};
@@ -13,17 +13,17 @@ use steadycast_units::{Span, Time};
 
 /// Time without a valid check after which an address may be bound to another session.
 ///
-/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). So one browser can't take
-/// over the address of another that is active by a check with a forged source. A NAT may assign the port of a browser
-/// that has died to another one, whose checks are repeated for longer than this.
+/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). With this time, a browser
+/// can't take over the address of another, active browser by a check with a forged source. A NAT may assign the port of
+/// a browser that has died to another browser. The checks of that browser are repeated for longer than this time.
 const ADDRESS_HOLD: Span = Span::secs(10);
 /// Maximum number of addresses bound to a session. The address with the oldest check is released first.
 const MAX_ADDRESSES: usize = 4;
 
-/// The reason for which a datagram was attributed to no session.
+/// The reason why a datagram was attributed to no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// A STUN request with a user name of no session.
+    /// A STUN request with a user name that belongs to no session.
     UnknownUser,
     /// A STUN request whose peer name or integrity is wrong.
     FailedIntegrity,
@@ -31,9 +31,9 @@ pub enum DropReason {
     ForeignAddress,
     /// A datagram other than a STUN request, from an address that is not bound.
     UnknownAddress,
-    /// Neither STUN, DTLS, RTP nor RTCP, or STUN that can't be parsed.
+    /// The datagram is neither STUN, DTLS, RTP nor RTCP, or is STUN that can't be parsed.
     OtherProtocol,
-    /// The session of the datagram has not read the previous ones yet, and its queue is full.
+    /// The queue of the datagram's session is full, because the session has not read the previous datagrams yet.
     FullQueue,
 }
 
@@ -155,7 +155,7 @@ impl<T> Demultiplexer<T> {
         entry.addresses.push(from);
         if entry.addresses.len() > MAX_ADDRESSES {
             let checked = |address: &SocketAddr| self.bindings.get(address).map(|binding| binding.checked);
-            // The new address has the latest check, so that it is not the one released.
+            // The new address has the latest check, so it is not the one that is released.
             if let Some(oldest) = entry.addresses.iter().copied().min_by_key(checked) {
                 entry.addresses.retain(|address| *address != oldest);
                 self.bindings.remove(&oldest);

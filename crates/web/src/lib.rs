@@ -1,9 +1,8 @@
 //! A web browser as the receiver of a live sender: offer and answer, and the ICE and DTLS connection.
 //!
 //! All parts are sans-IO. [`agree`] negotiates an offer's text. A [`Tunnel`] receives the time and the datagrams that
-//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None opens a socket or reads a
-//! clock. The cryptographic libraries take their random numbers from the
-//! system.
+//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None of them opens a socket or
+//! reads a clock. The cryptographic libraries take their random numbers from the system.
 
 mod answer;
 mod certificate;
@@ -11,7 +10,7 @@ mod demultiplexer;
 pub mod lines;
 mod tunnel;
 
-// It is a dependency only for its feature selection.
+// This dependency is only listed to select its features.
 use num_traits as _;
 
 pub use answer::{Feedback, LocalParameters, NegotiatedAudio, NegotiatedParameters, OfferError, Stream, agree};

@@ -17,7 +17,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the values of an attribute that both levels allow. Those of the section replace those of the session.
+    /// Returns the values of an attribute that is allowed at both levels. The values of the section replace those of
+    /// the session.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();
@@ -40,11 +41,11 @@ impl<'a> Lines<'a> {
 pub struct Format {
     /// The payload type's number.
     pub payload_type: u8,
-    /// Its encoding name in the description.
+    /// The format's encoding name in the session description.
     pub name: String,
     /// Its payload format; `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// Its format parameters.
+    /// The format's parameters.
     pub fmtp: String,
 }
 
@@ -93,7 +94,7 @@ pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Sp
     if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
-    // There may be a retransmission type per media type, each with its `apt`.
+    // There may be a retransmission type for each media type. Each has its own `apt`.
     let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
     let again = formats(media)
         .into_iter()
@@ -139,7 +140,7 @@ pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
     let unit = |(n, start): (usize, &usize)| {
         let unit = &stream[start + 3..end(n)];
-        // The zeros before the next start code belong to it.
+        // The zeros before the next start code belong to that start code.
         let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
         &unit[..len]
     };

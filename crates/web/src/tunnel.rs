@@ -3,8 +3,8 @@
 //! This end answers connectivity checks. Nothing is sent to an address before a valid check has arrived from it. An
 //! address that has not been validated gets at most three times the bytes that it sent (RFC 9000, section 8). The first
 //! address is validated by the DTLS cookie. Each further address is validated by the response to a check of this end,
-//! whose transaction ID can't be guessed (RFC 9000, sections 8.2 and 9.3). Media stay at the old address until then.
-//! The keys are used only if the fingerprint of the browser's certificate matches.
+//! whose transaction ID can't be guessed (RFC 9000, sections 8.2 and 9.3). Media are sent to the old address until
+//! then. The keys are used only if the fingerprint of the browser's certificate matches.
 //!
 //! After each call that changes the state, the caller drains [`Tunnel::poll`] and then reads [`Tunnel::wake`].
 
@@ -26,16 +26,16 @@ pub const CONSENT_TIMEOUT: Span = Span::secs(30);
 /// Minimum time without packets after which a browser counts as silent.
 ///
 /// Chromium and Firefox send transport-wide feedback every 50 to 250 ms, a receiver report every second and a check
-/// every 2.5 s. At 50 % loss, four seconds without any of them have a probability below 10⁻⁶, because about twenty
-/// consecutive datagrams must be lost.
+/// every 2.5 s. At 50 % loss, the probability that four seconds pass without any of these is below 10⁻⁶, because about
+/// twenty consecutive datagrams would have to be lost.
 pub const MIN_SILENCE: Span = Span::secs(4);
-/// A browser counts as silent only after this multiple of its usual gap. So a player that reports every 5 s does not
-/// count as silent.
+/// A browser counts as silent only after this multiple of its usual gap between packets. A player that reports every 5
+/// s is therefore not counted as silent.
 const SILENCE_GAPS: u64 = 2;
-/// Number of recent gaps of which the second longest is the usual one. The longest may be an outage of the network,
-/// after which a browser that died would otherwise keep its place for twice the outage.
+/// Number of recent gaps of which the second longest is the usual one. The longest gap is left out, because it may be
+/// an outage of the network. Otherwise a browser that dies after an outage would count as active for twice the outage.
 const RECENT_GAPS: usize = 32;
-/// The browser is not moved to another address while packets have arrived from the present one within this time.
+/// If packets have arrived from the present address within this time, the browser is not moved to another address.
 const MIGRATION_HOLD: Span = Span::secs(1);
 /// Amplification limit for an address that is not validated (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
@@ -45,8 +45,8 @@ const CHECK_RTO: Span = Span::millis(250);
 const MAX_PATHS: usize = 4;
 /// The PRIORITY attribute of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
-/// Initial retransmission timeout of a DTLS flight, and number of retransmissions. The timeout doubles, which amounts
-/// to 13 s.
+/// Initial retransmission timeout of a DTLS flight, and number of retransmissions. The timeout doubles each time, and
+/// the sum is 13 s.
 const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 
 /// The protocol of a datagram, by its first byte (RFC 7983, section 7).
@@ -149,11 +149,11 @@ struct Path {
     is_valid: bool,
     /// The arrival time of the last valid check.
     checked: Time,
-    /// Whether the browser has nominated the address.
+    /// Whether the browser has nominated this address.
     is_nominated: bool,
     /// The transaction ID of this end's check.
     transaction: Option<TransId>,
-    /// The time of the next retransmission of the check, and the timeout after it.
+    /// The time of the next retransmission of the check. Then the timeout after that retransmission.
     again: Time,
     wait: Span,
 }
@@ -203,7 +203,7 @@ impl Tunnel {
     ) -> Result<Self, dimpl::Error> {
         let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
-            // The cookie proves that the browser receives at its address before this end sends a large flight.
+            // The cookie proves that the browser receives packets at its address, before this end sends a large flight.
             .use_server_cookie(true)
             // Without the browser's certificate its fingerprint could not be verified.
             .require_client_certificate(true)
@@ -264,7 +264,8 @@ impl Tunnel {
         now.since(self.last)
     }
 
-    /// Returns true if a connected browser has sent nothing for longer than a running one would, see [`MIN_SILENCE`].
+    /// Returns true if a connected browser has sent nothing for longer than a running browser would be silent, see
+    /// [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
         self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.usual_gap() * SILENCE_GAPS)
     }
@@ -330,7 +331,7 @@ impl Tunnel {
         }
         let taken = match Protocol::of(datagram) {
             Protocol::Stun => self.on_stun(now, from, datagram).is_some(),
-            // DTLS is accepted only from the nominated address, so that others can't disturb the handshake.
+            // DTLS is accepted only from the nominated address, so that other hosts can't disturb the handshake.
             Protocol::Dtls if self.peer == Some(from) => {
                 if let Some(path) = self.paths.iter_mut().find(|path| path.at == from) {
                     path.received += datagram.len() as u64;
@@ -343,7 +344,7 @@ impl Tunnel {
         self.refused += u64::from(!taken);
     }
 
-    /// Handles an authentic SRTCP packet from this address, which only the browser can have sent.
+    /// Handles an authentic SRTCP packet from this address. Only the browser can have sent it.
     pub fn on_authenticated(&mut self, now: Time, from: SocketAddr) {
         self.arrived(now);
         if self.peer == Some(from) {
@@ -392,8 +393,8 @@ impl Tunnel {
         if let Some(path) = self.paths.get_mut(n) {
             path.received += len as u64;
             path.checked = now;
-            // Full agents other than libwebrtc nominate only once (RFC 8445, section 8.1.1), so that the nomination is
-            // kept.
+            // Full agents other than libwebrtc nominate only once (RFC 8445, section 8.1.1), so the nomination is
+            // stored.
             path.is_nominated |= message.use_candidate();
         }
         self.send(from, reply);
@@ -408,7 +409,7 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
-            // A check without nomination does not show that the browser wants to stay at this address.
+            // A check without a nomination does not show that the browser intends to stay at this address.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -430,7 +431,7 @@ impl Tunnel {
         Some(())
     }
 
-    /// Returns the index of an address's path, which is added if necessary.
+    /// Returns the index of an address's path. The path is added if it does not exist.
     fn path(&mut self, now: Time, at: SocketAddr) -> usize {
         if let Some(n) = self.paths.iter().position(|path| path.at == at) {
             return n;
@@ -489,7 +490,8 @@ impl Tunnel {
         }
     }
 
-    /// Returns the validated address with the latest check since the last packet from the present address.
+    /// Returns the validated address with the latest check. Only checks since the last packet from the present address
+    /// are considered.
     fn next(&self) -> Option<SocketAddr> {
         let fit = |path: &&Path| {
             path.is_valid && path.is_nominated && path.checked > self.heard && self.peer != Some(path.at)
@@ -526,7 +528,7 @@ impl Tunnel {
     /// Calls DTLS and takes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
-        // The output before an error is an alert for the browser.
+        // The output that precedes an error is an alert for the browser.
         self.drain();
         if let Err(error) = done {
             self.end(format!("DTLS failed: {error}"));
@@ -554,14 +556,14 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
-                    // The certificate precedes the keys, so that this is an error of the DTLS implementation or an
+                    // The certificate arrives before the keys, so this is an error of the DTLS implementation or an
                     // attack.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }
                     self.state = State::Connected;
-                    // The browser completed the handshake from this address or a validated one, so that the address is
-                    // validated.
+                    // The browser has completed the handshake from this address, or from a validated one. The address
+                    // is therefore validated.
                     let peer = self.peer;
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
@@ -586,7 +588,7 @@ impl Tunnel {
 
 /// Returns true if a STUN message is a check for the end with the credentials `own`, from the peer with this user name.
 pub(crate) fn is_authentic_check(message: &StunMessage<'_>, own: &Credentials, peer_ufrag: &str) -> bool {
-    // An ICE-lite end is always controlled, so that a check must not contain ICE-CONTROLLED.
+    // An ICE-lite end is always in the controlled role, so a check must not contain ICE-CONTROLLED.
     message.is_binding_request()
         && message.split_username() == Some((&own.ufrag, peer_ufrag))
         && message.ice_controlled().is_none()
@@ -609,10 +611,10 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     DefaultSha1HmacProvider.sha1_hmac(key, parts)
 }
 
-/// Returns the transaction ID of this number. It can't be computed without the secret.
+/// Returns the transaction ID for this number. It can't be computed without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
-    // The crate creates a given transaction ID only by parsing a message, so that an indication without attributes is
-    // built (RFC 8489, section 5).
+    // The crate creates a given transaction ID only by parsing a message. An indication without attributes is therefore
+    // built and parsed (RFC 8489, section 5).
     let mut header = [0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let hash = hmac(secret, &[&number.to_be_bytes()]);
     header.iter_mut().skip(8).zip(hash).for_each(|(byte, hashed)| *byte = hashed);

@@ -37,7 +37,7 @@ pub enum ParseError {
     /// The padding is empty, unaligned, longer than the packet, or not at the end of the last packet.
     #[error("padding of {count} bytes in a packet of {len}")]
     Padding {
-        /// The padding length that the packet announces.
+        /// The number of bytes that could be padding, because they are in the packet.
         count: usize,
         /// The number of bytes that could be padding.
         len: usize,
@@ -85,9 +85,10 @@ impl ParseError {
     }
 }
 
-/// Returns true if a datagram on a port that both share is RTCP rather than RTP (RFC 5761, section 4).
+/// Returns true if a datagram is RTCP rather than RTP, on a port that RTP and RTCP share (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
-    // In RTP this byte holds the marker bit and the payload type. RFC 5761 forbids the payload types that collide.
+    // In RTP this byte contains the marker bit and the payload type. RFC 5761 forbids payload types whose byte would
+    // look like RTCP's.
     matches!(datagram.get(1), Some(192..=223))
 }
 

@@ -59,6 +59,6 @@ pub fn round_trip(arrival: u32, lsr: u32, dlsr: u32) -> Option<Span> {
         return None;
     }
     let units = arrival.wrapping_sub(lsr).wrapping_sub(dlsr);
-    // The modulus is 18 h, so that a negative result wraps to more than 9 h and exceeds the bound as well.
+    // The modulus is 18 h. A negative result therefore wraps to more than 9 h, and exceeds the limit, too.
     Some(span(units)).filter(|&trip| trip <= MAX_ROUND_TRIP)
 }

@@ -58,7 +58,8 @@ pub struct ParityHeader {
     pub base: u16,
     /// The index of this parity packet in its block, 0…63.
     pub index: u8,
-    /// The number of parity packets of the block sent so far, including this one: above `index`, at most 64.
+    /// The number of parity packets of the block sent so far, including this one. It is larger than `index`, and at
+    /// most 64.
     pub sent: u8,
 }
 
@@ -157,7 +158,8 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     Ok(packet)
 }
 
-/// Returns parity `index` (0…63) of a block's symbols (at most 64, in sequence). It is as long as the longest one.
+/// Returns parity `index` (0…63) of a block's symbols (at most 64, in sequence). The parity is as long as the longest
+/// symbol.
 pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     debug_assert!(index < MAX_PARITIES && symbols.len() <= MAX_PACKETS.into());
     let len = symbols.iter().map(|symbol| symbol.as_ref().len()).max().unwrap_or(0);
@@ -169,8 +171,8 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
 }
 
 /// Recovers the missing symbols of a block of `packets`, each with its position in the block, in order. `sources` are
-/// positions and symbols of received packets, `parities` are indices and symbols of received parity. The first of
-/// duplicates counts. A symbol may have trailing zeros, which [`packet`] removes.
+/// positions and symbols of received packets, `parities` are indices and symbols of received parity. Of duplicates,
+/// only the first is used. A symbol may have trailing zeros, which [`packet`] removes.
 ///
 /// # Errors
 /// There are fewer than `packets` symbols; a position or index exceeds its limit; a packet is longer than its parity.
@@ -196,7 +198,8 @@ pub fn recover(
         if *index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
-        // As many rows as unknowns suffice, and duplicates would make the matrix singular.
+        // The number of rows has to equal the number of unknowns. Duplicates would make the matrix singular, so they
+        // are left out.
         if rows.len() < missing.len() && rows.iter().all(|(other, _)| other != index) {
             rows.push((*index, symbol.to_vec()));
         }

@@ -117,7 +117,8 @@ struct Row {
     whole_header: usize,
     /// Length of the payload header before a part of a unit, in bytes.
     part_header: usize,
-    /// Number of bytes of a divided unit that the payload header replaces: the header of a NAL unit.
+    /// Number of bytes of a divided unit that are not sent, because the payload header contains their information: the
+    /// header of a NAL unit.
     stood_for: usize,
     /// Whether several whole units may share a payload.
     shares: bool,
@@ -144,9 +145,9 @@ pub struct Fragment {
     pub implied: usize,
     /// Length of the payload header in bytes.
     pub header_len: usize,
-    /// Whether it starts a unit.
+    /// Whether the fragment starts a unit.
     pub starts_unit: bool,
-    /// Whether it ends a unit.
+    /// Whether the fragment ends a unit.
     pub ends_unit: bool,
     /// Whether it ends the access unit, which sets RTP's marker bit.
     pub last: bool,
@@ -163,8 +164,8 @@ impl Fragment {
 /// byte stream format of their annexes B, or a single NAL unit. AV1 is in the low-overhead format of its section 5.
 ///
 /// Whole units share a payload as far as they fit, except NAL units. A unit that is longer than a payload is divided,
-/// and does not share a payload with other units, so that a loss damages as few units as possible. OBUs are the
-/// exception: one starts where the previous one ends.
+/// and does not share a payload with other units, so that a loss damages as few units as possible. OBUs are an
+/// exception: an OBU may start in the payload in which the previous one ends.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }
@@ -203,7 +204,7 @@ impl Iterator for Fragments<'_> {
         }
         let mut len = unit.len;
         if self.format.row().shares {
-            // The start code of the first unit is not sent, which leaves room for as many bytes more.
+            // The start code of the first unit is not sent, which leaves room for the same number of further bytes.
             let room = self.max - header_len + unit.prefix;
             while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
                 len += more.len;
@@ -216,7 +217,7 @@ impl Iterator for Fragments<'_> {
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
         let header_len = self.format.row().part_header;
-        // The FU header contains the NAL unit header, so that it is not repeated.
+        // The FU header contains the fields of the NAL unit header, so the NAL unit header is not sent again.
         let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
@@ -242,7 +243,7 @@ impl Fragments<'_> {
 /// A payload with its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// Its range and properties.
+    /// The fragment's range and properties.
     pub fragment: Fragment,
     header: [u8; 4],
     body: &'a [u8],
@@ -332,7 +333,7 @@ impl Mpeg2Picture {
                         _ => 0,
                     };
                 }
-                // Headers only precede the first slice, so that the search ends here.
+                // Headers only occur before the first slice, so the search ends here.
                 units::FIRST_SLICE..=units::LAST_SLICE => return,
                 _ => {}
             }

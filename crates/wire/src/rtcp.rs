@@ -43,8 +43,8 @@ pub struct ReportBlock {
     pub ssrc: u32,
     /// Fraction of packets lost since the previous report, in 1/256.
     pub fraction: u8,
-    /// Number of packets lost since the beginning: 24 bits, negative if duplicates outnumber losses. Saturates when
-    /// written.
+    /// Number of packets lost since the beginning: 24 bits, negative if duplicates outnumber losses. The value
+    /// saturates when it is written.
     pub cumulative_lost: i32,
     /// The extended highest sequence number received.
     pub highest_seq: u32,
@@ -109,11 +109,11 @@ pub enum Packet {
         ssrc: u32,
         /// NTP time of this report: seconds in 32.32 fixed point.
         ntp: u64,
-        /// The same time as an RTP timestamp.
+        /// The time of this report as an RTP timestamp.
         rtp: u32,
-        /// RTP packets sent so far.
+        /// The number of RTP packets sent so far.
         packets: u32,
-        /// Bytes of payload sent so far.
+        /// The number of payload bytes sent so far.
         octets: u32,
         /// Report blocks. Those beyond 31 are written into receiver reports.
         blocks: Vec<ReportBlock>,
@@ -158,12 +158,12 @@ pub enum Packet {
         sender: u32,
         /// The SSRC of the media source; in RFC 8888 that of the first stream.
         media: u32,
-        /// Feedback control information. When written it is filled up to whole words: with RTCP padding in
-        /// transport-wide feedback, with zeros otherwise.
+        /// Feedback control information. When it is written, it is padded to whole words: in transport-wide feedback
+        /// with RTCP padding, otherwise with zeros.
         fci: Vec<u8>,
     },
-    /// Receiver summary information (RSI) of a source that alone receives the reports of its group (RFC 5760, section
-    /// 7.1.1). Only the sub-report with the group size is kept.
+    /// Receiver summary information (RSI). It is sent by a source that is the only one to receive the reports of its
+    /// group (RFC 5760, section 7.1.1). Only the sub-report with the group size is kept.
     Summary {
         /// The SSRC of the sender of the summary.
         ssrc: u32,
@@ -230,7 +230,7 @@ impl Compound {
         let mut reader = Reader::new(datagram);
         let mut packets = Vec::new();
         loop {
-            // A bound on the memory for datagrams of many tiny packets.
+            // This limits the memory for datagrams that consist of many tiny packets.
             if packets.len() == MAX_PACKETS {
                 return Err(ParseError::TooMany { what: "packets in a compound", limit: MAX_PACKETS });
             }
@@ -340,6 +340,7 @@ impl Packet {
         match self {
             Self::SenderReport { ssrc, ntp, rtp, packets, octets, blocks } => {
                 let (first, more) = blocks.split_at(blocks.len().min(MAX_COUNT));
+                // The report count has five bits. The other blocks follow in receiver reports (RFC 3550, section 6.1).
                 let at = open(SR, first.len(), out);
                 put(*ssrc, out);
                 out.extend_from_slice(&ntp.to_be_bytes());
@@ -492,8 +493,8 @@ fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     close(at, out);
 }
 
-/// Splits into groups that fit a count field. Without items it returns one empty group, because an empty packet is
-/// still written.
+/// Splits items into groups whose size fits a count field. Without items it returns one empty group, because an empty
+/// packet is still written.
 fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
     let none: &[T] = &[];
     all.chunks(MAX_COUNT).chain(all.is_empty().then_some(none))

@@ -36,7 +36,8 @@ pub struct TransportNumber {
 pub struct ReportRequest {
     /// Whether the report includes arrival times.
     pub timed: bool,
-    /// Number of packets that the report covers, up to and including this one: 0…32767. With 0 no report is requested.
+    /// Number of packets that the report has to cover, up to and including this one: 0…32767. With 0 no report is
+    /// requested.
     pub packets: u16,
 }
 
@@ -57,8 +58,8 @@ impl TransportNumber {
     }
 }
 
-/// Writes a transport-wide sequence number into an RTP packet of any stack: into the element `id` that is there, or as
-/// a new element behind the others. The packet grows by at most 8 bytes.
+/// Writes a transport-wide sequence number into an RTP packet of any stack: into the existing element `id`, or, without
+/// one, into a new element after the others. The packet grows by at most 8 bytes.
 ///
 /// # Errors
 /// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into that
@@ -79,7 +80,7 @@ pub fn set_transport_number(packet: &mut Vec<u8>, id: u8, seq: u16) -> Result<()
     let mut elements = extensions.rest.to_vec();
     form.write((id, &seq.to_be_bytes()), &mut elements);
     elements.resize(to_words(elements.len()), 0);
-    // An element that ends the list, such as one of ID 15, hides what follows it.
+    // An element that ends the list, for example one with ID 15, hides the elements after it.
     let readable = Extensions { form: Some(form), rest: &elements }.place(id, elements.len()).is_some();
     let words = u16::try_from(elements.len() / 4).ok().filter(|_| readable);
     let Some(words) = words else { return Err(unfit) };
@@ -109,7 +110,7 @@ impl FromIterator<u8> for PayloadTypes {
     }
 }
 
-/// An RTP header with its send time, without opaque extension elements and payload.
+/// An RTP header and its send time. Other extension elements and the payload are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {
     /// The payload type, 0…127.
@@ -191,9 +192,9 @@ impl RtpHeader {
         Ok((header, extensions, payload))
     }
 
-    /// Parses a datagram that may belong to another protocol, and returns the header and the payload with its padding.
-    /// The length of the padding is encrypted under SRTP. STUN, DTLS, TURN and most of QUIC differ in the version bits
-    /// (RFC 7983, section 7).
+    /// Parses a datagram that may belong to another protocol. Returns the header and the payload, which includes the
+    /// padding, because under SRTP the length of the padding is encrypted. STUN, DTLS, TURN and most of QUIC differ in
+    /// the version bits (RFC 7983, section 7).
     pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
         read.map(|(header, _, payload)| (header, payload))
@@ -262,7 +263,7 @@ impl Form {
         debug_assert!(id != 0 && data.len() <= 255, "element {id} of {} bytes", data.len());
         let data = &data[..data.len().min(255)];
         match self {
-            // The field has the length minus one (RFC 8285, section 4.2).
+            // The field contains the length minus one (RFC 8285, section 4.2).
             Self::OneByte => out.push(id << 4 | (data.len() - 1) as u8),
             Self::TwoByte => out.extend_from_slice(&[id, data.len() as u8]),
         }
@@ -327,7 +328,8 @@ impl<'a> Extensions<'a> {
                     (first, usize::from(len))
                 }
             };
-            // In the one-byte form, ID 15 ends the list, and also ID 0 with a length (RFC 8285, section 4.2).
+            // In the one-byte form, the list ends at ID 15, and at ID 0 with a length other than 0 (RFC 8285, section
+            // 4.2).
             let ends = form == Form::OneByte && matches!(id, 0 | 15);
             let Some((data, rest)) = self.rest.split_at_checked(len).filter(|_| !ends) else {
                 self.rest = &[];

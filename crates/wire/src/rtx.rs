@@ -25,7 +25,8 @@ pub struct RtxStream {
     pub payload_type: u8,
     /// The payload type of the originals, the parameter `apt`.
     pub apt: u8,
-    /// The SSRC of the retransmissions. In a separate session, which a group requires, it is that of the media.
+    /// The SSRC of the retransmissions. A group requires a separate session for retransmissions, in which it is the
+    /// SSRC of the media.
     pub ssrc: u32,
     /// The SSRC of the media.
     pub media: u32,
@@ -33,7 +34,7 @@ pub struct RtxStream {
 
 impl RtxStream {
     /// Returns the header of a retransmission with the sequence number `seq`. It has no send time, because the
-    /// original's does not apply; the sender adds its own.
+    /// original's send time does not apply. The sender adds the time of the retransmission.
     ///
     /// # Errors
     /// The payload leaves no room for the OSN in a datagram.

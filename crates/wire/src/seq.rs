@@ -1,12 +1,13 @@
 //! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// An unexplained jump ahead of at least this many packets is a restart rather than a loss, once the next packet
-/// confirms it.
+/// If the number jumps ahead by at least this without an explanation, and the next packet confirms the jump, the source
+/// has restarted. It is not a loss.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet at least this far behind the newest is not a late one. A jump ahead of as many counts only if it can be
-/// explained ([`ExtendedSeq::on_packet_within`]), because the packets before it would then be rejected.
+/// A packet that is at least this far behind the newest is not a late packet of the stream. A jump ahead by at least
+/// this counts only if it can be explained ([`ExtendedSeq::on_packet_within`]), because the packets before it would be
+/// rejected afterwards.
 pub const MAX_MISORDER: u16 = 100;
-/// Number of consecutive packets before a source is valid.
+/// Number of consecutive packets after which a source is valid.
 pub const MIN_SEQUENTIAL: u8 = 2;
 
 /// The classification of a received sequence number.
@@ -21,7 +22,7 @@ pub enum Verdict {
     /// The packet is not newer than the newest: it is reordered or a duplicate.
     Late(i64),
     /// The source restarted, and its counts with it. Either two consecutive packets are far from the others, or a
-    /// packet continues the stream that the last restart had left.
+    /// packet continues the stream from before the last restart.
     Restarted(i64),
     /// The packet is far from all others without an explanation, and does not belong to the stream.
     Stray,
@@ -41,11 +42,11 @@ impl Verdict {
 /// so that the number of an earlier packet may be negative.
 ///
 /// This differs from the sample code of A.1 in three points. First, packets of the probation count as expected and
-/// received, because they were received; A.1 starts to count with the last of them. Second, a jump ahead of
-/// [`MAX_MISORDER`] or more counts as a loss only if the caller can explain it. A.1 accepts any jump below
+/// received, because they were received. A.1 starts to count with the last packet of the probation. Second, a jump
+/// ahead of [`MAX_MISORDER`] or more counts as a loss only if the caller can explain it. A.1 accepts any jump below
 /// [`MAX_DROPOUT`], which allows forged numbers to invent losses and to make genuine packets look late. Third, a
-/// restart keeps to the nearest cycle and remembers the position that it left. A single packet that continues there
-/// brings the stream back, with its numbers.
+/// restart uses the nearest cycle, and stores the previous position. A single packet that continues at that position
+/// restores the previous stream and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -53,10 +54,10 @@ pub struct ExtendedSeq {
     probation: u8,
     needed: u8,
     stray: Option<u16>,
-    /// Sequence numbers covered since the last restart.
+    /// The number of sequence numbers covered since the last restart.
     ran: u64,
-    /// The newest number of the stream that was current before the last restart, and the number of sequence numbers
-    /// that it had covered.
+    /// The stream that was current before the last restart: its newest number, and the number of sequence numbers that
+    /// it had covered.
     left: Option<(i64, u64)>,
 }
 
@@ -95,8 +96,8 @@ impl ExtendedSeq {
     pub fn on_packet(&mut self, seq: u16) -> Verdict {
         self.on_packet_within(seq, MAX_MISORDER)
     }
-    /// Classifies a packet if a jump ahead of less than `reach` can be explained, by the number of packets that may
-    /// have been lost since the previous packet. See [`ExtendedSeq::on_packet`].
+    /// Classifies a packet. A jump ahead of less than `reach` counts as explained: this many packets may have been lost
+    /// since the previous packet. See [`ExtendedSeq::on_packet`].
     pub fn on_packet_within(&mut self, seq: u16, reach: u16) -> Verdict {
         if !self.is_valid() {
             return self.on_probation(seq);
@@ -115,14 +116,14 @@ impl ExtendedSeq {
             && let ahead = seq.wrapping_sub(left as u16)
             && near_left.contains(&ahead)
         {
-            // The restart was caused by packets of another stream, so the position that it left is dropped.
+            // The restart was caused by packets of another stream, so the stored position is dropped.
             (self.left, self.ran) = (None, ran);
             return self.restart(left + i64::from(ahead));
         }
         if confirmed && ahead >= MAX_DROPOUT {
             // The nearest cycle is kept, so that extended numbers stay comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
-            // A stream that covered only a few numbers was itself a stray one, and its position is not kept.
+            // A stream that has covered only a few numbers was probably a stray one, so its position is not stored.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
                 self.left = Some((self.newest, self.ran));
             }

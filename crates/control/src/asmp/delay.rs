@@ -83,10 +83,10 @@ impl Long {
 const MINIMA: usize = 24;
 /// The length of the window over which each minimum of the delay is taken, in seconds: 24 windows cover a minute.
 const MINIMUM_EVERY: f64 = 2.5;
-/// The maximum drift between two clocks. A steeper slope is a queue.
+/// The maximum drift between two clocks. A steeper slope is taken for a growing queue.
 const MOST_DRIFT: f64 = 250e-6;
-/// The maximum standard deviation of a slope that is accepted as drift. Over the average age of the long mean, it
-/// corresponds to half a millisecond.
+/// The maximum standard deviation of a slope that is accepted as drift. Over the average age of the long mean's
+/// samples, this slope makes half a millisecond.
 const SURE_WITHIN: f64 = 15e-6;
 
 /// The slope of the delay's lower envelope: a regression line through the minima of 2.5 s each over the last minute.
@@ -179,7 +179,7 @@ pub(super) struct Indicator {
 
 impl Indicator {
     pub(super) fn new(config: &Config) -> Self {
-        // Equal means are congestion by equation 18, but not by the paper's text (3.7).
+        // Equation 18 counts equal means as congestion. The paper's text (3.7) does not.
         let equal_is_congested = !config.repaired;
         let window = if config.repaired { LONG_MEAN } else { Span::ZERO };
         Self {

@@ -15,24 +15,24 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// The number of reports, and of minimum intervals since the first packet, after which the assumed round-trip time is
-/// used if none was announced.
+/// If no round-trip time was announced, the assumed one is used after this number of reports, and after this number of
+/// minimum intervals since the first packet.
 const ASSUMED_RTT_REPORTS: u32 = 2;
-/// The number of reports for which a receiver without a round-trip time is not suppressed, and waits for one if the
-/// sender announces others.
+/// For its first reports, up to this number, a receiver without a round-trip time is not suppressed. It also waits for
+/// a round-trip time if the sender announces those of others.
 const NO_RTT_REPORTS: u32 = 8;
-/// The number of the receiver's reports, and the time, without a rise of the send rate after which its start phase
-/// ends, because another receiver limits the rate.
+/// The start phase ends if the send rate has not risen during this number of the receiver's reports and this time: then
+/// another receiver limits the rate.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// The windows of the receive rate. A report interval may contain one frame or none. A second covers large and small
-/// frames, and a quarter of it reacts to a rising send rate. The higher of the two rates counts, as the highest of
-/// several intervals in RFC 5348, section 4.3.
+/// The windows of the receive rate. A report interval is not used, because it may contain one frame or none. A second
+/// averages over large and small frames, and a quarter of a second follows a rising send rate. The higher of the two
+/// rates counts, as the highest of several intervals does in RFC 5348, section 4.3.
 const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
 /// The minimum interval of reports in the start phase before the round-trip time is known.
 const START_INTERVAL: Span = Span::millis(100);
-/// The distance behind the newest packet at which a missing packet is finally lost. Sessions discard packets that are
-/// that late (RFC 3550, appendix A.1, has 100).
+/// A missing packet is finally lost once it is this far behind the newest packet. Sessions discard packets that arrive
+/// so late (RFC 3550, appendix A.1, has 100).
 const REORDER: u64 = 128;
 /// The size of a report in bytes: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
@@ -47,7 +47,7 @@ enum NextReport {
     /// Compute and report, at this time. The start phase reports faster than RTCP if the 5 % allow it. Afterwards
     /// reports are at least a round trip or the minimum interval apart.
     Own(Time),
-    /// Compute, at this time. The result is reported later in the round, or suppressed.
+    /// Compute at this time. The result is reported later in the suppression round, or is suppressed.
     Round(Time),
     /// Report the computed rate at `fire`, unless another receiver's report suppresses it. The round ends at `until`.
     Fire { fire: Time, until: Time },
@@ -86,17 +86,17 @@ pub(super) struct Receiver {
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// The packets of the interval since the last sent report that are already in `losses`.
+    /// The numbers of expected and lost packets since the last sent report that `losses` already includes.
     counted: (u64, i64),
-    /// The packets that were in a sent report but are not in `losses` yet.
+    /// The numbers of expected and lost packets that a sent report covered, but `losses` does not include yet.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
     claim: Option<Claim>,
     next: NextReport,
     rounds: Rounds,
-    /// The check that outside the start phase the rate rises by at most one packet per round trip in each report. It
-    /// applies to the repaired mode.
+    /// The check that, outside the start phase, each report raises the rate by at most one packet per round trip. It
+    /// applies to the repaired mode only.
     steps: Check,
 }
 
@@ -139,8 +139,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the packets expected and missing since the last call. A slot counts since the last report that was
-    /// *sent*.
+    /// Returns the numbers of packets expected and missing since the last call. The slot itself counts from the last
+    /// report that was *sent*.
     fn counts_since_last_slot(&mut self, slot: &Slot) -> (u64, i64) {
         let (expected, lost) = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
         let carried = std::mem::take(&mut self.carried);
@@ -148,8 +148,8 @@ impl Receiver {
         (slot.expected - expected + carried.0, slot.lost.saturating_sub(lost).saturating_add(carried.1))
     }
 
-    /// Returns the receive rate since the last call, and the higher of those over the last second and the last quarter
-    /// of a second. Returns `None` if nothing has arrived since.
+    /// Returns two receive rates: that since the last call, and the higher of those over the last second and the last
+    /// quarter of a second. Returns `None` if nothing has arrived since the last call.
     fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
@@ -176,8 +176,8 @@ impl Receiver {
         let few = if self.rtt.is_told() { NO_RTT_REPORTS } else { ASSUMED_RTT_REPORTS };
         let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(ASSUMED_RTT_REPORTS);
         let waits = self.config.repaired && !self.rtt.is_known() && patient;
-        // In a group with report intervals of several seconds, a rate from the first moments would stay in effect for
-        // that long.
+        // In a group with report intervals of several seconds, a rate computed from the first moments would stay in
+        // effect for several seconds. The receiver therefore waits for a round-trip time.
         if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
         }
@@ -279,8 +279,8 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // Twice the receive rate allows a source with coarse steps to reach its next one. Capacity that the source does
-        // not use at all gives no credit.
+        // The announced rate counts up to twice the receive rate, so that a source with coarse rate steps can reach its
+        // next one. An announced rate beyond that does not raise the limit, because the source does not use it.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -289,8 +289,8 @@ impl Receiver {
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
-        // In paper mode a higher rate also suppresses a lower one. But the sender takes the minimum, so a receiver must
-        // not be suppressed by one that can take more.
+        // The sender takes the minimum of all rates, so a report of a higher rate must not suppress one of a lower
+        // rate. In paper mode it does.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
@@ -378,7 +378,7 @@ impl ReceiverHalf for Receiver {
         }
     }
 
-    /// Its times only change with its own reports and those that it overhears.
+    /// `due` and `wake` change only with this receiver's own reports and with the reports that it overhears.
     fn is_patient(&self) -> bool {
         true
     }
@@ -409,7 +409,7 @@ impl ReceiverHalf for Receiver {
                 self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }
-            // There is no rate to report, so RTCP's own timer suffices to stay a member.
+            // There is no rate to report. Reports at RTCP's own times suffice to stay a member of the session.
             self.next = NextReport::Rtcp;
         } else {
             self.next = self.after_report(slot);

@@ -7,7 +7,8 @@ const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
 /// The weight of a packet in the mean one-way delay.
 const PACKET: f64 = 1.0 / 16.0;
-/// The weight for the delay at the time of an announcement, which is a mean over the last few packets before it.
+/// The weight of a packet in the recent delay. The delay at the time of an announcement is this mean over the last few
+/// packets before it.
 const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +44,8 @@ pub(super) struct RoundTrip {
     announced: Option<(OneWay, Time)>,
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
-    /// The minimum announced value. Announcements are a second apart, so the path may be somewhat shorter, but not by
-    /// half.
+    /// The minimum announced round-trip time, from which the lower bound of the estimate follows. Announcements are a
+    /// second apart: in between, the path may become somewhat shorter, but not by half.
     least: Span,
     smoothed: Option<Span>,
 }
@@ -89,9 +90,9 @@ impl RoundTrip {
 
     /// Records that a report is sent, which answers the last announcement.
     pub(super) fn on_report(&mut self) {
-        // The sender's result belongs to this announcement and arrives a second after it. With the delay at that later
-        // time, a change of the queue in between would be part of the difference: at RED, a round-trip time of 20 ms
-        // was estimated as 1 ms.
+        // The sender's next measurement belongs to this announcement, but arrives about a second later. If the delay at
+        // that later time were the reference, a change of the queue in between would distort the estimate. With a RED
+        // queue, a round-trip time of 20 ms was estimated as 1 ms.
         self.answered = self.announced.or(self.answered);
     }
 
@@ -127,7 +128,7 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            // If a queue has drained since the reference, the difference would be close to zero, hence the lower bound.
+            // If a queue has drained since the reference, the result without a bound would be close to zero.
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
         // The paper's formula uses the difference of two clocks as a delay, which is wrong if they have an offset.

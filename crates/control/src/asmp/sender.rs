@@ -62,8 +62,8 @@ pub(super) struct Sender {
     /// The time at which a report last showed that packets arrive; before the first, the time of the first packet.
     last_progress: Option<Time>,
     halve_at: Option<Time>,
-    /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table, so it runs only
-    /// once per number of reports that equals the number of entries.
+    /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table of N entries, so
+    /// it runs only at every Nth report.
     least: Check,
     unchecked: usize,
 }
@@ -102,7 +102,8 @@ impl Sender {
         }
     }
 
-    /// Returns the report that determines the rate: the one with the minimum, after those that are skipped.
+    /// Returns the report that determines the rate: the one with the lowest rate, after the share of the lowest rates
+    /// that `agg` skips.
     fn limiting(&self) -> Option<(Rate, ReceiverId)> {
         let skip = self.config.skip.map_or(0, |share| (share * self.by_rate.len() as f64 + 0.5) as usize);
         self.by_rate.iter().nth(skip).copied()
@@ -199,7 +200,7 @@ impl SenderHalf for Sender {
             let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));
         }
-        // A report without a rate does not extend the validity of an old rate, whose age is that of the entry.
+        // A report without a rate does not renew the entry of an old rate: the entry's age is the age of the rate.
         if claim.is_some() || entry.claim.is_none() {
             self.by_age.remove(&(entry.heard, id));
             entry.heard = now;

@@ -11,9 +11,9 @@ const ALPHA: f64 = 0.05;
 /// The bounds of the capacity's variance, divided by its mean in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
 const MOST_VARIANCE: f64 = 2.5;
-/// The maximum rate, as a multiple of the acknowledged rate, to which [`ABOVE`] is added.
+/// The rate is at most this multiple of the acknowledged rate, plus [`ABOVE`].
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The addend of that maximum.
+/// The constant part of that maximum rate.
 const ABOVE: Rate = Rate::kbps(10);
 /// The amount by which a decrease goes below β times the acknowledged rate.
 const BELOW: Rate = Rate::kbps(5);
@@ -108,8 +108,8 @@ impl Aimd {
         self.changed = Some(now);
     }
 
-    /// Returns whether the rate may fall again. Either the last change is a round trip ago, or the acknowledged rate is
-    /// less than half of the rate.
+    /// Returns whether the rate may fall again. Either the last change is at least a round trip ago, or the
+    /// acknowledged rate is less than half of the rate.
     pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
         let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         self.changed.is_none_or(|at| now.since(at) >= interval)

@@ -12,7 +12,8 @@ pub(super) const GAIN: f64 = 4.0;
 /// The initial threshold (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
 /// The gain, per millisecond, with which the threshold follows a slope above it (`trendline_estimator.cc`). The draft's
-/// value 0.01 belongs to its Kalman filter. With the trend line, the threshold would hardly ever decrease again.
+/// value, 0.01, belongs to its Kalman filter. With a trend line and that value, the threshold would hardly ever
+/// decrease again.
 pub(super) const K_UP: f64 = 0.0087;
 /// The gain, per millisecond, with which the threshold follows a slope below it (`trendline_estimator.cc`; the draft:
 /// 0.00018).
@@ -38,8 +39,8 @@ pub(super) const SECOND_PROBE: f64 = 6.0;
 pub(super) const MOST_PROBE: Rate = Rate::mbps(5);
 /// The queueing time that the pushback tolerates (`rate_control_settings.cc`, `QueueSize`).
 pub(super) const QUEUE_TIME: Span = Span::millis(350);
-/// The minimum interval between reports. Between the minimum and the maximum, 68 bytes at 5 % of the session bandwidth
-/// determine it (`transport_sequence_number_feedback_generator.cc`).
+/// The minimum interval between reports. Above this minimum, reports of 68 bytes take 5 % of the session bandwidth, up
+/// to the maximum interval (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MIN: Span = Span::millis(50);
 /// The maximum interval between reports while packets arrive (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MAX: Span = Span::millis(250);

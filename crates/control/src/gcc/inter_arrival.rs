@@ -10,8 +10,8 @@ const GROUP: Span = Span::millis(5);
 const BURST: Span = Span::millis(5);
 /// The maximum duration of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
-/// The threshold for a clock jump of the receiver: the excess of an interval between arrivals over the interval between
-/// the reports.
+/// The receiver's clock has jumped if the interval between two arrivals exceeds the interval between their reports by
+/// this.
 const JUMP: Span = Span::secs(3);
 /// The number of groups in a row that arrive out of order before the state is reset.
 const REORDERED: u32 = 3;
@@ -36,7 +36,7 @@ struct Group {
     last_sent: Time,
     first_arrival: PeerTime,
     last_arrival: PeerTime,
-    /// The arrival of the feedback about its last packet.
+    /// The time at which the feedback about the group's last packet arrived.
     reported: Time,
 }
 

@@ -8,9 +8,9 @@ use steadycast_units::{Rate, Span, Time};
 
 /// The minimum number of packets for a loss fraction.
 const LEAST_PACKETS: i64 = 20;
-/// The window of the minimum target from which the rate rises.
+/// The window over which the minimum target is taken. The rate rises from this minimum.
 const MIN_HISTORY: Span = Span::secs(1);
-/// The increase: the factor and the addend that are applied to that minimum.
+/// The rate rises to the minimum target times this factor, plus this addend.
 const FACTOR: f64 = 1.08;
 const STEP: Rate = Rate::kbps(1);
 /// The minimum time between two decreases, in addition to a round trip.
@@ -37,7 +37,7 @@ pub(super) struct LossV1 {
     first_report: Option<Time>,
     fraction_at: Option<Time>,
     cut_at: Option<Time>,
-    /// Whether the rate was decreased since the last fraction.
+    /// Whether the rate was decreased since the last loss fraction.
     cut: bool,
     pub(super) rtt: Span,
     /// The time and the value of the last round-trip measurement.

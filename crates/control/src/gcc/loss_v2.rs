@@ -19,7 +19,7 @@ const WEIGHT: f64 = 0.9;
 pub(super) const REQUIRED: u64 = 3;
 /// The bandwidth candidates, as multiples of the current estimate.
 const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
-/// The initial, minimum and maximum inherent loss. The maximum is the offset plus the balance over the bandwidth.
+/// The initial, minimum and maximum inherent loss. The maximum is INHERENT_OFFSET + BALANCE / bandwidth.
 const FIRST_INHERENT: f64 = 0.01;
 const LEAST_INHERENT: f64 = 1e-3;
 const INHERENT_OFFSET: f64 = 0.05;
@@ -35,8 +35,8 @@ const BIAS_SMOOTHING: f64 = 0.002;
 /// The maximum rise of the bandwidth in a window while loss limits it.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
-/// The maximum of such a rise, as a multiple of the acknowledged rate. The lower multiple holds while the acknowledged
-/// rate is below the share HELD of the held rate.
+/// While loss limits the bandwidth, it is also at most this multiple of the acknowledged rate. The lower multiple
+/// applies while the acknowledged rate is below HELD times the held rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 const HELD: f64 = 1.3;
@@ -45,10 +45,10 @@ const INSTANT_OFFSET: f64 = 0.05;
 /// The initial and the maximum hold time after a decrease. Each further hold is twice as long.
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The send rate, as a multiple of the median, at which the worst observation counts in the mean loss. The loss of a
-/// burst is caused by congestion and is no outlier.
+/// The mean loss normally leaves out the worst observation. It includes it if the send rate of that observation is at
+/// least this multiple of the median: the loss of a burst is caused by congestion and is no outlier.
 const BURST: f64 = 2.0;
-/// The time after the start of a rise in which the acknowledged rate is a candidate also in application-limited phases.
+/// For this time after a rise has begun, the acknowledged rate is a candidate in application-limited phases, too.
 const RISING: Span = Span::secs(2);
 /// The bounds of a loss probability.
 const LEAST_P: f64 = 1e-6;
@@ -191,7 +191,7 @@ impl LossV2 {
         instant_bound(self.loss, self.cap)
     }
 
-    /// Adds a report to the observation in progress. Returns its end if it is complete.
+    /// Adds a report to the observation in progress. Returns the observation's end if the observation is complete.
     fn observe(&mut self, batch: &Batch) -> Option<Time> {
         if batch.size == Bytes::ZERO && batch.recovered == Bytes::ZERO {
             return None;

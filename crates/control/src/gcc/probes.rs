@@ -14,8 +14,8 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// The rate of a further probe, as a multiple of the last result. It is sent if the last result exceeds this share of
-/// the last probe's rate.
+/// The rate of a further probe is FURTHER times the last result. It is sent if the last result exceeds FURTHER_ABOVE
+/// times the last probe's rate.
 const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
 /// The maximum time to wait for a result. A probe that is not complete by then is withdrawn.
@@ -28,8 +28,8 @@ const ALR_SCALE: f64 = 2.0;
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// The maximum ages of the drop and of the end of an application-limited phase for such a probe, and the minimum
-/// interval between two of them.
+/// A recovery probe is sent only up to these ages of the drop and of the end of an application-limited phase. The last
+/// value is the minimum interval between two recovery probes.
 const DROP_MAX_AGE: Span = Span::secs(5);
 const ALR_END_MAX_AGE: Span = Span::secs(3);
 const DROP_INTERVAL: Span = Span::secs(5);
@@ -53,7 +53,7 @@ const MOST_CLUSTERS: usize = 8;
 /// The limit of the rate, as far as it restricts probing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProbeLimit {
-    /// No limit that prevents probing.
+    /// Probing is allowed.
     #[default]
     Open,
     /// Loss, while the estimate rises.

@@ -30,7 +30,7 @@ struct SentPacket {
     probe: Option<u32>,
     /// Whether a report has declared it missing.
     missing: bool,
-    /// Whether its fate was unknown. Its bytes have then been counted with a later packet.
+    /// Whether the packet's fate was reported as unknown. Its bytes were then counted with a later packet.
     unknown: bool,
 }
 
@@ -151,8 +151,8 @@ impl Sender {
         summary
     }
 
-    /// Measures the round-trip times of a report's packets. Returns the longest, which includes the hold time at the
-    /// receiver. The estimators get the shortest without the hold time.
+    /// Measures the round-trip times of a report's packets. Returns the longest one, which includes the hold time at
+    /// the receiver. Passes the shortest one, without the hold time, to the estimators.
     fn measure(&mut self, report: &Report<'_>, received: &[Received]) -> Option<Span> {
         let newest = received.last()?.arrived;
         let longest = received.iter().map(|packet| report.at.since(packet.sent)).max()?;
@@ -211,7 +211,7 @@ impl Sender {
         });
         let outcome = self.delay.update(now, &summary.received, acknowledged, probe);
         if let Some(rate) = outcome.rate {
-            // In this order, because a probe's result discards the delay-based estimate.
+            // The order matters, because a probe's result discards the delay-based estimate.
             if outcome.probe {
                 self.loss_v1.set(rate);
             }

@@ -48,7 +48,8 @@ impl Trendline {
         Self { threshold: THRESHOLD, ..Self::default() }
     }
 
-    /// Adds the difference between two groups. `arrived` is the arrival of the packet that completed it.
+    /// Adds the difference between two groups. `arrived` is the arrival time of the packet that completed the
+    /// difference.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
         // The count only matters up to 60, so the bound prevents an overflow.

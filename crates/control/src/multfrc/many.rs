@@ -32,7 +32,8 @@ struct Connection {
     id: u16,
     tfrc: tfrc::Sender,
     seq: u32,
-    /// The bytes that it may send before other connections, for deficit round robin.
+    /// The connection's deficit in bytes, for deficit round robin. The connection with the largest deficit sends the
+    /// next packet.
     deficit: f64,
 }
 

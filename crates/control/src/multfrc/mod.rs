@@ -1,10 +1,10 @@
-//! Several TFRC connections' rate for one stream over a wireless link. If packets are lost without congestion, a single
-//! connection leaves capacity unused. The round-trip time shows how many connections fill the link.
+//! The rate of several TFRC connections for one stream over a wireless link. If packets are lost without congestion, a
+//! single connection leaves capacity unused. The round-trip time shows how many connections fill the link.
 //!
 //! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate.
-//! `aio-tfrc` and `eaio-tfrc` use one connection, whose losses are counted among a share of marked packets. The number
-//! of connections follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (the other two). `docs/controllers/multfrc.md` has the
-//! equations and the deviations.
+//! `aio-tfrc` and `eaio-tfrc` use one connection. It marks a share of its packets, and counts losses among these only.
+//! The number of connections follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (the other two).
+//! `docs/controllers/multfrc.md` has the equations and the deviations.
 
 mod law;
 mod many;

@@ -1,4 +1,5 @@
-//! Constants of RFC 8698 under its names that are not configurable. Other sources are named.
+//! Constants of RFC 8698 that are not configurable, under the RFC's names. A constant from another source names that
+//! source.
 
 use steadycast_units::{Rate, Span};
 
@@ -15,13 +16,13 @@ pub(super) const Q_BOUND: Span = Span::millis(50);
 pub(super) const GAMMA_MAX: f64 = 0.5;
 /// MULTILOSS: the number of loss intervals after a loss until the delay counts unchanged again.
 pub(super) const MULTI_LOSS: f64 = 7.0;
-/// QTH: the delay above which it counts less after a loss.
+/// QTH: a delay above this value counts less after a loss.
 pub(super) const Q_TH: Span = Span::millis(50);
 /// LAMBDA: the strength of that reduction.
 pub(super) const LAMBDA: f64 = 0.5;
-/// PLRREF: the loss rate that counts as `d_loss`.
+/// PLRREF: the loss rate whose penalty is the delay `d_loss`.
 pub(super) const PLR_REF: f64 = 0.01;
-/// PMRREF: the share of marks that counts as `d_mark`.
+/// PMRREF: the share of marks whose penalty is the delay `d_mark`.
 pub(super) const PMR_REF: f64 = 0.01;
 /// ALPHA: the gain of the mean loss and marks.
 pub(super) const ALPHA: f64 = 0.1;

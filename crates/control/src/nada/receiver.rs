@@ -51,7 +51,7 @@ impl ReceiverHalf for Receiver {
 
     fn due(&self) -> Due {
         match self.last.filter(|_| self.fresh) {
-            // Without arrivals there is nothing to report, and the sender's no-feedback timer has to detect it.
+            // Without arrivals there is nothing to report. The sender's no-feedback timer detects the silence.
             Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
             None => Due::Hold,
         }

@@ -8,7 +8,8 @@ use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Span, Time};
 
-/// A packet that has arrived. The time may be of either clock, but of the same one for all packets.
+/// A packet that has arrived. The times of all packets must be on one clock, which may be the sender's or the
+/// receiver's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,

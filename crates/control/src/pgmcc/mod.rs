@@ -20,7 +20,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // Acknowledgements clock its window. With feedback every 250 ms, it reaches 0.26 of the rate with its own feedback.
+    // Acknowledgments clock the window. With feedback only every 250 ms, the controller reaches 0.26 of the rate that
+    // it reaches with its own feedback.
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     extension: message::NOTICE_ID,

@@ -6,7 +6,8 @@ use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
-/// The maximum number of missing packets that one gap adds to the filter. The filter's value is 1 by then.
+/// The maximum number of missing packets that one gap adds to the filter. After that number, the filter's value is 1
+/// anyway.
 const LONGEST_GAP: u64 = 8_192;
 
 /// The time after which a repeated request of the sender is answered again, because the answer may be lost.
@@ -77,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// Suppresses the pending report by another receiver's, unless the loss is higher here.
+    /// Cancels the pending report because of another receiver's report, unless the loss is higher here.
     fn suppress_by(&mut self, loss: f64) {
         // Lost packets are not repaired, so it does not matter which packets are missing.
         if self.loss <= loss {

@@ -71,7 +71,7 @@ pub(crate) const NO_CONTROL: Controller = Controller {
 const EXTENSION: u8 = 7;
 
 params! {
-    /// The parameters. `no-control` has the first, and only the first type has the last.
+    /// The parameters. `no-control` has only the first of them, and only `rbuf-type1` has the last.
     const {
     span ipd_min: "least delay between packets", "section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
     number b_l: "share of the buffer below which it is underflow", "section 4.4: B_min, 20 %", [0.2; 2], [0.0, 0.9];
@@ -106,7 +106,7 @@ const GAMMA_UNDER_FAST: f64 = 1.3;
 /// γ₂ if ΔB shows that the buffer moves away from its goal (section 4.4).
 const GAMMA_OVER_FAST: f64 = 0.8;
 
-/// The former parameters: `no-control` had the first two, and only the first type the last three.
+/// The former parameters. `no-control` had only the first two, and only `rbuf-type1` had the last three.
 const FORMER: &[FormerParam] = &[
     FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
     FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),

@@ -1,9 +1,10 @@
-//! Constants of draft-ietf-ccwg-rfc8298bis-screamv2 under its names that are not configurable. Other sources are named.
+//! Constants of draft-ietf-ccwg-rfc8298bis-screamv2 that are not configurable, under the draft's names. A constant from
+//! another source names that source.
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// `VIRTUAL_RTT`: the round-trip time down to which flows share equally, and the minimum interval between two
-/// reductions.
+/// `VIRTUAL_RTT`: with a shorter round-trip time than this, the window grows more slowly in proportion. It is also the
+/// minimum interval between two reductions.
 pub(super) const VIRTUAL_RTT: Span = Span::millis(25);
 /// `BETA_LOSS`: the factor of the window after a loss.
 pub(super) const BETA_LOSS: f64 = 0.7;

@@ -29,8 +29,8 @@ pub(super) struct Delay {
     /// The minimum sample of this round trip, and the slow mean of these minima.
     round_least: Option<f64>,
     standing: f64,
-    /// The bias that is subtracted from samples; the minimum sample, and the number of round trips, since its last
-    /// update.
+    /// The bias that is subtracted from samples. Then the minimum sample, and the number of round trips, since the bias
+    /// was last updated.
     bias: f64,
     bias_least: f64,
     bias_rounds: u32,

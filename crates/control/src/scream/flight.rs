@@ -85,8 +85,8 @@ impl InFlight {
         }
     }
 
-    /// Processes the packets of a report. The reordering time is limited to `most`, a round-trip time, but may always
-    /// have its initial value.
+    /// Processes the packets of a report. The reordering time is limited to `most`, a round-trip time, but never to
+    /// less than its initial value.
     pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport], most: Span) -> FeedbackSummary {
         let mut summary = FeedbackSummary::default();
         for packet in packets {

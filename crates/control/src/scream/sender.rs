@@ -35,8 +35,8 @@ const FIRST_PACE: f64 = 1e6;
 /// The duration of draining a standing queue at half the rate, in round trips, and its minimum.
 const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
-/// The share of the cap from which the window is limited by the data in flight, and the minimum of that limit, as a
-/// multiple of what the cap needs.
+/// From this share of the cap on, the data in flight limits the window. The limit is at least the second value times
+/// the window that the cap needs.
 const NEAR_CAP: f64 = 0.95;
 const CAP_HEADROOM: f64 = 1.5;
 /// The addend to the round-trip time, in seconds, in computing what the cap needs (EricssonResearch/scream).

@@ -381,8 +381,8 @@ mod tests {
         let config = Config { l4s: true, ..config() };
         let mut window = window(20_000.0, 40_000.0);
         let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
-        // Far from the inflection point, the whole reduction applies. The inflection point is then the window before
-        // it.
+        // Far from the inflection point, the whole reduction applies. Afterwards the inflection point is the window
+        // before the reduction.
         window.update(&marked(1_000), &config);
         near(window.bytes, 16_000.0);
         near(window.inflection, 20_000.0);

@@ -3,14 +3,14 @@
 //!
 //! The rules of [`CompeteLaw::update`], in order:
 //!
-//! 1. The rate of arrival does not follow the sent rate, or two trains arrive at the flow's own rate: the queue is the
-//!    flow's own, and DELAY begins.
+//! 1. The queue is taken for the flow's own, and DELAY begins, if the rate of arrival does not follow the sent rate, or
+//!    if two trains arrive at the flow's own rate.
 //! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
 //! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
 //! 4. [`CompeteLaw::equation_window`]: beside Reno the window is at most what TCP's equation gives.
-//! 5. The rate is at most a fifth more than what arrives.
-//! 6. During a drain less is sent. If the queue empties, no other flow refills it, and DELAY begins.
-//! 7. [`CompeteLaw::is_over`]: the queue has stayed empty without a loss, and DELAY begins.
+//! 5. The rate exceeds the rate of arrival by at most a fifth.
+//! 6. During a drain less is sent. If the queue empties and no other flow refills it, DELAY begins.
+//! 7. [`CompeteLaw::is_over`]: DELAY begins if the queue has stayed empty without a loss.
 
 use super::Config;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
@@ -18,7 +18,7 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
-/// The rule of a queue of the flow's own: what arrives does not follow what is sent.
+/// The rule's name if the queue is the flow's own: the rate of arrival does not follow the sent rate.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 // CUBIC (RFC 9438).
@@ -29,8 +29,8 @@ const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 /// The share of the window that a mark leaves (RFC 8511).
 const ECN_BETA: f64 = 0.85;
-/// The additive increase of the Reno-friendly window, in segments per round trip. With CUBIC's smaller cut it gives
-/// Reno's mean window (section 4.3).
+/// The additive increase of the Reno-friendly window, in segments per round trip. Because CUBIC's cut is smaller than
+/// Reno's, this increase gives Reno's mean window (section 4.3).
 const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 /// The window grows to at most this many times its size in a round trip (section 4.2).
 const ROUND_GROWTH_MAX: f64 = 1.5;
@@ -38,27 +38,30 @@ const ROUND_GROWTH_MAX: f64 = 1.5;
 const WINDOW_MIN: f64 = 2.0;
 /// A window without a loss yet starts at this share of its plateau.
 const PLATEAU_SHARE: f64 = 0.85;
-/// The growth of the window per round trip until the first loss. It is that of START: a TCP that began at the same time
-/// is in slow start.
+/// The factor of the window per round trip until the first loss. START has the same factor: a TCP that began at the
+/// same time is in slow start.
 const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
 
-/// The rate, and a window that does not limit what is sent, are at most this many times what arrives.
+/// The rate is at most this many times the rate of arrival. The same holds for a window that does not limit what is
+/// sent.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
-/// A window above this share of what arrives is raised to it: the difference is chance.
+/// The window of the rate of arrival is the rate of arrival times the round-trip time. A window above this share of it
+/// is raised to it, because the difference is chance.
 const RAISED_WINDOW_SHARE_MIN: f64 = 0.8;
-/// A source of frames is granted at most this many times the window's rate.
+/// A source of frames is allowed at most this many times the window's rate.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
-/// The window of the usage by which a source of frames is granted more, in seconds.
+/// The span over which the usage of a source of frames is measured, in seconds. The less it uses, the more it is
+/// allowed.
 const GRANT_SPAN: f64 = 2.0;
-/// A share of the queue above this is more than fair beside any flow.
+/// If the flow has more than this share of the queue, it has more than its fair share.
 const FAIR_SHARE_MAX: f64 = 0.5;
 /// The time constant of the loss rate of TCP's equation, in seconds.
 const LOSS_RATE_MEMORY: f64 = 20.0;
-/// Of packets lost in a row, at most this many count as lost in the loss rate of TCP's equation. A full queue drops a
-/// few packets in a row. A silence of the path drops all that was sent in it, to which a TCP responds once (RFC 5348,
-/// 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
+/// Of packets lost in a row, at most this many are counted in the loss rate of TCP's equation. A full queue drops a few
+/// packets in a row. A silence of the path drops all packets that were sent in it, but a TCP responds to that once only
+/// (RFC 5348, 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
@@ -69,43 +72,47 @@ const TIMEOUT_MIN: f64 = 0.2;
 
 /// The number of trains in a row that show a queue of the flow's own.
 pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
-/// A drain is made from this queueing delay on, in seconds: below, its end would not show.
+/// A drain is made only if the queueing delay is above this, in seconds. In a shorter queue, the effect of a drain
+/// would not be visible.
 const DRAIN_QUEUE_MIN: f64 = 0.020;
 /// The longest drain in addition to a round trip, in seconds.
 const DRAIN_TIME_MAX: f64 = 0.3;
-/// The rate may jump to this share of the rate of arrival before a drain: that of a cut.
+/// After a cut, the rate may jump back to this share of the rate of arrival before it.
 const RESTORED_SHARE: f64 = 0.7;
-/// The window of the queue in a drain, in seconds.
+/// The span over which the queueing delay is measured in a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
 /// A drain has emptied the queue if the queueing delay is below the target, and below this share of the delay at its
 /// start.
 const DRAINED_SHARE_MAX: f64 = 0.1;
 /// A drain has also emptied the queue if the queueing delay is below this value, in seconds.
 const DRAINED_DELAY_MAX: f64 = 0.003;
-/// COMPETE rules at least this long, in seconds.
+/// COMPETE lasts at least this long, in seconds.
 const COMPETE_TIME_MIN: f64 = 1.0;
 /// The half-life of the highest queueing delay, in seconds.
 const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
-/// The highest queueing delay at first, in seconds.
+/// The initial value of the highest queueing delay, in seconds.
 const HIGH_QUEUE_INITIAL: f64 = 0.010;
-/// From this highest queueing delay on, in seconds, the empty queue is a share of it. Below, the target decides.
+/// If the highest queueing delay is above this, in seconds, the queue is empty below a share of it
+/// ([`EMPTY_SHARE_MAX`]). Otherwise it is empty below half of the target.
 const HIGH_QUEUE_MIN: f64 = 0.020;
-/// The queue is empty below this share of its highest delay.
+/// The queue is empty below this share of the highest queueing delay.
 const EMPTY_SHARE_MAX: f64 = 0.1;
-/// The queue is empty below this delay, in seconds, in any case.
+/// The lower bound of that threshold, in seconds.
 const EMPTY_DELAY_MIN: f64 = 0.003;
-/// An empty queue ends COMPETE only after this many times the time between the last two congestion losses.
+/// An empty queue ends COMPETE only if the last congestion loss was longer ago than this many times the gap between the
+/// last two.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// An empty queue ends COMPETE only after ten round trips without a congestion loss: the inverse of their number.
+/// An empty queue ends COMPETE only after ten round trips without a congestion loss. This is the inverse of that
+/// number.
 const CALM_PER_RTT: f64 = 0.1;
 /// An empty queue ends COMPETE only after this time without a congestion loss, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
-/// The distance of losses, in seconds, before two of them are known.
+/// The assumed time between two congestion losses until two were observed, in seconds.
 const LOSS_GAP_INITIAL: f64 = 1.0;
-/// The window of a competition that ended in a queue of the flow's own is used again if COMPETE begins within this
-/// time, in seconds, and ten round trips.
+/// If COMPETE ended in a queue of the flow's own and begins again soon, it continues with its old window. "Soon" is
+/// within this time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// The ten round trips: a round trip is divided by this.
+/// The inverse of these ten round trips: the round-trip time is divided by it.
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
 /// CUBIC's window, in segments, with the names of RFC 9438.
@@ -121,7 +128,7 @@ struct Cubic {
 }
 
 impl Cubic {
-    /// Creates a window without a loss yet. Its plateau lies above it, so that it grows from the beginning.
+    /// The session competes for the first time, and no packet was lost yet. The window then grows exponentially.
     fn new(now: f64, cwnd: f64) -> Self {
         let w_max = cwnd / PLATEAU_SHARE;
         let mut cubic = Self { cwnd, w_max, w_est: cwnd, epoch_start: now, k: 0.0, slow_start: false };
@@ -129,7 +136,7 @@ impl Cubic {
         cubic
     }
 
-    /// Sets K (equation 2).
+    /// Creates a window before its first loss. Its plateau lies above it, so that it grows from the beginning.
     fn set_k(&mut self) {
         self.k = libm::cbrt((self.w_max - self.cwnd).max(0.0) / CUBIC_C);
     }
@@ -164,7 +171,7 @@ impl Cubic {
         self.cwnd = (self.cwnd + (goal - self.cwnd) * (dt / rtt).min(1.0)).max(self.w_est);
     }
 
-    /// Whether the window is in the Reno-friendly region (section 4.3).
+    /// Whether the Reno-friendly window is the larger one (section 4.3).
     fn is_reno_friendly(&self, now: f64, rtt: f64) -> bool {
         !self.slow_start && self.w_est >= self.w_cubic(now - self.epoch_start + rtt)
     }
@@ -189,8 +196,8 @@ struct Drain {
     received: f64,
 }
 
-/// The window of a competition that ended in a queue of the flow's own. Two flows that yield at the same time look the
-/// same as such a queue, so the window may be needed again.
+/// The window of a COMPETE phase that ended in a queue of the flow's own. Two flows that yield at the same time look
+/// like such a queue, so the window may be needed again.
 #[derive(Clone, Copy, Debug)]
 struct EndedCompetition {
     at: f64,
@@ -211,13 +218,13 @@ pub(super) struct CompeteLaw {
     loss_gap: f64,
     drain: Option<Drain>,
     empty_since: Option<f64>,
-    /// The highest queueing delay lately, in seconds.
+    /// The highest queueing delay of the recent past, in seconds. It decays with [`HIGH_QUEUE_HALF_LIFE`].
     pub(super) high_queue: f64,
     /// The mean numbers of reported and of lost packets per report.
     packets: f64,
     lost: f64,
     response: RateResponse,
-    /// The rate in bit/s to which the rate may jump after a drain or an experiment has lowered it.
+    /// The rate in bit/s to which the rate may jump after a drain or an experiment has lowered the rate.
     pub(super) restore: f64,
 }
 
@@ -237,8 +244,8 @@ impl CompeteLaw {
         if let Some(EndedCompetition { at, cubic: mut kept, path_rate }) = self.ended.take()
             && now - at < REUSED_WINDOW_TIME + rtt / REUSED_WINDOW_PER_RTT
         {
-            // COMPETE begins with a loss or a standing queue, which cuts the window. It carries no more than it did:
-            // the round trip may be shorter now.
+            // COMPETE begins after a loss or in a standing queue, so the old window is cut as after a loss. It is
+            // limited to the path rate that it carried before, because the round-trip time may be shorter now.
             let most = path_rate * rtt / SEGMENT_BITS;
             kept.cwnd = kept.w_cubic(now - kept.epoch_start).clamp(0.0, kept.w_max);
             kept.cut(now, CUBIC_BETA);
@@ -290,13 +297,14 @@ impl CompeteLaw {
         let window_rate = cubic.cwnd * SEGMENT_BITS / rtt;
         let mut rate = window_rate;
         if config.frames && input.relation.is_limiting {
-            // An encoder uses less than it is granted, whereas a TCP fills its window.
+            // An encoder sends less than it is allowed, whereas a TCP fills its window. It is therefore allowed more.
             rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
-            // Acknowledgements limit a TCP in the same way. Without the limit the rate would jump after a drain, when
-            // the round trip is short and the window is not. It may jump to what the drain itself gave away.
+            // Acknowledgments limit a TCP in the same way. Without this limit the rate would jump after a drain,
+            // because the round-trip time is short then and the window is still large. A jump up to `restore`, which
+            // the drain itself gave away, is allowed.
             rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
@@ -306,21 +314,21 @@ impl CompeteLaw {
                 return Transition::Switch(received.unwrap_or(window_rate), "delay: drained");
             }
         }
-        // Behind a policer the queue is always empty, so it shows nothing there.
+        // Behind a policer the queue is always empty, so an empty queue is no evidence there.
         if self.is_over(input, target, config) && !losses.is_policed(now) {
             return Transition::Switch(received.unwrap_or(rate), "delay: queue is empty");
         }
         Transition::Stay(rate, rule)
     }
 
-    /// Whether the queue is the flow's own: the rate of arrival does not follow the sent rate, or trains show it. A
-    /// share by trains that shows a shared queue outweighs the response.
+    /// Whether the queue is the flow's own: the rate of arrival does not follow the sent rate, or trains show it. If
+    /// the share by trains shows a shared queue, the response of the rate of arrival is ignored.
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
         let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
     }
 
-    /// Cuts the window, and begins a drain if that can show that no other flow is there.
+    /// Cuts the window. Begins a drain if the drain can show that no other flow is there.
     fn on_congestion(
         &mut self,
         cubic: &mut Cubic,
@@ -338,7 +346,7 @@ impl CompeteLaw {
         if is_congestion {
             (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
         }
-        // Random losses cut the window, too: a TCP beside this flow responds to them.
+        // A random loss cuts the window, too, because a TCP beside this flow responds to it.
         cubic.cut(now, if input.loss.is_some() { CUBIC_BETA } else { ECN_BETA });
         if let Some(received) = received.filter(|_| self.may_drain(input, config)) {
             let length = (q / (1.0 - config.yield_to)).min(DRAIN_TIME_MAX) + rtt;
@@ -349,30 +357,31 @@ impl CompeteLaw {
 
     /// Whether a drain may show that no other flow is there.
     fn may_drain(&self, input: &LawInput<'_>, config: &Config) -> bool {
-        // A source of frames sends less than it may, and unevenly. A receiver's rate is sent a round trip later. Beside
-        // a TCP, the drains of both empty the queue too often, so they need the response as a second witness.
+        // A source of frames sends less than it may, and unevenly. If a receiver runs the law, its rate is sent a round
+        // trip later. In both cases, drains beside a TCP empty the queue too often to be evidence. The response of the
+        // rate of arrival must then confirm that the queue is not shared.
         let is_reliable = !(config.frames || config.receivers) || self.response.is_shared(input.now) == Some(false);
-        // In a shared queue a drain shows nothing, since BBR drains its queue, too.
+        // In a shared queue an empty queue after a drain is no evidence, because BBR also drains its queue.
         is_reliable && !input.is_shared() && input.relation.is_limiting && input.signals.q > DRAIN_QUEUE_MIN
     }
 
-    /// Grows the window, up to what the session, the source and the sender use of it.
+    /// Grows the window, up to what the session's cap, the source and the sent rate use of it.
     fn grow(&self, cubic: &mut Cubic, input: &LawInput<'_>, received: Option<f64>, config: &Config) {
         let LawInput { now, dt, rtt, signals, .. } = *input;
         let before = cubic.cwnd;
         if input.is_shared() && input.share.is_some_and(|share| share > FAIR_SHARE_MAX) {
-            // The window pauses at more than a fair share. Moving the epoch keeps the curve from jumping afterwards.
+            // A flow with more than its fair share does not grow. Moving the epoch by the same time keeps the cubic
+            // curve from jumping afterwards.
             cubic.epoch_start += dt;
         } else {
             cubic.grow(now, dt, rtt);
         }
-        // A window that the session's cap leaves unused does not grow (RFC 9438, 5.8), nor does one that the source
-        // leaves unused.
+        // A window does not grow while the session's cap or the source leaves it unused (RFC 9438, 5.8).
         cubic.limit((config.cap * rtt / SEGMENT_BITS).max(before));
         cubic.limit((signals.usage_limit() * rtt / SEGMENT_BITS).max(before));
         if let Some(received) = received.filter(|_| !input.relation.is_limiting) {
-            // In a group another receiver's rate may be sent, which leaves this window unused. If it is a little more
-            // than this window, and arrives without a loss, the window is raised to it.
+            // In a group another receiver's rate may be sent, which leaves this window unused. If the sent rate is a
+            // little above this window's rate and arrives without a loss, the window is raised to it.
             let most = rate_limit(received, rtt, config) * rtt / SEGMENT_BITS;
             cubic.limit(most.max(before));
             let used = received * rtt / SEGMENT_BITS;
@@ -382,9 +391,9 @@ impl CompeteLaw {
         }
     }
 
-    /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1), in
-    /// the Reno-friendly region. Beside a short queue TCP's bursts lose more than paced packets do, so that an equal
-    /// response to losses would take more than a TCP's share.
+    /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1);
+    /// `None` outside the Reno-friendly region. In a short queue TCP's bursts lose more packets than this flow's paced
+    /// packets do. If both responded equally to losses, this flow would get more than a TCP's share.
     fn equation_window(&mut self, input: &LawInput<'_>, is_reno_friendly: bool, config: &Config) -> Option<f64> {
         let LawInput { dt, rtt, feedback, .. } = *input;
         let gain = (dt / LOSS_RATE_MEMORY).min(1.0);
@@ -396,19 +405,19 @@ impl CompeteLaw {
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
     }
 
-    /// Whether COMPETE has ruled long enough to be left.
+    /// Whether COMPETE has lasted long enough to be left.
     fn may_leave(&self, now: f64) -> bool {
         now - self.begun > COMPETE_TIME_MIN
     }
 
-    /// Whether the drain has emptied the queue, which no other flow refilled.
+    /// Whether the drain has emptied the queue and no other flow has refilled it.
     fn is_drained(&self, input: &LawInput<'_>, drain: &Drain, target: f64) -> bool {
         let empty = target.min(DRAINED_SHARE_MAX * drain.q).max(DRAINED_DELAY_MAX);
         input.signals.low(DRAIN_LOW_SPAN) < empty && !input.is_shared() && self.may_leave(input.now)
     }
 
-    /// Whether the queue has stayed empty although the window grew without a congestion loss: an elastic flow would
-    /// have filled it.
+    /// Whether the queue has stayed empty although the window grew and no congestion loss occurred. An elastic flow
+    /// would have filled the queue.
     fn is_over(&mut self, input: &LawInput<'_>, target: f64, config: &Config) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
         let empty = if self.high_queue > HIGH_QUEUE_MIN {
@@ -428,8 +437,8 @@ impl CompeteLaw {
     }
 }
 
-/// Returns the highest rate, in bit/s, at a rate of arrival: a multiple of it, and two packets per round trip, with
-/// which a low rate can grow.
+/// Returns the highest permitted rate, in bit/s, at a rate of arrival: a multiple of it, plus two packets per round
+/// trip, so that a low rate can grow.
 fn rate_limit(received: f64, rtt: f64, config: &Config) -> f64 {
     RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt
 }

@@ -1,14 +1,15 @@
-//! DELAY: the law of a flow that is alone, or among flows of its kind. It holds the queueing delay at a target of a
-//! packet or two.
+//! DELAY: the law of a flow that is alone, or among flows that run `steady`, too. It holds the queueing delay at a
+//! target of a packet or two.
 //!
 //! The rules of [`DelayLaw::update`], in order:
 //!
-//! 1. [`DelayLaw::on_loss`]: a loss or a mark shows congestion. It either shows other flows, and COMPETE begins, or
-//!    lowers the target, because an AQM acts there.
-//! 2. [`DelayLaw::check_response`]: the rate of arrival follows a video's sent rate, so the queue is of other flows.
-//! 3. [`DelayLaw::find_path`]: a delay that no yield changes is that of another path.
-//! 4. [`DelayLaw::yield_rate`]: above the target, the rate is cut. That is an experiment: if the queue stays, other
-//!    flows keep it, and COMPETE begins.
+//! 1. [`DelayLaw::on_loss`]: a loss or a mark shows congestion. If it shows other flows, COMPETE begins. Otherwise it
+//!    lowers the target, because an AQM drops or marks at this delay.
+//! 2. [`DelayLaw::check_response`]: if a video's rate of arrival follows its sent rate, the queue consists of the
+//!    packets of other flows, and COMPETE begins.
+//! 3. [`DelayLaw::find_path`]: a delay that does not fall when the rate is cut is the base delay of another path.
+//! 4. [`DelayLaw::yield_rate`]: above the target, the rate is cut ("yielded"). That is an experiment: if the queue
+//!    stays, other flows keep it, and COMPETE begins.
 //! 5. [`DelayLaw::grow`]: below the target, the rate grows.
 
 use super::law_input::{LawInput, Transition};
@@ -16,184 +17,191 @@ use super::signals::{PATH_RESUME_TIME, RECEIVED_SPAN_MIN, Signals};
 use super::verdict::{LossClassifier, OwnQueue, PeakRate, RateResponse};
 use super::{Config, RATE_MIN};
 
-/// The rule of a queue that stays although the rate was yielded: other flows keep it.
+/// The rule's name if a queue stays although the rate was cut: other flows keep the queue.
 const QUEUE_STAYS: &str = "compete: yielded, and still a queue";
 
-/// The rule by which the rate grows.
+/// The rule's name if the rate grows.
 pub(super) const UP: &str = "delay: up";
 
 // The queue and the target.
 
-/// The least window of the standing queue, in seconds. A burst passes sooner.
+/// The shortest span over which the standing queue is measured, in seconds. A burst drains within it.
 const LOW_SPAN_MIN: f64 = 0.060;
 /// Its longest window, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
-/// The window grows by this many times the time of [`JITTER_PACKETS`], if jitter is as large as the target. Set by the
-/// draws 9303 and 9304.
+/// The span grows by this many times the time of [`JITTER_PACKETS`] packets, if the jitter is as large as the target.
+/// Set by the draws 9303 and 9304.
 const LOW_SPAN_PER_JITTER: f64 = 6.0;
-/// The jitter is that of the time in which this many packets are sent.
+/// The jitter is measured over the time in which this number of packets is sent.
 const JITTER_PACKETS: f64 = 5.0;
-/// The jitter is that of at least this time, in seconds.
+/// The shortest time over which the jitter is measured, in seconds.
 const JITTER_SPAN_MIN: f64 = 0.060;
 /// The time constant of the mean jitter, in seconds.
 const JITTER_MEMORY: f64 = 3.0;
-/// The share of the jitter that the target takes for noise.
+/// The target contains a floor for noise, which is at least this share of the jitter.
 const JITTER_NOISE_SHARE: f64 = 0.7;
-/// The target approaches this at low rates, in seconds.
+/// The upper limit that the target approaches at low rates, in seconds.
 const TARGET_MAX: f64 = 0.050;
-/// The target of a source of frames is at least this share of what it is without the limit [`TARGET_MAX`].
+/// The target of a source of frames is at least this share of its value without the limit [`TARGET_MAX`].
 const FRAMES_TARGET_SHARE_MIN: f64 = 0.9;
 /// CoDel's target in seconds, above which it drops (RFC 8289, 3.2).
 const CODEL_TARGET: f64 = 0.005;
-/// The target's scale grows by this per second after an AQM dropped at the target.
+/// After an AQM has dropped at the target, the target's scale recovers by this per second.
 const SCALE_RECOVERY: f64 = 0.005;
 /// The least scale of the target.
 const SCALE_MIN: f64 = 0.25;
-/// Below this share of the target, the queue counts as empty.
+/// The queue counts as empty below this share of the target.
 const EMPTY_QUEUE_TARGETS: f64 = 0.3;
-/// The path rate of an idle source is taken to be at least this share of the law's rate.
+/// The path rate of an idle source is assumed to be at least this share of the law's rate.
 const IDLE_PATH_RATE_SHARE: f64 = 0.9;
 
 // Losses and marks.
 
-/// The least path rate, in bit/s, by which the time of a packet is computed.
+/// The lowest path rate, in bit/s, from which the transmission time of a packet is computed.
 const PACKET_TIME_RATE_MIN: f64 = 100_000.0;
-/// A loss that met at most this queueing delay, in seconds, or that of a packet, met no queue.
+/// A lost packet has met no queue if its queueing delay was at most this, in seconds, or at most the transmission time
+/// of a packet.
 const EMPTY_QUEUE_LOSS_DELAY: f64 = 0.008;
-/// Time for which a loss in a queue leaves it open whether the queue is the flow's, in seconds.
+/// After a loss in a queue, it is in doubt for this time, in seconds, whether the queue is the flow's own.
 const LOSS_ATTRIBUTION_TIME: f64 = 2.0;
-/// Below this share of the peak rate, losses show the flows that pushed the rate down.
+/// If the rate is below this share of its peak, losses show that other flows have pushed it down.
 const PUSHED_DOWN_SHARE: f64 = 0.7;
-/// The number of losses that show them.
+/// The number of losses that show these flows.
 const PUSHED_DOWN_LOSSES: usize = 2;
-/// The time within which these losses come, in seconds.
+/// The time within which these losses must occur, in seconds.
 const PUSHED_DOWN_SPAN: f64 = 20.0;
-/// COMPETE begins with this share of the peak rate then.
+/// COMPETE then begins with this share of the peak rate.
 const PUSHED_DOWN_START_SHARE: f64 = 0.8;
-/// For this many round trips after START, a loss in a queue shows nothing: it is the queue that START made.
+/// For this number of round trips after START, a loss in a queue is no evidence of other flows, because START itself
+/// made the queue.
 const START_QUEUE_RTTS: f64 = 3.0;
-/// A loss shows other flows if the queue is longer than this many times the target, plus [`LOSS_QUEUE_MARGIN`].
+/// A loss shows other flows if the queueing delay exceeds this multiple of the target plus [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
-/// The margin above the targets of [`LOSS_QUEUE_TARGETS`], in seconds.
+/// The margin that is added to [`LOSS_QUEUE_TARGETS`] targets, in seconds.
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
-/// The queue is at least this long then, in seconds. Flows of this kind keep less.
+/// The minimum of that queueing delay, in seconds. Flows that run DELAY keep their queue shorter than this.
 const LOSS_QUEUE_MIN: f64 = 0.020;
-/// COMPETE begins with this share of the rate then.
+/// COMPETE then begins with this share of the rate.
 const LOSS_START_SHARE: f64 = 0.85;
-/// A loss met a standing queue if its queueing delay was above this, in seconds, and half of that still stands.
+/// A lost packet has met a standing queue if its queueing delay was above this, in seconds, and at least half of that
+/// delay is still there.
 const STANDING_QUEUE_MIN: f64 = 0.008;
-/// Below this scale, the target is as good as at its least, so that losses are no AQM's that acts at the target.
+/// Below this scale, the target is almost at its minimum. A loss in a standing queue is then not caused by an AQM that
+/// drops at the target.
 const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
 /// Two losses in a standing queue within this time, in seconds, show other flows.
 const STANDING_LOSS_MEMORY: f64 = 20.0;
 /// The share of the rate that a mark leaves.
 const MARK_BETA: f64 = 0.95;
 
-// A small share of a standing queue.
+// The flow has only a small share of a standing queue.
 
-/// The time for which a queue stands, in seconds, before the response of its rate of arrival counts. A burst passes
-/// sooner, also one of other flows of this kind.
+/// The time for which a queue must stand, in seconds, before the response of the rate of arrival is evaluated. A burst
+/// drains sooner, also one of another flow that runs `steady`.
 const RESPONSE_QUEUE_SPAN: f64 = 1.0;
-/// The least queueing delay of that time, in seconds.
+/// The minimum queueing delay during that time, in seconds.
 const RESPONSE_QUEUE_MIN: f64 = 0.020;
-/// If the flow has less than a packet in the queue and less than this share of it by its trains, other flows are not of
-/// its kind: more than ten of its kind would be needed. Beside BBRv3 the share is 0.02 to 0.05
+/// If the flow has less than a packet in the queue, and by its trains less than this share of the queue, then the other
+/// flows do not run DELAY: more than ten DELAY flows would be needed for that. Beside BBRv3 the share is 0.02 to 0.05
 /// (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
 
-// The experiment: the rate is yielded above the target.
+// The experiment: above the target, the rate is cut ("yielded").
 
-/// A queue of this many targets is there for certain, so that the path rate of a few packets is used.
+/// A queueing delay above this many targets certainly is a queue. The path rate is then taken from the last few
+/// packets.
 const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
-/// The cut is the queueing delay above half of the target, divided by this, in seconds.
+/// A cut, as a share of the rate, is the queueing delay above half of the target divided by this time, in seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
-/// Below this target, in seconds, the cut is greater in proportion. A queue of a few milliseconds often exceeds the
-/// targets of all flows, so that equal cuts would leave their shares as they are. Set by
+/// If the target is below this, in seconds, the cut is larger in proportion. A queue of a few milliseconds often
+/// exceeds the targets of all flows. Equal cuts would then leave their shares as they are. Set by
 /// `validation/experiments/kin.toml`.
 const CUT_TARGET_MIN: f64 = 0.004;
 /// The greatest cut, as a share of the rate.
 const CUT_MAX: f64 = 0.25;
-/// Upper bound of the round-trip time in the least interval between two cuts, in seconds. That interval is the bounded
-/// round-trip time and two report intervals.
+/// In the minimum interval between two cuts, the round-trip time counts up to this value, in seconds. The interval is
+/// the bounded round-trip time plus two report intervals.
 const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
-/// The longest queue for which an experiment waits, in seconds.
+/// The longest queueing delay, in seconds, for which an experiment's duration is computed.
 const EXPERIMENT_QUEUE_MAX: f64 = 0.3;
 /// The share of the link's rate by which a lone flow's queue drains in an experiment.
 const EXPERIMENT_DRAIN_SHARE: f64 = 0.25;
-/// An experiment waits for this many round trips beside the time in which the queue drains.
+/// An experiment waits for this number of round trips, in addition to the time in which the queue drains.
 const EXPERIMENT_RTTS: f64 = 4.0;
-/// An experiment waits for this time in addition, in seconds. Another flow's start may lengthen the queue for a moment.
+/// An experiment waits for this further time, in seconds, because the start of another flow may lengthen the queue for
+/// a moment.
 const EXPERIMENT_MARGIN: f64 = 0.6;
-/// After this many times an experiment's duration, other flows keep the queue even if it is shorter than it was.
+/// After this many times the experiment's duration, other flows keep the queue, even if it is shorter than at its peak.
 const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
-/// A queue above this share of its peak is not draining.
+/// A queue above this share of its peak has not drained.
 const STAYS_PEAK_SHARE: f64 = 0.7;
-/// The experiment has ended well when the queue is below this share of its peak and of the target.
+/// An experiment ends without COMPETE when the queue is below this share of its peak and of the target.
 const DRAINED_SHARE_MAX: f64 = 0.7;
-/// If the rate of arrival is below this share of the rate while the queue grows, the path itself carries less.
+/// If the rate of arrival is below this share of the rate while the queue grows, the path has become slower.
 const PATH_DROP_SHARE: f64 = 0.85;
-/// A rate of arrival in a growing queue is known to this share: the path may carry up to its quotient.
+/// The accuracy of a rate of arrival in a growing queue: the path may carry up to that rate divided by this.
 const PATH_DROP_ACCURACY: f64 = 0.9;
-/// When the queue is gone, the rate goes up to this share of the path rate in one step.
+/// Once the queue is gone, the rate is raised to this share of the path rate in one step.
 const REFILL_SHARE: f64 = 0.9;
 
 // Another path.
 
-/// The number of [`DelayLaw::low_span`]s for which the delay stays within noise if it is the path's, beside a round
-/// trip. Without jitter they take half a second. A CUBIC's queue changes in that time by more than the noise of 1 ms:
-/// by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+/// The number of [`DelayLaw::low_span`]s, in addition to a round trip, for which the delay must stay within noise to be
+/// the path's. Without jitter they take half a second. In that time a CUBIC's queue changes by more than the noise of 1
+/// ms: by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
-/// The least share of the rate that counts as yielded. The rate before the yield is known to a tenth
-/// ([`PATH_DROP_ACCURACY`]), so less may be none.
+/// A cut of the rate by less than this share does not count as a yield. The rate before the cut is only known to a
+/// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
 const YIELDED_SHARE_MIN: f64 = 0.15;
 
 // Growth.
 
-/// Growth per second near the path rate, as a share of the rate, if the mean queue is the target.
+/// The growth per second near the path rate, as a share of the rate, if the mean queueing delay equals the target.
 const GAIN: f64 = 0.06;
-/// The time constant of the mean queue, in seconds. It spans the queue's oscillation.
+/// The time constant of the mean queue, in seconds. It is long enough to cover an oscillation of the queue.
 const MEAN_QUEUE_MEMORY: f64 = 2.0;
 /// The growth near the path rate is multiplied by the ratio of the target to the mean queue, within these limits.
 const TARGET_PER_QUEUE: (f64, f64) = (0.25, 8.0);
-/// The least mean queue in that ratio, in seconds.
+/// The lower bound of the mean queueing delay in that ratio, in seconds.
 const MEAN_QUEUE_MIN: f64 = 1e-5;
-/// Growth above [`GAIN`] near the path rate is at most this per round trip. The queue is known a round trip late, so
-/// that a lone flow's faster growth would make a longer one.
+/// Near the path rate, growth above [`GAIN`] is at most this per round trip. A sender sees the queue a round trip late,
+/// so a lone flow that grows faster would make a longer queue.
 const GAIN_NEAR_PER_RTT: f64 = 0.01;
 /// Growth per second below the path rate.
 const GAIN_BELOW_PATH_RATE: f64 = 0.4;
-/// From this share of the path rate on, the rate is near it, and growth is slow.
+/// From this share of the path rate on, the rate counts as near it, and growth is slow.
 const NEAR_PATH_RATE_MIN: f64 = 0.92;
-/// Up to this share of the path rate, the rate is near it: the queue may be empty for a while although no capacity is
-/// spare.
+/// Up to this share of the path rate, the rate counts as near it: the queue may be empty for a while although there is
+/// no spare capacity.
 const NEAR_PATH_RATE_MAX: f64 = 1.1;
 /// The fastest growth per second.
 const GAIN_MAX: f64 = 1.0;
 /// The fastest growth per round trip.
 const GAIN_MAX_PER_RTT: f64 = 0.1;
-/// A loss without a queue, as a policer's, puts the doubling in an empty queue off by this time, in seconds.
+/// A loss without a queue, as by a policer, delays the doubling of growth by this time, in seconds.
 const DOUBLING_LOSS_DELAY: f64 = 2.0;
-/// The queue is empty for this time, in seconds, and a round trip, before growth doubles for that.
+/// The gain begins to double once the queue has been empty for this time, in seconds, and a round trip.
 const EMPTY_DOUBLING_DELAY: f64 = 0.3;
-/// The time in which growth doubles in an empty queue, in seconds.
+/// The time in which the gain doubles while the queue is empty, in seconds.
 const EMPTY_DOUBLING_TIME: f64 = 0.25;
-/// In an empty queue and below this share of the peak rate, the flow that pushed the rate down has left.
+/// If the queue is empty and the rate is below this share of its peak, the flow that had pushed the rate down has left.
 const RELEASED_SHARE_MAX: f64 = 0.6;
-/// Growth ends at this many times the rate of arrival.
+/// The rate grows up to this multiple of the rate of arrival.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
-/// The second window of that rate of arrival, in seconds. It spans the pauses of a source.
+/// A second span over which that rate of arrival is measured, in seconds. It is long enough to cover a source's pauses.
 const GROWTH_RECEIVED_SPAN: f64 = 0.5;
-/// The time constant with which an unused rate of a source of frames falls, in seconds.
+/// The time constant with which the rate falls while a source of frames leaves it unused, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
 
-/// Tracks how long the queueing delay has stayed within noise, and how much of the flow's own queue the yield has
-/// drained in that time.
+/// Tracks for how long the queueing delay has stayed within noise, and how much queue the yield must have drained in
+/// that time if the queue was the flow's own.
 #[derive(Clone, Copy, Debug)]
 struct DelayConstancy {
     since: f64,
     min: f64,
     max: f64,
-    /// The yielded share of the rate times its duration: the seconds of queue that the yield has drained.
+    /// The yielded share of the rate times its duration: the queueing delay, in seconds, that the yield would have
+    /// drained.
     yielded: f64,
 }
 
@@ -202,8 +210,8 @@ impl DelayConstancy {
         Self { since: now, min: low, max: low, yielded: 0.0 }
     }
 
-    /// Adds a report's delay, and the `share` of the rate that was yielded in the `dt` seconds before it. Begins anew
-    /// if the delay has changed by more than `noise`.
+    /// Adds a report's delay, and the `share` of the rate that was yielded in the `dt` seconds before it. Restarts if
+    /// the delay has changed by more than `noise`.
     fn add(&mut self, now: f64, low: f64, noise: f64, (share, dt): (f64, f64)) {
         (self.min, self.max) = (self.min.min(low), self.max.max(low));
         self.yielded += if share > YIELDED_SHARE_MIN { share * dt } else { 0.0 };
@@ -212,7 +220,7 @@ impl DelayConstancy {
         }
     }
 
-    /// Whether the delay, measured as the least of each `span` seconds, is constant.
+    /// Whether the delay has been constant. It is measured as the minimum of each `span` seconds.
     fn is_constant(&self, now: f64, span: f64) -> bool {
         now - self.since > CONSTANT_DELAY_SPANS * span
     }
@@ -224,17 +232,18 @@ impl DelayConstancy {
     }
 }
 
-/// The experiment of a yield, from when the queue exceeded the target until it is gone.
+/// The experiment of a yield. It runs from the time at which the queue exceeded the target until the queue is gone.
 #[derive(Clone, Copy, Debug)]
 struct Experiment {
     since: f64,
-    /// The highest standing queue, in seconds, within noise.
+    /// The highest standing queueing delay so far, in seconds. Increases within the noise are ignored.
     peak: f64,
-    /// The rate from which the yield is counted, in bit/s.
+    /// The rate to which a yielded rate is compared, in bit/s.
     rate: f64,
-    /// The path rate at the beginning, in bit/s.
+    /// The path rate at the beginning of the experiment, in bit/s.
     received: f64,
-    /// The target at the beginning. The yield raises the target, so the queue is compared with this one.
+    /// The target at the beginning of the experiment. The yield raises the current target, so the queue is compared
+    /// with this one.
     target: f64,
     constancy: DelayConstancy,
 }
@@ -261,26 +270,28 @@ pub(super) struct DelayLaw {
     /// The time of the last loss in a queue, and of the last one without a queue.
     queue_loss_at: f64,
     empty_queue_loss_at: f64,
-    /// The time at which the queue was last not empty.
+    /// The last time at which the queue was not empty.
     filled_at: f64,
-    /// The mean standing queue, in seconds. All flows behind it measure nearly the same.
+    /// The mean standing queueing delay, in seconds. All flows in the same queue measure nearly the same value.
     mean_queue: f64,
     pub(super) peak_rate: PeakRate,
     own_queue: OwnQueue,
     /// The time at which this law took over.
     begun: f64,
-    /// The time of the last loss in a standing queue.
+    /// The time of the last loss of a packet that met a standing queue.
     standing_loss_at: f64,
-    /// The rate may go up to the path rate in one step once the queue is gone.
+    /// Whether the rate may be raised to the path rate in one step once the queue is gone.
     pub(super) refill: bool,
-    /// The seconds for which the delay of another path has been constant, once one is found. `Law` takes the value.
+    /// If the delay has turned out to be that of another path: the seconds for which it has been constant. `Law` takes
+    /// the value.
     pub(super) new_path: Option<f64>,
-    /// The mean jitter in seconds: by how much the mean delay of a few packets exceeds their least delay. A standing
-    /// queue delays all of them, so it is no part of it.
+    /// The mean jitter in seconds: the mean delay of a few packets minus their minimum delay. A standing queue delays
+    /// all of them equally, so it does not add to the jitter.
     jitter: f64,
-    /// The window of the standing queue in seconds: the queue is the least queueing delay of this time.
+    /// The span over which the standing queue is measured, in seconds. The standing queue is the minimum queueing delay
+    /// within it.
     pub(super) low_span: f64,
-    /// A train is requested: a cut was made in a queue of which less than a packet is this flow's.
+    /// Whether a train is requested: the rate was cut in a queue that holds less than a packet of this flow.
     wants_train: bool,
     /// The response of the rate of arrival to the sent rate in a standing queue.
     response: RateResponse,
@@ -301,8 +312,8 @@ impl DelayLaw {
         }
     }
 
-    /// Updates the mean jitter, and the window of the standing queue: the larger the jitter is beside the target, the
-    /// more packets it takes until one of them has met no jitter.
+    /// Updates the mean jitter, and the span over which the standing queue is measured. The larger the jitter is
+    /// relative to the target, the more packets are needed until one of them has met no jitter.
     pub(super) fn update_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
         let few = JITTER_SPAN_MIN.max(JITTER_PACKETS * config.bits / rate);
         self.jitter += (dt / JITTER_MEMORY).min(1.0) * (signals.jitter(few) - self.jitter);
@@ -310,10 +321,10 @@ impl DelayLaw {
         self.low_span = (LOW_SPAN_MIN + longer * few).min(LOW_SPAN_MAX);
     }
 
-    /// Returns the queueing delay, in seconds, at which the rate neither grows nor falls: a floor for noise, and a
-    /// packet or two of this flow. It falls with the rate, so that flows of this kind converge to equal shares. It does
-    /// not depend on the round-trip time, so neither do the shares. It bends towards [`TARGET_MAX`] instead of being
-    /// clipped there, so that it falls with the rate everywhere.
+    /// Returns the queueing delay, in seconds, at which the rate neither grows nor falls: a floor for noise, plus the
+    /// time of a packet or two at this flow's rate. It falls with the rate, so that flows that run DELAY converge to
+    /// equal shares. It does not depend on the round-trip time, so the shares do not either. It approaches
+    /// [`TARGET_MAX`] smoothly instead of being clipped there, so that it falls with the rate everywhere.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
         self.scaled_target(self.scale, rate, config)
     }
@@ -326,48 +337,49 @@ impl DelayLaw {
         bent.max(least)
     }
 
-    /// Returns the target that holds now. An AQM's drops do not lower it below the time of a packet: a single packet
-    /// that waits for its turn is no queue to CoDel (RFC 8289, 3.2).
+    /// Returns the current target. Drops by an AQM do not lower it below the transmission time of a packet, because a
+    /// single packet that waits for its turn is no queue to CoDel (RFC 8289, 3.2).
     pub(super) fn target_now(&self, now: f64, rate: f64, config: &Config) -> f64 {
         let packet = |rate: f64| config.bits / rate - CODEL_TARGET;
         let least = if self.own_queue.holds(now, rate) {
             packet(rate)
         } else {
-            // Another flow may have pushed the rate down, and would go unnoticed if the target rose with a packet's
-            // time. So the packet is timed at the peak rate, and the target without an AQM is the limit.
+            // Another flow may have pushed the rate down, and would stay undetected if the target rose with the
+            // packet's transmission time. Therefore this time is computed at the peak rate, and the target is at most
+            // what it is without an AQM.
             packet(rate.max(self.peak_rate.0)).min(self.scaled_target(1.0, rate, config))
         };
         self.target(rate, config).max(least)
     }
 
-    /// Whether the queue is still taken for the flow's own.
+    /// Whether the queue is currently taken for the flow's own.
     pub(super) fn has_own_queue(&self, now: f64, rate: f64) -> bool {
         self.own_queue.holds(now, rate)
     }
 
-    /// Whether a packet was lost lately in a queue that is not known to be the flow's own.
+    /// Whether a packet was lost recently in a queue that is not known to be the flow's own.
     pub(super) fn is_queue_in_doubt(&self, now: f64, rate: f64) -> bool {
         now - self.queue_loss_at < LOSS_ATTRIBUTION_TIME && !self.own_queue.holds(now, rate)
     }
 
-    /// Returns true once if a train is requested to show whose queue it is.
+    /// Returns whether a train is requested, to show whose queue it is. Clears the request.
     pub(super) fn takes_train_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_train)
     }
 
-    /// Takes `received`, the rate that a policer passes, as the path rate and as the peak rate.
+    /// Sets the path rate and the peak rate to `received`, the rate that a policer passes.
     pub(super) fn set_policed(&mut self, now: f64, received: f64) {
         (self.path_rate, self.cut_at, self.refill) = (Some(received), now, false);
         (self.peak_rate, self.empty_queue_loss_at) = (PeakRate(received), now);
     }
 
-    /// Takes the queue for the flow's own, while `rate` is sent.
+    /// Records that the queue is taken for the flow's own while `rate` is sent.
     pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
         self.own_queue = OwnQueue::new(now, rate);
         self.scale = 1.0;
     }
 
-    /// Takes over from another law.
+    /// Takes over the control from another law.
     pub(super) fn begin(&mut self, now: f64, path_rate: f64) {
         self.path_rate = Some(path_rate);
         self.cut_at = now;
@@ -375,7 +387,7 @@ impl DelayLaw {
         self.begun = now;
     }
 
-    /// Decides on the rate. `first`: the session has not left COMPETE yet.
+    /// Decides on the rate. `first` is true if the session has never left COMPETE.
     pub(super) fn update(
         &mut self,
         input: &LawInput<'_>,
@@ -393,7 +405,8 @@ impl DelayLaw {
         }
         let mut received = signals.path_rate_since_silence(rtt.max(RECEIVED_SPAN_MIN), rate).unwrap_or(rate);
         if signals.is_idle(now) {
-            // The rate of arrival is the source's then, not the path's, and must not pull the rate down.
+            // An idle source limits the rate of arrival, not the path. Its rate of arrival must not pull the law's rate
+            // down.
             received = received.max(IDLE_PATH_RATE_SHARE * rate);
         }
         let turn = self
@@ -407,15 +420,16 @@ impl DelayLaw {
             return Transition::Stay(rate, "delay: a longer path");
         }
         if low > target {
-            // The window of a round trip still holds packets from before the queue. If the queue is certain, the path
-            // rate of a few packets is newer; an idle source's is not the path's.
+            // The window of a round trip still contains packets that arrived before the queue formed. If the queue is
+            // certain, the path rate of the last few packets is more recent. An idle source's rate of arrival is not
+            // the path rate.
             let soon = signals
                 .path_rate_since_silence(self.low_span, rate)
                 .filter(|_| low > QUEUE_CERTAIN_TARGETS * target && !signals.is_idle(now));
             return self.yield_rate(input, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
-        // The yield has raised the target above the queue, but the queue may still stand. It is compared with the
-        // target of the beginning.
+        // The yield has lowered the rate and so raised the target, perhaps above the queue. The queue may nevertheless
+        // stand, so it is compared with the target at the beginning of the experiment.
         if let Some(experiment) = self.experiment
             && now - experiment.since > experiment.duration(signals)
             && low > experiment.target.max(STAYS_PEAK_SHARE * experiment.peak)
@@ -438,7 +452,7 @@ impl DelayLaw {
         self.grow(input, low, received, target, config)
     }
 
-    /// Responds to a loss or a mark: COMPETE begins if it shows other flows, else the target may fall.
+    /// Responds to a loss or a mark. If it shows other flows, COMPETE begins; otherwise the target may fall.
     fn on_loss(
         &mut self,
         input: &LawInput<'_>,
@@ -466,7 +480,7 @@ impl DelayLaw {
                 self.queue_loss_at = now;
             }
         }
-        // The queueing delay that the lost or marked packet met.
+        // The queueing delay of the lost or marked packet.
         let met = input.loss.map(|loss| loss.q).or(input.mark.then_some(input.signals.q));
         let peak_rate = self.peak_rate.0;
         if !own
@@ -485,9 +499,9 @@ impl DelayLaw {
         }
         let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
         if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
-            // Neither a burst, since the queue stood, nor an AQM at the target, since the target is as low as it gets:
-            // other flows fill the buffer. Once the session has left COMPETE, a single such loss may be a late one of
-            // it, so it takes two.
+            // The loss is not caused by a burst, since the queue stood, nor by an AQM at the target, since the target
+            // is near its minimum: other flows fill the buffer. Once the session has left COMPETE before, a single loss
+            // of this kind may be a late effect of COMPETE, so two are required.
             let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
             self.standing_loss_at = now;
             if again && !losses.is_random() {
@@ -499,11 +513,12 @@ impl DelayLaw {
             return None;
         }
         if own && config.frames && !input.mark {
-            // No other flow fills this queue, so the source itself overflowed it. A lower target would not help.
+            // No other flow fills this queue, so the source itself has overflowed it. A lower target would not prevent
+            // that.
             (self.path_rate, self.cut_at) = (Some(received), now);
             return Some(Transition::Stay(rate.min(received), "delay: lost in its own queue"));
         }
-        // An AQM drops or marks at the target, so the target falls below the AQM's.
+        // An AQM drops or marks at the target. Halving the scale lowers the target below the AQM's threshold.
         self.scale = (0.5 * self.scale).max(SCALE_MIN);
         input.mark.then(|| {
             self.cut_at = now;
@@ -511,8 +526,8 @@ impl DelayLaw {
         })
     }
 
-    /// Checks whether a source of frames has next to nothing of a standing queue: its rate of arrival follows its sent
-    /// rate. Its sent rate varies enough for that. Other sources send trains instead.
+    /// Checks whether a source of frames has only a small share of a standing queue. If so, its rate of arrival follows
+    /// its sent rate. The sent rate of frames varies enough for this test. Other sources send trains instead.
     fn check_response(&mut self, input: &LawInput<'_>, received: f64, config: &Config) -> Option<Transition> {
         let LawInput { now, rate, signals, feedback, .. } = *input;
         if !config.frames || feedback.rows.is_empty() || self.own_queue.holds(now, rate) {
@@ -525,8 +540,8 @@ impl DelayLaw {
         self.response.shows_small_share().then(|| self.compete_for_share(input, received))
     }
 
-    /// Begins COMPETE where the flow has little of a standing queue. Its yield could not drain that queue, so that no
-    /// experiment is made.
+    /// Begins COMPETE if the flow has only a small share of a standing queue. No experiment is made, because this
+    /// flow's yield could not drain that queue.
     fn compete_for_share(&self, input: &LawInput<'_>, received: f64) -> Transition {
         let rate = input.rate.max(received).max(0.5 * self.peak_rate.0);
         Transition::Switch(rate, "compete: little of a queue that stands")
@@ -537,8 +552,8 @@ impl DelayLaw {
         0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter)
     }
 
-    /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's
-    /// own would have drained, and that of a TCP varies with its window.
+    /// Returns true if the queueing delay is the base delay of another path, which no yield changes. A queue of the
+    /// flow's own would have drained, and the queue of a TCP varies with its window.
     fn find_path(&mut self, input: &LawInput<'_>, low: f64, config: &Config) -> bool {
         let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);
@@ -554,7 +569,7 @@ impl DelayLaw {
         true
     }
 
-    /// Yields above the target, and switches to COMPETE if the queue stays.
+    /// Cuts the rate above the target ("yields"), and switches to COMPETE if the queue stays.
     fn yield_rate(
         &mut self,
         input: &LawInput<'_>,
@@ -565,7 +580,8 @@ impl DelayLaw {
     ) -> Transition {
         let LawInput { now, rate, rtt, signals, .. } = *input;
         let noise = self.constant_within(config);
-        // The rate of arrival just after a silence of the path is not the path's, so no cut may be based on it.
+        // Just after a silence of the path, the rate of arrival does not show the path rate, so no cut may be based on
+        // it.
         let resumes = signals.time_since_silence().is_some_and(|since| since < PATH_RESUME_TIME);
         let experiment = self.experiment.get_or_insert(Experiment {
             since: now,
@@ -578,33 +594,36 @@ impl DelayLaw {
         if low > experiment.peak + noise {
             experiment.peak = low;
             if received < PATH_DROP_SHARE * experiment.rate {
-                // In a growing queue the link is busy, so it carries just what arrives: the path has become slower.
+                // In a growing queue the link is busy, so the rate of arrival is what the path carries: the path has
+                // become slower.
                 experiment.rate = received / PATH_DROP_ACCURACY;
             }
         }
         if !input.relation.is_upper_bound {
-            // More is sent than this law asks for, so nothing is yielded and the experiment has not begun.
+            // More is sent than this law asks for, so nothing is yielded yet, and the experiment has not begun.
             experiment.since = now;
         }
         let (age, duration) = (now - experiment.since, experiment.duration(signals));
         let stays = age > duration
             && (low > target.max(STAYS_PEAK_SHARE * experiment.peak) || age > EXPERIMENT_DURATIONS_MAX * duration);
-        // A constant delay may be another path's. That verdict takes longer, and COMPETE waits for it.
+        // A constant delay may be the base delay of another path. The test for that takes longer, so COMPETE waits for
+        // its result.
         if stays && !experiment.constancy.is_constant(now, self.low_span) {
             return Transition::Switch(experiment.received.max(experiment.rate), QUEUE_STAYS);
         }
         let waits = resumes && age < PATH_RESUME_TIME;
         if !waits && now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every {
             let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE / (target / CUT_TARGET_MIN).min(1.0)).min(CUT_MAX);
-            // The floor bounds what an experiment costs if other flows take what is yielded.
+            // If other flows take the yielded capacity, this lower bound limits what the experiment costs.
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
             self.path_rate = Some(received);
             self.cut_at = now;
-            // In a queue of its own no other flow takes what is yielded, so it is taken back once the queue is gone.
-            // The bursts of a source of frames fill such a queue again by themselves.
+            // In a queue of the flow's own no other flow takes the yielded capacity, so the rate is raised again once
+            // the queue is gone. A source of frames is excluded, because its bursts fill such a queue again by
+            // themselves.
             self.refill |= !config.frames && self.own_queue.holds(now, rate);
-            // Flows of this kind keep a packet or two each. Less than one is due to other flows, to an AQM or to a low
-            // rate; a train shows which.
+            // Flows that run DELAY keep a packet or two each in the queue. If this flow has less than one, the cause is
+            // other flows, an AQM or a low rate; a train shows which.
             let has_little = low * rate < config.bits;
             self.wants_train = has_little && !self.own_queue.holds(now, rate);
             if self.wants_train && input.share.is_some_and(|share| share < SMALL_SHARE_MAX) {
@@ -615,9 +634,9 @@ impl DelayLaw {
         Transition::Stay(rate, "delay: over target")
     }
 
-    /// Grows below the target. The gain is low near the path rate, where a step would make a queue. It is higher for a
-    /// flow with a smaller share of the path: its target is above the mean queue, which is nearly the same for all
-    /// flows. In an empty queue the gain grows with time.
+    /// Raises the rate below the target. The gain is low near the path rate, where a large step would build a queue. It
+    /// is higher for a flow with a smaller share of the path: the mean queue is nearly the same for all flows, and a
+    /// smaller share means a higher target. In an empty queue the gain grows with time.
     fn grow(&self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
         let LawInput { now, dt, rate, signals, .. } = *input;
         let room = 1.0 - low / target;
@@ -642,8 +661,9 @@ impl DelayLaw {
         let faster = rate * (1.0 + gain * room * dt);
         let most = GROWTH_RECEIVED_MULTIPLE_MAX * received.max(signals.received(GROWTH_RECEIVED_SPAN).unwrap_or(0.0))
             + 2.0 * config.bits;
-        // The limit only stops growth: the rate of a source that sends little stays. But frames leave at a multiple of
-        // the rate, so that an unused rate makes their bursts a queue for other flows. It therefore decays.
+        // This limit only stops growth: the rate of a source that sends little is kept. However, frames are sent at a
+        // multiple of the rate, so an unused rate would turn their bursts into a queue for other flows. With frames the
+        // rate therefore decays.
         let kept = if config.frames { signals.usage_limit() } else { f64::INFINITY };
         let next = if rate > kept {
             (rate * libm::exp(-dt / UNUSED_RATE_DECAY)).max(kept)
@@ -652,7 +672,8 @@ impl DelayLaw {
         } else {
             rate
         };
-        // In a group another receiver's rate may be sent. If it arrives without a queue, this path carries it.
+        // In a group the rate of another receiver may be sent. If it arrives without a queue, this path carries it, so
+        // this rate is at least as high.
         Transition::Stay(if input.relation.is_limiting { next } else { next.max(received) }, UP)
     }
 }

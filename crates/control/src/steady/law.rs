@@ -1,4 +1,5 @@
-//! The laws, and which of them rules. A [`Law`] runs at the sender on reports, or at a receiver on its own arrivals.
+//! The laws, and the choice of the law that decides. A [`Law`] runs at the sender on reports, or at a receiver on its
+//! own arrivals.
 
 use super::compete::{CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS};
 use super::delay::DelayLaw;
@@ -16,74 +17,75 @@ use steadycast_units::{Span, Time};
 
 /// The rate grows by this factor per round trip in START.
 const START_GROWTH: f64 = 1.35;
-/// The window of the rate of arrival in START, in round trips: the rate of a whole round trip lags behind the growth.
+/// The span of the rate of arrival in START, in round trips. A span of a whole round trip would lag behind the growth.
 const START_RECEIVED_RTTS: f64 = 0.6;
-/// The least window of the rate of arrival in START, in seconds.
+/// The shortest span of the rate of arrival in START, in seconds.
 const START_RECEIVED_SPAN_MIN: f64 = 0.060;
-/// Its longest window, in seconds. A start that silence has slowed down sends a packet each 150 ms.
+/// The longest span of the rate of arrival in START, in seconds. Halvings for missing feedback may slow a start down to
+/// a packet each 150 ms.
 const START_RECEIVED_SPAN_MAX: f64 = 1.0;
-/// The window of the rate of arrival that bounds the growth, in seconds, which spans the pauses of a source.
+/// The span of the rate of arrival that limits the growth, in seconds. It is long enough to cover a source's pauses.
 const START_PAUSES_SPAN: f64 = 0.5;
-/// The window of the queue in START, in seconds.
+/// The span over which the queueing delay is measured in START, in seconds.
 const START_LOW_SPAN: f64 = 0.030;
-/// START ends at a queue of this share of the target.
+/// START ends when the queueing delay reaches this share of the target.
 const START_QUEUE_TARGET_SHARE: f64 = 0.7;
-/// START does not end at a shorter queue than this, in seconds, which may be noise.
+/// START never ends at a queueing delay below this, in seconds, which may be noise.
 const START_QUEUE_MIN: f64 = 0.004;
-/// After START found a queue, this share of what arrives is sent until the queue is gone.
+/// After START has built a queue, this share of the rate of arrival is sent until the queue is gone.
 const START_DRAIN_SHARE: f64 = 0.7;
-/// After a loss in START, COMPETE begins with this share of what arrives (RFC 9438, 4.6).
+/// After a loss in START, COMPETE begins with this share of the rate of arrival (RFC 9438, 4.6).
 const START_LOSS_BETA: f64 = 0.7;
 /// After this many halvings in a row for missing feedback, START begins again.
 const RESTART_HALVINGS: u32 = 3;
 
-/// When COMPETE ends, DELAY begins with this share of what arrives, so that a remaining queue drains.
+/// When COMPETE ends, DELAY begins with this share of the rate of arrival, so that a remaining queue drains.
 const COMPETE_END_SHARE: f64 = 0.85;
 
 // A policer: losses without a queue.
 
-/// A policer's losses meet at most this queueing delay, in seconds.
+/// A packet that a policer drops has met at most this queueing delay, in seconds.
 const POLICER_QUEUE_MAX: f64 = 0.020;
-/// The least window of the rate of arrival behind a policer, in seconds.
+/// The shortest span of the rate of arrival behind a policer, in seconds.
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
-/// The share of what arrives that is sent then.
+/// The share of the rate of arrival that is sent behind a policer.
 const POLICED_RATE_SHARE: f64 = 0.85;
-/// The highest random loss rate, until a trial has shown a higher one.
+/// The highest loss rate that is taken for random loss, until a trial has shown a higher one.
 const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
-/// The highest loss rate of a TCP's window. COMPETE does not take less for a policer's.
+/// The highest loss rate that a TCP's own window causes. In COMPETE, a lower loss rate is not attributed to a policer.
 const TCP_LOSS_MAX: f64 = 0.1;
-/// A trial whether losses end has seen enough packets if this many of them would be lost by chance.
+/// A trial is complete once it has covered enough packets for this many losses at the loss rate before it.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
-/// After a trial showed random losses, losses up to this many times their rate are random.
+/// After a trial has shown random losses, a loss rate up to this multiple of theirs is taken for random loss.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
 /// The highest loss rate that a trial can show to be random.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Bursts, pacing and trains.
 
-/// The longest queue that is taken for a burst's own, in seconds.
+/// The longest queueing delay that is attributed to a burst of the flow itself, in seconds.
 const BURST_QUEUE_MAX: f64 = 0.25;
 /// The ratio of the pacing rate to the rate in DELAY, where the queue is kept empty.
 const DELAY_PACING: f64 = 1.1;
-/// A train lasts at least this long at the rate, in seconds: reports resolve arrivals to a millisecond.
+/// A train lasts at least this long at the current rate, in seconds, because reports resolve arrivals to a millisecond.
 const TRAIN_DURATION_MIN: f64 = 0.005;
 /// The most packets of a train.
 const TRAIN_PACKETS_MAX: f64 = 16.0;
-/// A queue below this share of its highest delay has room for a train.
+/// A train is sent only while the queueing delay is below this share of its highest value.
 const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
 
 // Time.
 
-/// The window of the base delay in COMPETE, in seconds, since the queue may never be empty there.
+/// The window of the base delay in COMPETE, in seconds. It is long, since the queue may never be empty there.
 const COMPETE_BASE_DELAY_WINDOW: u64 = BASE_RTT_WINDOW;
-/// The window of the base delay in START and DELAY, in seconds. A changed path is known soon.
+/// The window of the base delay in START and DELAY, in seconds. It is short, so that a changed path is detected soon.
 const BASE_DELAY_WINDOW: u64 = 20;
-/// A law grows for at most this time at one report, in seconds, however long the last one is ago.
+/// At one report, a law grows by at most this time's growth, in seconds, even if the last report is longer ago.
 const STEP_TIME_MAX: f64 = 0.5;
 /// The window of the loss rate that is shown to users, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
 
-/// The promise of COMPETE allows this many packets per round trip beside its bound, so that low rates can grow.
+/// The promise of COMPETE allows this many packets per round trip in addition to its bound, so that low rates can grow.
 const PROMISED_PACKETS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,15 +95,15 @@ pub(super) enum Mode {
     Compete,
 }
 
-/// A trial: less is sent for a while, to see whether losses end.
+/// A trial: the sender lowers its rate for a while, to see whether losses end.
 #[derive(Clone, Copy, Debug)]
 struct PolicerTrial {
     at: f64,
-    /// The share of packets that was lost before, consecutive losses counted once.
+    /// The share of packets that was lost before the trial, with consecutive losses counted once.
     share: f64,
-    /// The rate of arrival before, in bit/s.
+    /// The rate of arrival before the trial, in bit/s.
     received: f64,
-    /// The packets reported since then, and the lost ones among them, consecutive losses counted once.
+    /// The packets reported since the trial began, and the lost ones among them, with consecutive losses counted once.
     packets: u32,
     lost: u32,
 }
@@ -118,20 +120,21 @@ pub(super) struct Law {
     pub(super) delay: DelayLaw,
     compete: CompeteLaw,
     scalable: ScalableLaw,
-    /// The scalable law made the last decision. The promises are those of the other laws.
+    /// Whether the scalable law made the last decision. The promises do not apply to its decisions.
     marks_rule: bool,
     pub(super) losses: LossClassifier,
     /// The time of the last report, in seconds.
     pub(super) last_report_at: Option<f64>,
-    /// The times of the last response to a loss and to a mark. Packets that were sent before belong to that response.
+    /// The times of the last response to a loss and of the last response to a mark. Losses and marks of packets that
+    /// were sent earlier cause no further response.
     loss_at: Option<f64>,
     mark_at: Option<f64>,
-    /// The time of the last cut for losses without a queue.
+    /// The time at which the rate was last cut because of losses without a queue.
     policed_at: Option<f64>,
     trial: Option<PolicerTrial>,
-    /// The share of packets that is taken to be lost by chance.
+    /// The highest share of lost packets that is taken for random loss.
     random_loss_max: f64,
-    /// Halvings in a row for missing feedback.
+    /// The number of halvings in a row because of missing feedback.
     halvings: u32,
     train_schedule: TrainSchedule,
     pub(super) rule: &'static str,
@@ -173,7 +176,8 @@ impl Law {
 
     /// Records a sent packet. The frames of its source leave at `pacing` times `rate`, in bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        // In a queue of the flow's own nothing else waits, so that the queue of a burst is all there is to see.
+        // In a queue of the flow's own there are no other packets, so all of the queue that is measured may come from
+        // the flow's burst.
         let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
@@ -221,8 +225,8 @@ impl Law {
         }
     }
 
-    /// Takes the queue for the flow's own if trains show that in DELAY while it is in doubt. Without that doubt the
-    /// trains are discarded: an uncongested path looks the same as a queue of the flow's own.
+    /// If trains show in DELAY that the queue is the flow's own, and this was in doubt, records it. If it was not in
+    /// doubt, the trains are discarded, because an uncongested path looks the same as a queue of the flow's own.
     fn check_own_queue(&mut self, now: f64) {
         let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
         if in_doubt && self.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS) {
@@ -232,7 +236,7 @@ impl Law {
         }
     }
 
-    /// Takes the queue for the flow's own.
+    /// Records that the queue is taken for the flow's own.
     #[cfg(test)]
     pub(super) fn set_own_queue(&mut self, now: f64) {
         self.delay.set_own_queue(now, self.rate);
@@ -245,7 +249,8 @@ impl Law {
         let soon = input.signals.received((START_RECEIVED_RTTS * rtt).max(START_RECEIVED_SPAN_MIN));
         let Some(received) = soon.or_else(|| input.signals.received(START_RECEIVED_SPAN_MAX)) else { return };
         if let Some(loss) = &input.loss {
-            // A lost packet in a long queue, or at the top of a queue, is that of a full buffer, as TCP fills it.
+            // A packet that is lost in a long queue, or while the queue is at its highest, was dropped by a full
+            // buffer, as a TCP fills it.
             let queued = self.losses.on_loss(now, loss, 0.0) || loss.q > CERTAIN_CONGESTION_QUEUE;
             if queued {
                 self.enter_compete(input, START_LOSS_BETA * received, "compete: loss in the start");
@@ -263,7 +268,7 @@ impl Law {
         }
         let most = 2.0 * received.max(input.signals.received(START_PAUSES_SPAN).unwrap_or(0.0));
         if self.rate < most {
-            // A report shows the effect of the growth only after the reporting interval, at any round trip.
+            // At any round-trip time, the effect of the growth is reported after a report interval at the earliest.
             let round = rtt.max(2.0 * config.report_every);
             self.rate = (self.rate * libm::pow(START_GROWTH, dt / round)).min(most);
         }
@@ -289,12 +294,12 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode. If more is lost than chance explains, the rate is set below the
-    /// rate of arrival, and the mode is DELAY from then on. A trial then measures whether the losses end: those of a
-    /// policer do, and random ones do not. Returns true if this rule has set the rate.
+    /// Responds to losses without a queue, in any mode. If more packets are lost than chance explains, the rate is set
+    /// below the rate of arrival, and the mode becomes DELAY. A trial then measures whether the losses end. A policer's
+    /// losses do, and random losses do not. Returns true if this rule has set the rate.
     fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
-        // Losses of packets that left before the last cut do not count against it.
+        // A loss of a packet that was sent before the last cut is no evidence against the lower rate.
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
         let (packets, share, runs) = signals.loss_shares(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
@@ -307,7 +312,7 @@ impl Law {
         let policed = self.losses.is_policed(now);
         let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
         let is_policer = if self.mode == Mode::Compete && !policed {
-            // A TCP's own losses may be this many, and a queue may be short there.
+            // A TCP's own losses may reach this rate, and their queue may be short.
             LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
         } else {
             policed || is_more
@@ -327,8 +332,8 @@ impl Law {
         true
     }
 
-    /// Evaluates a trial. Returns it if its result is open. If losses have ended, they are a policer's; if they go on,
-    /// they are random, and their rate is known.
+    /// Evaluates a trial, and returns it if its result is still open. If the losses have ended, a policer caused them.
+    /// If they continue, they are random, and their rate is now known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
         let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
         if input.now < trial.at + input.rtt + self.config.report_most {
@@ -348,7 +353,7 @@ impl Law {
         None
     }
 
-    /// Lets the law decide that rules.
+    /// Selects the law that decides, and lets it decide.
     fn decide(&mut self, input: &LawInput<'_>) {
         if self.respond_to_policer(input) {
             return;
@@ -378,7 +383,7 @@ impl Law {
         }
     }
 
-    /// Checks the promises against the decision. `mode` and `rate` are those before it.
+    /// Checks the promises against the decision. `mode` and `rate` are the values before the decision.
     pub(super) fn check_promises(&mut self, now: f64, (mode, rate): (Mode, f64), relation: RateRelation) {
         if self.mode != mode || self.marks_rule || !relation.is_limiting {
             return;
@@ -401,12 +406,12 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
-        // During a trial the rate must not grow, or its losses would not compare with those before.
+        // During a trial the rate must not grow, or the losses would not be comparable with those before the trial.
         let rate = self.trial.map_or(rate, |trial| rate.min(POLICED_RATE_SHARE * trial.received));
         self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
     }
 
-    /// Takes a report. Returns true if it covers any packet for the first time.
+    /// Processes a report. Returns true if it covers a packet that no earlier report has covered.
     pub(super) fn on_feedback(
         &mut self,
         at: Time,
@@ -430,7 +435,7 @@ impl Law {
         }
         self.compete.update_high_queue(self.signals.q, dt);
         self.delay.update_jitter(&self.signals, self.rate, dt, &self.config);
-        // One response per round trip: a packet that left before the last response belongs to that one.
+        // There is one response per round trip. A packet that was sent before the last response causes no other one.
         let loss = feedback.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
         let mark = feedback.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
         if loss.is_some() {

@@ -3,26 +3,26 @@
 use super::packet::Loss;
 use super::signals::{FeedbackSummary, Signals};
 
-/// If the flow's share of the queue is below this, trains show that the queue is shared. In a separate queue the
-/// share is 1, and reports resolve a train's duration to a millisecond only.
+/// If the flow's share of the queue is below this, trains show that the queue is shared. In a queue of the flow's own
+/// the share is 1. The limit is lower, because reports resolve a train's duration to a millisecond only.
 const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 
 /// A segment of a congestion window, in bits: that of a TCP with 1500 B packets, independent of the session's packet
-/// size, so that the windows of both window-based laws compare with TCP's.
+/// size, so that the windows of both window-based laws are comparable with TCP's.
 pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 
 /// The relation between the rate that a law asks for and the rate that is sent. In a group, the sender follows one
 /// receiver, so that another receiver's law may ask for more or for less than is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RateRelation {
-    /// The sent rate is at most the law's, so that a yield of the law takes effect.
+    /// Whether the sent rate is at most the law's rate. Only then does a yield of the law take effect.
     pub(super) is_upper_bound: bool,
     /// The sent rate is the law's.
     pub(super) is_limiting: bool,
 }
 
 impl RateRelation {
-    /// The relation towards a single receiver: the law's rate is sent.
+    /// The relation in a session with a single receiver: the law's rate is sent.
     pub(super) const UNICAST: Self = Self { is_upper_bound: true, is_limiting: true };
 }
 
@@ -31,7 +31,8 @@ impl RateRelation {
 pub(super) enum Transition {
     /// The law stays in charge and asks for this rate.
     Stay(f64, &'static str),
-    /// The other law takes over: COMPETE from this rate on, DELAY from this rate of arrival on.
+    /// The other law takes over. If it is COMPETE, it begins with this rate; if it is DELAY, it begins with this rate
+    /// of arrival.
     Switch(f64, &'static str),
 }
 

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, plus the time since it arrived. Fields are in
-//! network byte order. Bytes that are too few, or that hold an impossible number, are no message.
+//! network byte order. A message that is too short or has an impossible number is ignored.
 
 use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
-/// A receiver that asks for this share of the sent rate, or for more, does not object to it. Both halves use it: a
+/// A receiver objects to the sent rate if it asks for less than this share of it. Both halves use this value, so that a
 /// receiver reports early only if its sender would follow.
 pub(super) const OBJECTION_SHARE: f64 = 0.95;
 
@@ -32,7 +32,7 @@ const HAS_RTT: u8 = 4;
 pub(super) struct SenderNotice {
     /// The rate that is sent.
     pub(super) rate: Rate,
-    /// The source has frames, whose packets may leave in bursts.
+    /// Whether the source has frames, whose packets may be sent in bursts.
     pub(super) frames: bool,
     /// The limiting receiver, whose rate is sent.
     pub(super) limiting: Option<ReceiverId>,
@@ -63,26 +63,26 @@ impl SenderNotice {
     }
 }
 
-/// One receiver's report.
+/// The report of one receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReceiverReport {
     /// The rate that its law asks for.
     pub(super) rate: Rate,
     /// The share of packets that were lost in the last second.
     pub(super) loss: f64,
-    /// The queueing delay on its path.
+    /// The queueing delay on the receiver's path.
     pub(super) queue: Span,
     /// The round-trip time that its law uses.
     pub(super) rtt: Span,
-    /// The send time of its newest packet, plus the time since that arrived.
+    /// The send time of its newest packet, plus the time since that packet arrived.
     pub(super) echo: Stamp,
     /// The rule that set the rate.
     pub(super) rule: &'static str,
-    /// Only the sent rate limits the law's rate, so that the receiver does not object to more.
+    /// Whether only the sent rate limits the law's rate. The receiver then does not object to a higher sent rate.
     pub(super) free: bool,
-    /// Its law is in START.
+    /// Whether the receiver's law is in START.
     pub(super) start: bool,
-    /// The sender has sent it its round-trip time.
+    /// Whether the sender has sent this receiver its round-trip time.
     pub(super) has_rtt: bool,
 }
 
@@ -118,7 +118,8 @@ impl ReceiverReport {
     }
 }
 
-/// The rules of the laws, by their number in a report. The first one stands for rules that this version does not know.
+/// The rules of the laws, by their number in a report. The first one stands for every rule that this version does not
+/// know.
 pub(super) const RULES: &[&str] = &[
     "a receiver's rule",
     "start: first packets",

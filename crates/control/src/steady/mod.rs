@@ -82,9 +82,9 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 /// The least rate of any law, in bit/s, unless the session's cap is lower.
 const RATE_MIN: f64 = 10_000.0;
-/// The least time without feedback after which the rate is halved, in seconds (RFC 8083).
+/// If no feedback arrives for this time, in seconds, the rate is halved (RFC 8083).
 const FEEDBACK_TIMEOUT_MIN: f64 = 0.5;
-/// The same in round trips.
+/// The same timeout in round trips. The longer of the two applies.
 const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
@@ -129,19 +129,20 @@ params! {
         bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),
         /// The session's highest rate, in bit/s.
         cap: f64 = setup.cap.as_bps_f64(),
-        /// Packets are sent as L4S packets (ECT(1)).
+        /// Whether packets are sent as L4S packets (ECT(1)).
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// The source has frames.
         frames: bool = false,
-        /// The receivers run the law. In a group, not every receiver can report every packet.
+        /// Whether the receivers run the law. In a group they have to, since not every receiver can report every
+        /// packet.
         receivers: bool = setup.group || at == "receiver",
     }
 }
 
 impl Config {
-    /// Returns the time between two reports. It is the short interval once enough bytes have arrived that a report is
-    /// at most 5 % of them (RFC 3550, 6.2), else the longest interval. `cost` is the size of a report relative to one
-    /// of single packets, for which `report_bytes` is set.
+    /// Returns the time between two reports. It is the short interval if a report is at most 5 % of the bytes that have
+    /// arrived (RFC 3550, 6.2), and otherwise the longest interval. `cost` is the size of the report, relative to the
+    /// report of single packets that `report_bytes` assumes.
     fn report_after(&self, bytes: f64, cost: f64) -> Span {
         let enough = bytes >= cost * self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 /// A packet that arrived. Times are in seconds; `at` and `came` are on the receiver's clock.
 ///
-/// A source's burst queues behind itself. `left`, `at` and `delay` are therefore corrected: they are what they would
-/// have been if the packets had left at the pacing rate. `sent`, `came` and `whole` are as measured.
+/// The packets of a burst wait for each other. `left`, `at` and `delay` are therefore corrected: they have the values
+/// that they would have had if the packets had been sent at the pacing rate. `sent`, `came` and `whole` are as
+/// measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivedPacket {
     /// The corrected send time.

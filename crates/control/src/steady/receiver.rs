@@ -12,19 +12,20 @@ use crate::half::{PacketArrival, PacketReport, Stream};
 use crate::{Arrival, Check, Due, ExtraArrival, Limit, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Rate, Span, Stamp, Time};
 
-/// The time of the first packet on the law's clock, in seconds: no window reaches back before 0.
+/// The time of the first packet on the law's clock, in seconds. It is so late that no window of the law reaches back
+/// before 0.
 const CLOCK_START: f64 = 2.0 * BASE_RTT_WINDOW as f64;
-/// The sender's clock was set if it differs from the last packet's time by more than this, in seconds.
+/// If the sender's clock differs from the last packet's time by more than this, in seconds, the clock was set.
 const CLOCK_JUMP_MIN: f64 = 10.0;
-/// The law is limited by the sent rate alone if it asks for more than this many times what arrives, in COMPETE.
+/// In COMPETE, only the sent rate limits the law if the law asks for more than this many times the rate of arrival.
 const FREE_RECEIVED_MULTIPLE_MIN: f64 = 1.1;
 /// The longest random delay of a receiver's first early report, in seconds.
 const FIRST_REPORT_SPREAD: f64 = 0.25;
 /// The assumed number of receivers of a group until it is known.
 const INITIAL_GROUP_SIZE: u32 = 10_000;
-/// The size of a receiver's report, relative to one of single packets, for which `report_bytes` is set.
+/// The size of a receiver's report, relative to the report of single packets that `report_bytes` assumes.
 const REPORT_COST: f64 = 1.4;
-/// The most packets missing in a row that are counted as lost. More of them are another stream.
+/// The largest gap in packet numbers that counts as lost packets. A larger gap shows another stream.
 const MAX_MISSING: u64 = 1_000;
 
 /// The receiving half that runs the law.
@@ -36,23 +37,24 @@ pub(super) struct Receiver {
     cap: Rate,
     chance: Chance,
     law: Law,
-    /// The sender's clock at the first packet; and the last packet's number, with its send time on the law's clock.
+    /// The time of the sender's clock at the first packet. Then the last packet's number, and its send time on the
+    /// law's clock.
     begin: Option<PeerTime>,
     last: Option<(u64, Time)>,
     /// Arrivals that the law has not taken yet.
     pending: Vec<PacketReport>,
-    /// The time on the law's clock of its last update.
+    /// The time of the law's last update, on the law's clock.
     updated_at: Time,
     notice: Option<SenderNotice>,
     /// The round-trip time that the sender measured last.
     rtt: Option<Span>,
-    /// The newest packet's send time on the sender's clock, and its arrival.
+    /// The newest packet: its send time on the sender's clock, and its arrival time.
     newest: Option<(PeerTime, Time)>,
     bytes_since_update: u64,
     last_update: Option<Time>,
     /// The law has a new rate to report.
     has_new_rate: bool,
-    /// The time of an early report, because the sent rate is too high.
+    /// The time of an early report, which is sent because the sent rate is too high.
     early_report_at: Option<Time>,
     last_report: Option<Time>,
     members: Option<u32>,
@@ -89,8 +91,8 @@ impl Receiver {
         !self.group || self.notice.is_some_and(|notice| notice.limiting == Some(self.id))
     }
 
-    /// Returns the send time of a packet on the law's clock. That is the sender's clock, moved, but it continues
-    /// without a jump if the sender's clock or the packet numbers jump.
+    /// Returns the send time of a packet on the law's clock. The law's clock is the sender's clock plus an offset, and
+    /// continues without a jump if the sender's clock or the packet numbers jump.
     fn send_time(&mut self, number: u64, sent: PeerTime) -> Time {
         let begin = *self.begin.get_or_insert(sent);
         let since = CLOCK_START + sent.since(begin).as_secs_f64();
@@ -98,7 +100,7 @@ impl Receiver {
         if (since - at.as_secs_f64()).abs() < CLOCK_JUMP_MIN && number.saturating_add(MAX_MISSING) > last {
             return Time::ZERO + Span::from_secs_f64(since);
         }
-        // The law's clock stands still for the jump, so that none of its windows sees a gap.
+        // The law's clock stops during the jump, so that none of the law's windows contains a gap.
         let at = at.max(self.updated_at);
         let gone = at.as_nanos().saturating_sub(Span::from_secs_f64(CLOCK_START).as_nanos());
         let begin = sent.as_nanos().saturating_sub(i64::try_from(gone).unwrap_or(i64::MAX));
@@ -108,7 +110,8 @@ impl Receiver {
         at
     }
 
-    /// Whether only the sent rate limits the law's rate: the law grows, or is bound to what arrives.
+    /// Whether only the sent rate limits the law's rate. Either the law grows, or its rate is much higher than what
+    /// arrives.
     fn is_free(&self) -> bool {
         let law = &self.law;
         !self.is_limiting()
@@ -122,8 +125,8 @@ impl Receiver {
             }
     }
 
-    /// Records a sent packet in the law, and the missing ones before it. A receiver knows those by their numbers only,
-    /// so they get send times in between.
+    /// Records a sent packet in the law, and the missing packets before it. A receiver only knows the numbers of
+    /// missing packets, so they get interpolated send times.
     fn record_sent(&mut self, number: u64, left: Time, size: u64) {
         let rate = self.notice.map_or(0.0, |notice| notice.rate.as_bps_f64());
         let frames = self.notice.is_some_and(|notice| notice.frames);
@@ -147,7 +150,7 @@ impl Receiver {
     /// Lets the law take the pending arrivals.
     fn update_law(&mut self, now: Time) {
         let Some((_, left)) = self.last else { return };
-        // The time at which a report would reach the sender, since the law counts time as the sender does.
+        // The law counts time as the sender does, so this is the time at which a report would reach the sender.
         let at = (left + Span::from_secs_f64(self.law.signals.rtt())).max(self.updated_at);
         let sent = self.notice.map_or(Rate::MAX, |notice| notice.rate).as_bps_f64();
         let is_limiting = self.is_limiting();
@@ -180,7 +183,8 @@ impl Receiver {
             None => Span::from_secs_f64(FIRST_REPORT_SPREAD),
         };
         let wait = suppress::timer(round, self.members.unwrap_or(INITIAL_GROUP_SIZE), &mut self.chance);
-        // At most one early report per round trip: the sender's response to the last one is not visible earlier.
+        // There is at most one early report per round trip, because the sender's response to the last report takes that
+        // long.
         let again = self.last_report.map_or(now, |at| at + Span::from_secs_f64(self.law.signals.rtt()));
         self.early_report_at = Some((now + wait).max(again));
     }
@@ -210,6 +214,7 @@ impl ReceiverHalf for Receiver {
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         if let Some(notice) = SenderNotice::read(arrival.notice) {
             self.notice = Some(notice);
+            // A notice has the round-trip time of a single receiver of the group.
             if let Some((_, rtt)) = notice.measured_rtt.filter(|(id, rtt)| *id == self.id && !rtt.is_zero()) {
                 self.rtt = Some(rtt);
             }

@@ -1,4 +1,5 @@
-//! The sending half where receivers run the law. It follows the limiting receiver, the one that asks for least.
+//! The sending half for receivers that run the law. It follows the limiting receiver, which is the one that asks for
+//! the lowest rate.
 
 use super::message::{OBJECTION_SHARE, ReceiverReport, SenderNotice};
 use super::signals::INITIAL_RTT;
@@ -13,20 +14,21 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Rate, Span, Time};
 
-/// Growth factor of the rate per round trip while it rises to the rate of a new limiting receiver. START uses the same
+/// Growth factor of the rate per round trip while it rises to the rate of a new limiting receiver. START has the same
 /// factor.
 const RISE_GROWTH: f64 = 1.35;
-/// The rate grows for at most this time at one report, in seconds.
+/// At one report, the rate grows by at most this time's growth, in seconds.
 const RISE_TIME_MAX: f64 = 0.2;
 /// A limiting receiver that is silent for this many halvings in a row has left.
 const LIMITING_RECEIVER_HALVINGS: u32 = 4;
-/// The most receivers in the table. Beyond, only a receiver that asks for less than is sent is added.
+/// The maximum number of receivers in the table. If the table is full, only a receiver that asks for less than the sent
+/// rate is added.
 const MAX_RECEIVERS: usize = 1 << 17;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     report: ReceiverReport,
-    /// A notice with its round-trip time is pending.
+    /// Whether this receiver's round-trip time is still to be sent in a notice.
     is_rtt_pending: bool,
     rtt: Option<Span>,
 }
@@ -43,13 +45,13 @@ pub(super) struct ReceiverDrivenSender {
     pending_rtts: VecDeque<ReceiverId>,
     no_feedback: NoFeedbackTimer,
     halvings: u32,
-    /// The limiting receiver has replaced one that left, and the rate is still below the one that it asks for.
+    /// Whether the rate still rises to that of the limiting receiver, which has replaced one that left.
     rises: bool,
     /// The time at which the rate was last set.
     set_at: Option<Time>,
     frames: bool,
     rule: &'static str,
-    /// The promise that no more is sent than a receiver has asked for.
+    /// The promise that the sent rate is at most the rate that the receivers have asked for.
     promise: Check,
 }
 
@@ -76,15 +78,15 @@ impl ReceiverDrivenSender {
     fn forget(&mut self, id: ReceiverId) {
         self.table.remove(&id);
         if self.limiting == Some(id) {
-            // Receivers whose path limits them come first, then the lowest rate. The rate stays until the new one
-            // reports as the limiting receiver, since its last report may be old.
+            // A receiver whose path limits it is preferred, then the one with the lowest rate. Its last report may be
+            // old, so the rate is kept until it reports as the limiting receiver.
             let turn = |(id, entry): &(&ReceiverId, &Entry)| (entry.report.free, entry.report.rate, **id);
             self.set_limiting(self.table.iter().min_by_key(turn).map(|(id, _)| *id), true);
         }
     }
 
-    /// Takes the rate of the limiting receiver. If that has replaced another one, the rate grows towards it as in
-    /// START.
+    /// Takes the rate of the limiting receiver. If that receiver has replaced another one, the rate grows towards its
+    /// rate as in START.
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
         let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(RISE_TIME_MAX));
@@ -98,20 +100,21 @@ impl ReceiverDrivenSender {
         self.set_at = Some(now);
     }
 
-    /// Makes this the limiting receiver. `rises`: the rate grows towards its rate, which may be old.
+    /// Makes this the limiting receiver. If `rises` is true, the rate grows towards its rate, because its last report
+    /// may be old.
     fn set_limiting(&mut self, id: Option<ReceiverId>, rises: bool) {
         (self.limiting, self.rises, self.halvings) = (id, rises, 0);
     }
 
-    /// Whether this receiver asks for less than is sent. Each one reports that by itself, so that older reports need
-    /// not be compared when the rate changes.
+    /// Whether this receiver asks for less than is sent. Every receiver reports this by itself, so older reports need
+    /// not be compared again when the rate changes.
     fn objects(&self, message: &ReceiverReport) -> bool {
         !message.free && message.rate.as_bps_f64() < OBJECTION_SHARE * self.rate
     }
 
     fn sent(&mut self, at: Time) {
         let timeout = FEEDBACK_TIMEOUT_MIN.max(FEEDBACK_TIMEOUT_RTTS * self.rtt());
-        // A group's first reports are spread by their random timers.
+        // The first reports of a group are delayed by random timers.
         let timeout = if self.limiting.is_none() { 2.0 * timeout } else { timeout };
         self.no_feedback.on_sent(at, Span::from_secs_f64(timeout));
     }
@@ -134,7 +137,7 @@ impl SenderHalf for ReceiverDrivenSender {
         let (now, id) = (report.at, report.from);
         let Some(message) = report.body.and_then(ReceiverReport::read) else { return };
         let full = self.table.len() >= MAX_RECEIVERS && !self.table.contains_key(&id);
-        // A full table still takes a receiver that asks for less, since that one must be obeyed.
+        // Even if the table is full, a receiver that asks for a lower rate is added, because the sender must follow it.
         if full && message.rate.as_bps_f64() >= self.rate {
             return;
         }

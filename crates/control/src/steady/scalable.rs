@@ -1,27 +1,31 @@
-//! The scalable law for L4S packets (RFC 9331, section 4.3): it responds to the share of marked packets as TCP Prague
-//! does (draft-briscoe-iccrg-prague-congestion-control), and never competes. It rules while packets are marked. Once no
-//! packet has been marked for some round trips the other laws rule, so that growth in an empty queue is DELAY's.
+//! The scalable law for L4S packets (RFC 9331, section 4.3). It responds to the share of marked packets as TCP Prague
+//! does (draft-briscoe-iccrg-prague-congestion-control), and never competes. It decides while packets are marked. Once
+//! no packet has been marked for some round trips the other laws decide again. The growth in an empty queue is
+//! therefore DELAY's.
 
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::LossClassifier;
 use super::{Config, RATE_MIN};
 
-/// The number of round trips for which the scalable law rules after a mark. In its equilibrium 0.74 packets are marked
-/// per round trip (twice [`ADDITIVE_INCREASE`]), so that eight without a mark come by chance once in 370 times.
+/// The number of round trips after a mark for which the scalable law decides. In its equilibrium 0.74 packets are
+/// marked per round trip (twice [`ADDITIVE_INCREASE`]), so eight round trips without a mark occur by chance once in 370
+/// times.
 const MARK_VALIDITY_ROUNDS: f64 = 8.0;
-/// When the law takes over, its window is at least this share of the rate, whatever arrives.
+/// When the law takes over, its window corresponds to at least this share of the rate, even if less arrives.
 const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
 /// The gain of the mean share of marks, once per round trip (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;
-/// The virtual round-trip time, in seconds: flows with a shorter one behave as if they had this one (Prague draft).
+/// The virtual round-trip time, in seconds. Flows with a shorter round-trip time behave as if they had this one (Prague
+/// draft).
 const VIRTUAL_RTT: f64 = 0.025;
-/// Additive increase in segments per round trip without a mark. With Prague's whole segment a paced sender, which is
-/// marked less, took 1.2 of Prague's fair share.
+/// Additive increase in segments per round trip without a mark. A paced sender gets fewer marks than Prague. With
+/// Prague's increase of a whole segment it took 1.2 times its fair share beside Prague.
 const ADDITIVE_INCREASE: f64 = 0.37;
 /// The share of the window that a loss leaves (RFC 9438, 4.6).
 const LOSS_BETA: f64 = 0.7;
-/// The least window, in segments. A paced sender needs no whole segment per round trip.
+/// The minimum of the window, in segments. It is below one segment, because a paced sender can send less than a segment
+/// per round trip.
 const WINDOW_MIN: f64 = 0.2;
 /// The rate is at most this many times what arrives, as acknowledgements limit a TCP.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
@@ -40,13 +44,13 @@ pub(super) struct ScalableLaw {
     cut_at: f64,
     /// The time of the last report with a mark, in seconds.
     marked_at: Option<f64>,
-    /// This law made the last decision.
+    /// Whether this law made the last decision.
     ruled: bool,
 }
 
 impl ScalableLaw {
-    /// Whether this law rules at this report: packets were marked lately. Sets the window to the current rate when it
-    /// takes over.
+    /// Whether this law decides at this report, because packets were marked recently. When it takes over, sets the
+    /// window to the current rate.
     pub(super) fn rules(&mut self, input: &LawInput<'_>, config: &Config) -> bool {
         if !config.l4s {
             return false;
@@ -59,12 +63,12 @@ impl ScalableLaw {
         }
         let rules = self.marked_at.is_some_and(|at| now - at < MARK_VALIDITY_ROUNDS * round);
         if rules && !self.ruled {
-            // An alpha of 1 halves the window at the first mark, the safe response while the share is unknown. Later
-            // it is what it was, with the rounds in which nothing was marked.
+            // The first alpha is 1, which halves the window at the first mark: the safe response while the share of
+            // marks is unknown. Later the law continues with its old alpha, decayed by the round trips without marks.
             let unmarked = libm::pow(1.0 - ALPHA_GAIN, (now - self.round_since) / round);
             let alpha = if was_marked { self.alpha * unmarked } else { 1.0 };
             *self = Self { alpha, marked_at: self.marked_at, round_since: now, ..Self::default() };
-            // DELAY may have grown above what the path carries, which the rate of arrival shows.
+            // DELAY may have raised the rate above what the path carries. The rate of arrival shows what it carries.
             let received = signals.received(rtt.max(RECEIVED_SPAN_MIN)).unwrap_or(rate);
             self.window = rate.min(received.max(ENTRY_RATE_SHARE_MIN * rate)) * rtt / SEGMENT_BITS;
         }
@@ -83,14 +87,15 @@ impl ScalableLaw {
             (self.packets, self.marked, self.round_since) = (0, 0, now);
         }
         let mut rule = "l4s: up";
-        // A loss by chance is no congestion, as in DELAY.
+        // As in DELAY, a random loss is not congestion.
         let packet = config.bits / input.rate.max(RATE_MIN);
         if input.loss.is_some_and(|loss| losses.on_loss(now, &loss, packet)) {
             self.window *= LOSS_BETA;
             self.cut_at = now;
             rule = "l4s: loss";
         } else if input.mark && now - self.cut_at >= round {
-            // Only for a packet that was sent after the last cut: one response per round trip (RFC 9331, 4.3).
+            // Only a packet that was sent after the last cut causes another one: one response per round trip (RFC 9331,
+            // 4.3).
             self.window *= 1.0 - 0.5 * self.alpha;
             self.cut_at = now;
             rule = "l4s: marks";
@@ -101,7 +106,7 @@ impl ScalableLaw {
         }
         self.window = self.window.max(WINDOW_MIN);
         let mut rate = self.window * SEGMENT_BITS / rtt;
-        // An idle source's rate of arrival says nothing about the path, so it does not limit the window.
+        // An idle source's rate of arrival does not show what the path carries, so it does not limit the window.
         if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN_MIN))
             && !signals.is_idle(now)
         {

@@ -11,10 +11,10 @@ use crate::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The time without feedback before the first report, in seconds, in which the round-trip time is unknown (RFC 5348,
-/// 4.2).
+/// The timeout without feedback before the first report, in seconds. Until then the round-trip time is unknown (RFC
+/// 5348, 4.2).
 const INITIAL_FEEDBACK_TIMEOUT: f64 = 2.0;
-/// The rate at which the packets of a train are sent: back to back.
+/// The pacing rate of a train's packets. It is so high that they are sent back to back.
 const TRAIN_SEND_RATE: Rate = Rate::mbps(1_000);
 
 /// The sending half that runs the law on reports of single packets.

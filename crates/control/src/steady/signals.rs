@@ -1,4 +1,4 @@
-//! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates, losses and
+//! What a sender derives about its path from reports of single packets: base delay, queueing delay, rates, losses and
 //! trains.
 
 use super::packet::{ArrivedPacket, Loss, drop_old};
@@ -8,9 +8,9 @@ use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 
-/// The most packets that are remembered in flight: as many as a session joins with reports.
+/// The maximum number of packets in flight that are stored. A session's history has the same size.
 const MAX_IN_FLIGHT: usize = 1 << 14;
-/// The most arrivals that are remembered, at any rate.
+/// The maximum number of arrivals that are stored, at any rate.
 const MAX_ARRIVALS: usize = 1 << 15;
 
 /// The round-trip time before the first measurement, in seconds.
@@ -18,7 +18,7 @@ pub(super) const INITIAL_RTT: f64 = 0.1;
 /// The window of the base round-trip time, in seconds.
 pub(super) const BASE_RTT_WINDOW: u64 = 600;
 
-/// Duration of the history of sent bytes, in seconds, for the sent rate of a round trip ago.
+/// Duration of the history of sent bytes, in seconds. It provides the sent rate of a round trip ago.
 const SENT_HISTORY: f64 = 6.0;
 /// Duration of the history of arrivals, in seconds; the longest window of rates and delays.
 const ARRIVAL_HISTORY: f64 = 3.0;
@@ -26,77 +26,81 @@ const ARRIVAL_HISTORY: f64 = 3.0;
 const REPORT_HISTORY: f64 = 3.0;
 /// Duration of the history of the law's rates, in seconds.
 const RATE_HISTORY: f64 = 3.0;
-/// Duration of the history of lost packets, in seconds, in which a late arrival is recognised.
+/// Duration of the history of lost packets, in seconds. A packet that arrives within it is recognised as late.
 const LOST_HISTORY: f64 = 3.0;
-/// Time for which a source counts as bursty after a packet that was sent early, in seconds.
+/// After a packet was sent early, the source counts as bursty for this time, in seconds.
 const BURST_HISTORY: f64 = 3.0;
 
-/// A packet that is sent earlier than the pacing rate has it, by more than this in seconds, is part of a burst.
+/// A packet is part of a burst if it is sent earlier than the pacing rate permits by more than this, in seconds.
 const BURST_EARLY_MIN: f64 = 0.020;
-/// Packets that have been early for longer than this, in seconds, are no burst: the source sends more than its rate.
+/// If packets have been early for longer than this, in seconds, they are no burst: the source sends more than its rate.
 const BURST_DURATION_MAX: f64 = 1.0;
 
-/// A packet is lost if one with a number this much higher has arrived (RFC 9002, 6.1.1).
+/// A packet is lost if a packet whose number is higher by this has arrived (RFC 9002, 6.1.1).
 const PACKET_REORDER_THRESHOLD: u32 = 3;
-/// The reordering window is this many times the lateness of the last packet that arrived after it was declared lost.
+/// The reordering window is this many times the lateness of the last packet that arrived after it had been declared
+/// lost.
 const REORDER_WINDOW_FACTOR: f64 = 1.25;
-/// The reordering window is at most this many round-trip times. It is less strict than RFC 8985, whose limit is one.
+/// The upper limit of the reordering window, in round-trip times. RFC 8985 has a limit of one.
 const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
 /// The half-life of the reordering window, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
 
 /// If the offset of the receiver's clock changes by more than this between reports, in seconds, its clock was set.
 const CLOCK_JUMP_MIN: f64 = 10.0;
-/// A packet's delay differs from the first packet's by at most this, in seconds. More is an error of a clock.
+/// A packet's delay differs from the first packet's by at most this, in seconds. A larger difference is a clock error.
 const DELAY_VARIATION_MAX: f64 = 10.0;
 
-/// An increase of the one-way delay from a packet to the next, in seconds, that shows a silence of the path. Radios
-/// serve in bursts of 20 ms, which are none.
+/// If the one-way delay increases by this from one packet to the next, in seconds, the path was silent. Radio links
+/// that serve in bursts of 20 ms stay below it.
 const PATH_SILENCE_MIN: f64 = 0.040;
-/// The time after a silence of the path, in seconds, in which the rate of arrival is not the path's yet. The first
+/// For this time after a silence of the path, in seconds, the rate of arrival is not yet the path's rate: the first
 /// packets arrive at the rate of the last link.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
-/// A packet has waited if its delay exceeds the base delay by this, in seconds. Less is noise of the clocks.
+/// A packet has waited in a queue if its delay exceeds the base delay by this, in seconds. A smaller difference is
+/// clock noise.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
 /// The gain of the share of packets that did not come from a queue. It is a product because the pinned records depend
 /// on its last bit.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
-/// From this share of packets on that did not come from a queue, all variation of the delay is jitter; below it, jitter
-/// is less in proportion.
+/// If at least this share of packets did not come from a queue, all variation of the delay counts as jitter. Below this
+/// share, the jitter is reduced in proportion.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
-/// Only a packet that was sent this much earlier, in seconds, is compared: reports resolve arrivals to a millisecond.
+/// A packet is compared only with one that was sent at least this much earlier, in seconds, because reports resolve
+/// arrivals to a millisecond.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
-/// Packets that arrive this many times as close as they were sent did not come from a queue.
+/// If the gap between two arrivals is the gap between their send times divided by at least this, the packets did not
+/// come from a queue.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// A row of packets that all waited ends after this many packets.
+/// The minimum number of packets in a row of packets that all waited in a queue.
 const ROW_PACKETS_MIN: f64 = 5.0;
-/// A row of packets lasts at least this long at the receiver, in seconds, so that its rates are exact.
+/// The minimum duration of such a row at the receiver, in seconds, so that its rates are accurate.
 const ROW_DURATION_MIN: f64 = 0.040;
 
-/// The least number of packets of which the rate before a train is known.
+/// The minimum number of packets from which the rate before a train is computed.
 const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
-/// The least window of the rate of arrival, in seconds. A longer round trip is the window instead.
+/// The shortest span of the rate of arrival, in seconds. If the round trip is longer, it is used as the span.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
-/// A rate of arrival is known if packets cover at least this share of its window.
+/// A rate of arrival is known if packets cover at least this share of its span.
 const COVERED_SHARE_MIN: f64 = 0.3;
-/// The least window of the recent path rate, in seconds, which spans the pauses of a source.
+/// The shortest span of the recent path rate, in seconds. It is long enough to cover a source's pauses.
 const PAUSES_SPAN_MIN: f64 = 0.5;
 
 /// The window of a source's usage, in seconds.
 const USAGE_SPAN: f64 = 2.0;
-/// A rate or window grows to at most this many times the usage (RFC 7661, 4.3): beyond, no loss would show that it is
-/// too high.
+/// A rate or window grows to at most this many times the usage (RFC 7661, 4.3). A higher value would be untested: no
+/// loss would show that it is too high.
 const USAGE_MULTIPLE_MAX: f64 = 6.0;
 /// A source is idle if it sends less than this share of its rate.
 const IDLE_SHARE_MAX: f64 = 0.8;
-/// The window for which a source is idle, in seconds.
+/// The span over which it is decided whether a source is idle, in seconds.
 const IDLE_SPAN: f64 = 0.2;
 
-/// The least value in a window of whole seconds.
+/// The minimum of the values in a window of whole seconds.
 #[derive(Clone, Debug, Default)]
 struct WindowedMin(VecDeque<(u64, f64)>);
 
@@ -108,7 +112,7 @@ impl WindowedMin {
         }
     }
 
-    /// Removes values that are older than `seconds`, but keeps the last one. Returns the least of the rest.
+    /// Removes values that are older than `seconds`, but always keeps the last one. Returns the minimum of the rest.
     fn min(&mut self, now: f64, seconds: u64) -> Option<f64> {
         let from = (now as u64).saturating_sub(seconds);
         while self.0.len() > 1 && self.0.front().is_some_and(|(second, _)| *second < from) {
@@ -123,13 +127,13 @@ struct InFlightPacket {
     number: u64,
     size: u64,
     sent: f64,
-    /// How much earlier it was sent than at the pacing rate, in seconds.
+    /// How much earlier the packet was sent than the pacing rate permits, in seconds.
     early: f64,
-    /// The part of its queueing delay that its own burst makes, in seconds.
+    /// The part of the packet's queueing delay that its own burst causes, in seconds.
     own_queue: f64,
-    /// The delay, once its arrival is reported.
+    /// The one-way delay, once the arrival is reported.
     delay: Option<f64>,
-    /// Reports cover later packets but not this one: it is neither in flight nor lost.
+    /// Whether reports cover later packets but not this one. It is then neither in flight nor lost.
     unknown: bool,
 }
 
@@ -140,7 +144,7 @@ pub(super) struct Burst {
     pub(super) rate: f64,
     /// The ratio of the pacing rate to the law's rate.
     pub(super) pacing: f64,
-    /// The longest queue that is taken for a burst's own, in seconds.
+    /// The longest queueing delay that is attributed to a burst of the flow itself, in seconds.
     pub(super) max_queue: f64,
 }
 
@@ -151,19 +155,19 @@ pub(super) struct FeedbackSummary {
     pub(super) arrived: u32,
     /// The packets among them with a CE mark.
     pub(super) marked: u32,
-    /// Packets that are now declared lost.
+    /// The packets that were declared lost since the last report.
     pub(super) lost: u32,
-    /// The same, with consecutive losses counted once.
+    /// The number of lost packets, with consecutive losses counted once.
     pub(super) loss_runs: u32,
-    /// Packets that were declared lost, and have arrived.
+    /// Packets that were declared lost and have arrived now.
     pub(super) spurious: u32,
     /// The newest of the lost packets.
     pub(super) loss: Option<Loss>,
     /// The send time of the newest packet with a CE mark, in seconds.
     pub(super) latest_marked: Option<f64>,
-    /// The sent and the received rate, in bit/s, of each row of packets that all waited.
+    /// The sent and the received rate, in bit/s, of each row of packets that all waited in a queue.
     pub(super) rows: Vec<(f64, f64)>,
-    /// Trains that have arrived.
+    /// The trains that have arrived.
     pub(super) trains: Vec<Train>,
 }
 
@@ -179,9 +183,9 @@ struct ReportCounts {
 /// The source of a round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RttSource {
-    /// The sender's own measurement; without one, the age of the newest packet of the report.
+    /// The sender's own measurement. If there is none, the age of the newest packet in the report is used.
     Measured(Option<Span>),
-    /// The sender's measurement, sent to a receiver that runs the law.
+    /// The sender's measurement, which was sent to a receiver that runs the law.
     FromSender(Option<Span>),
 }
 
@@ -190,13 +194,13 @@ pub(super) struct Signals {
     flight: VecDeque<InFlightPacket>,
     last_number: Option<u64>,
     highest_arrived: Option<u64>,
-    /// Send times, and the total of bytes sent up to each.
+    /// The send times, each with the total of bytes sent up to then.
     sent: VecDeque<(f64, u64)>,
     sent_bytes: u64,
     arrivals: VecDeque<ArrivedPacket>,
     arrived_bytes: u64,
     reports: VecDeque<ReportCounts>,
-    /// The law's rates in bit/s, and when they ended.
+    /// The law's past rates in bit/s, each with the time at which it ended.
     rates: VecDeque<(f64, f64)>,
     /// The first packet's delay and arrival, to which all delays and arrival times are relative.
     anchor: Option<(OneWay, PeerTime)>,
@@ -206,25 +210,26 @@ pub(super) struct Signals {
     /// The base delay, in seconds.
     base: f64,
     rtts: WindowedMin,
-    /// The base round-trip time: the least one of ten minutes, in seconds.
+    /// The base round-trip time: the minimum of the last ten minutes, in seconds.
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
-    /// The first packet of a row that all waited, and the number of packets after it.
+    /// The first packet of a row of packets that all waited, and the number of packets after it.
     row: Option<(ArrivedPacket, u32)>,
-    /// The time of the last packet of a source with bursts, and how early the next one would be then, in seconds.
+    /// The leaky bucket of a bursty source: the time of its last packet, and how early a packet would be that is sent
+    /// at the same time, in seconds.
     bucket: Option<(f64, f64)>,
     /// The time since which packets have been early.
     early_since: Option<f64>,
     /// The time of the last packet of a burst.
     burst_at: Option<f64>,
-    /// The delay of the last packet that left the list of packets in flight as arrived.
+    /// The delay of the last packet whose arrival was recorded.
     last_delay: Option<f64>,
-    /// Packets that were declared lost lately, or whose fate is unknown.
+    /// Packets that were recently declared lost, or whose fate is unknown.
     lost: VecDeque<InFlightPacket>,
     /// The reordering window, in seconds.
     reorder_window: f64,
-    /// The send time of the packet with the highest number that has arrived.
+    /// The send time of the arrived packet with the highest number.
     newest_sent: f64,
     /// The mean share of packets that did not come from a queue.
     unqueued_share: f64,
@@ -251,7 +256,7 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        // A source that is early all the time has no burst that would end: its queue is a real one.
+        // A source that is early all the time does not send bursts that end. Its queue is a real one.
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
@@ -278,8 +283,8 @@ impl Signals {
         *self = Self { rtts: std::mem::take(&mut self.rtts), base_rtt: self.base_rtt, ..Self::default() };
     }
 
-    /// Replaces the base delay by the least delay of the last `span` seconds. Forgets what was measured relative to the
-    /// old one: the base round-trip time, which the next report gives anew, and the trains.
+    /// Replaces the base delay by the minimum delay of the last `span` seconds. Discards what was measured relative to
+    /// the old base delay: the trains, and the base round-trip time, which the next report measures again.
     pub(super) fn adopt_path(&mut self, now: f64, span: f64) {
         let raised = self.min_queueing_delay(span, |packet| packet.whole);
         self.base += raised;
@@ -295,7 +300,8 @@ impl Signals {
         }
     }
 
-    /// Marks the fate of a packet as unknown. Its bytes count as arrived now, and not again with its arrival.
+    /// Marks the fate of a packet as unknown. Its bytes count as arrived now, and are not counted again when it
+    /// arrives.
     pub(super) fn on_unknown(&mut self, number: u64) {
         if let Ok(index) = self.flight_index(number)
             && let Some(packet) = self.flight.get_mut(index).filter(|packet| packet.delay.is_none() && !packet.unknown)
@@ -317,7 +323,8 @@ impl Signals {
         self.base_rtt + self.q
     }
 
-    /// Takes a report. `keep` is the window of the base delay in seconds, and `rate` the law's rate until now in bit/s.
+    /// Processes a report. `keep` is the window of the base delay in seconds, and `rate` the law's rate until now in
+    /// bit/s.
     pub(super) fn on_feedback(
         &mut self,
         at: Time,
@@ -340,7 +347,8 @@ impl Signals {
                 summary.rows.extend(self.finish_row());
                 summary.trains.extend(self.finish_train(sent.size));
             }
-            // A report without an arrival time still acknowledges the packet; the last delay stands in for its own.
+            // A report without an arrival time still acknowledges the packet. The last delay is used as the packet's
+            // delay.
             if let Ok(index) = self.flight_index(sent.number) {
                 self.flight[index].delay = Some(delay.unwrap_or(self.base + self.q));
             }
@@ -358,7 +366,7 @@ impl Signals {
             RttSource::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
             RttSource::FromSender(rtt) => rtt.map(Span::as_secs_f64),
         };
-        // A wrong clock or a forged report must not enter a minimum of ten minutes.
+        // A value from a wrong clock or a forged report must not enter the minimum, which lasts for ten minutes.
         if let Some(measured) = measured.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, measured);
         }
@@ -383,8 +391,8 @@ impl Signals {
         self.flight.binary_search_by_key(&number, |packet| packet.number)
     }
 
-    /// Returns the packet if this is the first report of its arrival. A packet that was declared lost (a spurious loss)
-    /// widens the reordering window, and is taken off the counts of losses.
+    /// Returns the packet if this is the first report of its arrival. If the packet was declared lost (a spurious
+    /// loss), widens the reordering window and subtracts the packet from the counts of losses.
     fn first_arrival(&mut self, number: u64, summary: &mut FeedbackSummary) -> Option<InFlightPacket> {
         if let Ok(index) = self.flight_index(number) {
             return Some(self.flight[index]).filter(|packet| packet.delay.is_none());
@@ -394,7 +402,8 @@ impl Signals {
         if packet.unknown {
             return Some(packet);
         }
-        // RFC 8985 widens its window by a fixed step per round trip. The lateness observed needs no search.
+        // RFC 8985 widens its window by a fixed step per round trip. Here the observed lateness gives the right width
+        // directly.
         let window = self.reorder_window.max(REORDER_WINDOW_FACTOR * (self.newest_sent - packet.sent));
         self.reorder_window = window.min(REORDER_WINDOW_RTTS_MAX * self.rtt());
         summary.spurious += 1;
@@ -405,8 +414,8 @@ impl Signals {
         Some(packet)
     }
 
-    /// Records that a report covers a packet which has not arrived. A packet of unknown fate is lost now if later ones
-    /// have overtaken it, else once they do.
+    /// Records that a report covers a packet which has not arrived. A packet of unknown fate is lost now if later
+    /// packets have overtaken it, and otherwise once they do.
     fn on_missing(&mut self, number: u64, summary: &mut FeedbackSummary) {
         if let Ok(index) = self.flight_index(number) {
             self.flight[index].unknown = false;
@@ -423,7 +432,7 @@ impl Signals {
         }
     }
 
-    /// Returns the loss of a packet that was sent at `sent`, if the packet before it had this `delay`.
+    /// Returns the description of a loss: the packet was sent at `sent`, and the packet before it had this `delay`.
     fn loss_at(&self, sent: f64, delay: f64) -> Loss {
         Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) }
     }
@@ -456,18 +465,19 @@ impl Signals {
         self.arrived_bytes += packet.size;
         self.delays.add(now, delay);
         let whole = delay;
-        // A packet that others overtook is late, but the path was not silent: they arrived in that time.
+        // A packet that was overtaken by others is late, but the path was not silent: the others arrived in that time.
         let is_silence = |before: &ArrivedPacket| packet.sent > before.sent && whole - before.whole > PATH_SILENCE_MIN;
         if self.arrivals.back().is_some_and(is_silence) {
             self.resumed_at = Some(came);
         }
-        // The burst's own queue is taken off, but never more than there is: a fast path delays no burst.
+        // The burst's own queue is subtracted, but not more than the queueing delay that was measured: a fast path does
+        // not delay a burst.
         let own = packet.own_queue;
         let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
-        // The part of its earliness that did not become queueing delay moves the arrival instead.
+        // The part of the packet's earliness that has not become queueing delay is added to the arrival time instead.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
-        // Before the packet is added, since it is compared with the ones before it.
+        // This is done before the packet is added, since the packet is compared with the earlier ones.
         let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
         self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
         let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
@@ -479,16 +489,16 @@ impl Signals {
         whole
     }
 
-    /// Whether a packet did not come from a queue: it overtook another one, or arrived together with one that was sent
-    /// clearly before it. Packets from a queue are apart by the time that the link takes for each.
+    /// Whether a packet did not come from a queue. Either it overtook another packet, or it arrived together with one
+    /// that was sent clearly earlier. Packets that leave a queue are separated by the transmission time of each.
     fn is_unqueued(&self, sent: f64, came: f64) -> bool {
         let before = self.arrivals.iter().rev().find(|a| a.sent < sent - UNQUEUED_SEND_GAP_MIN);
         self.arrivals.back().is_some_and(|last| last.sent > sent)
             || before.is_some_and(|a| came - a.came < (sent - a.sent) / UNQUEUED_COMPRESSION_MIN)
     }
 
-    /// Returns the sent and the received rate, in bit/s, of a row of packets that all waited, if the last arrival
-    /// completes one. Packets that did not wait are left out: they arrive as they are sent on any path.
+    /// If the last arrival completes a row of packets that all waited, returns the sent and the received rate of the
+    /// row, in bit/s. Packets that did not wait are left out, because on any path they arrive as they were sent.
     fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
         if last.whole - self.base < WAITED_DELAY_MIN {
@@ -509,12 +519,13 @@ impl Signals {
         Some((bits / sent, bits / came))
     }
 
-    /// Returns the train that the last arrival ends, if it does.
+    /// Returns the train that ends with the last arrival, if there is one.
     fn finish_train(&mut self, size: u64) -> Option<Train> {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
         let (first, last) = self.trains.on_arrival(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, duration) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        // At a low rate, fewer packets than the minimum may arrive in a round trip. The window holds twice as many.
+        // At a low rate, fewer packets than the minimum may arrive in a round trip. The span is long enough for twice
+        // the minimum.
         let enough = 2.0 * f64::from(RATE_BEFORE_PACKETS_MIN) * 8.0 * size as f64 / rate.max(1.0);
         let span = self.rtt().max(RECEIVED_SPAN_MIN).max(enough.min(ARRIVAL_HISTORY));
         let was_queued = self.arrived_before(&first, span).all(|a| a.whole - self.base >= WAITED_DELAY_MIN);
@@ -527,7 +538,7 @@ impl Signals {
         self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
     }
 
-    /// Returns their rate in bit/s, if they are enough and cover half of that time.
+    /// Returns the rate of these packets in bit/s, if they are enough and cover half of that time.
     fn rate_before(&self, end: &ArrivedPacket, span: f64) -> Option<f64> {
         let first = self.arrived_before(end, span).last()?;
         let covered = end.came - first.came;
@@ -535,11 +546,12 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares packets lost that were overtaken by [`PACKET_REORDER_THRESHOLD`] numbers and the reordering window.
+    /// Declares packets lost that were overtaken by [`PACKET_REORDER_THRESHOLD`] numbers and by the reordering window.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
-        // On a path that reorders, a packet that was overtaken by a few numbers may only be late. It gets the window.
+        // On a path that reorders, a packet that was overtaken by a few numbers may only be late. It has the reordering
+        // window to arrive.
         let from = self.newest_sent - self.reorder_window;
         let overtaken = |packet: &InFlightPacket| {
             packet.number.saturating_add(u64::from(PACKET_REORDER_THRESHOLD)) <= highest && packet.sent < from
@@ -548,7 +560,7 @@ impl Signals {
             self.flight.pop_front();
             match packet.delay {
                 Some(delay) => self.last_delay = Some(delay),
-                // Kept, so that a later report can still declare it lost.
+                // The packet is kept, so that a later report can still declare it lost.
                 None if packet.unknown => self.lost.push_back(packet),
                 None => {
                     let last = self.lost.back().filter(|last| !last.unknown);
@@ -564,8 +576,8 @@ impl Signals {
         }
     }
 
-    /// Returns the share of remembered packets with a smaller delay. Equal delays count half, so that the mean of
-    /// random packets is 0.5.
+    /// Returns the share of stored packets with a smaller delay. An equal delay counts half, so that the mean rank of
+    /// randomly chosen packets is 0.5.
     fn rank(&self, delay: f64) -> f64 {
         let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
         match self.arrivals.len() {
@@ -574,21 +586,21 @@ impl Signals {
         }
     }
 
-    /// Returns the least queueing delay, in seconds, of the packets that arrived in the last `span` seconds before the
-    /// newest one. The least is the standing queue; bursts add to it.
+    /// Returns the minimum queueing delay, in seconds, of the packets that arrived in the last `span` seconds before
+    /// the newest one. The minimum is the standing queue, to which bursts add.
     pub(super) fn low(&self, span: f64) -> f64 {
         self.min_queueing_delay(span, |packet| packet.delay)
     }
 
-    /// Returns the lowest queueing delay in a window. `delay` selects the delay of a packet: [`ArrivedPacket::whole`]
-    /// includes the queue of the source's bursts.
+    /// Returns the minimum queueing delay in a window. `delay` selects the delay of a packet: with
+    /// [`ArrivedPacket::whole`] the result includes the queue of the source's own bursts.
     pub(super) fn min_queueing_delay(&self, span: f64, delay: impl Fn(&ArrivedPacket) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         (self.arrived_since(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
     }
 
-    /// Returns the mean delay above the least one of the packets of the last `span` seconds. Only the part is returned
-    /// that no queue makes.
+    /// Returns the mean delay minus the minimum delay of the packets of the last `span` seconds, reduced to the part
+    /// that no queue causes.
     pub(super) fn jitter(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         let sum = |(sum, count): (f64, f64), a: &ArrivedPacket| (sum + a.delay, count + 1.0);
@@ -609,16 +621,16 @@ impl Signals {
         self.resumed_at.map(|at| newest.came - at)
     }
 
-    /// Returns [`Self::path_rate`], but only since the path's last silence: what did not arrive in the silence says
-    /// nothing about the path after it. The first packets after it arrive at the rate of the last link, and are left
-    /// out until [`PATH_RESUME_TIME`] has passed.
+    /// Returns [`Self::path_rate`], restricted to the time since the path's last silence: a silence does not show what
+    /// the path carries after it. The first packets after it arrive at the rate of the last link, and are left out
+    /// until [`PATH_RESUME_TIME`] has passed.
     pub(super) fn path_rate_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
         let since = self.time_since_silence().filter(|since| *since >= PATH_RESUME_TIME);
         self.path_rate(since.map_or(span, |since| since.min(span)), rate)
     }
 
     /// Returns the rate of arrival in the last `span` seconds, three at most, in bit/s. Returns `None` if packets cover
-    /// too little of them.
+    /// too little of this time.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (first, newest) = self.ends(span)?;
         let covered = newest.at - first.at;
@@ -627,8 +639,8 @@ impl Signals {
     }
 
     /// Returns the rate that the path carries, in bit/s: the rate of arrival in the last `span` seconds. A source with
-    /// bursts and pauses sends less than the path carries. For it, the rate is `rate` times the ratio of the time in
-    /// which packets were sent to the time in which they arrived, if that is more.
+    /// bursts and pauses sends less than the path carries. For such a source, the result is at least `rate` times the
+    /// time in which packets were sent, divided by the time in which they arrived.
     pub(super) fn path_rate(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let (first, newest) = self.ends(span)?;
@@ -640,8 +652,8 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// Returns the higher path rate of a short and of a longer window. The longer one helps where the short one holds
-    /// only a few small frames, or nothing after the path has become longer.
+    /// Returns the higher path rate of a short and of a longer span. The longer span is needed where the short one
+    /// contains only a few small frames, or no packets because the path has become longer.
     pub(super) fn recent_path_rate(&self, rate: f64) -> Option<f64> {
         let rtt = self.rtt();
         let spans = [rtt.max(RECEIVED_SPAN_MIN), (2.0 * rtt).max(PAUSES_SPAN_MIN)];
@@ -671,15 +683,15 @@ impl Signals {
         mean / self.sent_rate(now - span, now).max(1.0)
     }
 
-    /// Whether the source sent clearly less than its rate a round trip ago, when the packets left that arrive now.
+    /// Whether the source sent clearly less than its rate a round trip ago, when the packets that arrive now were sent.
     pub(super) fn is_idle(&self, now: f64) -> bool {
         let rtt = self.rtt();
         let least = self.rates.iter().map(|(_, rate)| *rate).min_by(f64::total_cmp);
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns the packets reported in the last `span` seconds, three at most, the share of them that was lost, and
-    /// that share with consecutive losses counted once.
+    /// Returns the packets reported in the last `span` seconds, three at most, the share of lost packets among them,
+    /// and this share with consecutive losses counted once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {

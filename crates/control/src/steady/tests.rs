@@ -1,4 +1,4 @@
-//! Tests of the laws: what they must not confuse, and the bounds that they keep.
+//! Tests of the laws: situations that they must distinguish, and the bounds that they keep.
 use super::compete::CompeteLaw;
 use super::delay::DelayLaw;
 use super::law::{Law, Mode as Rules};
@@ -99,8 +99,8 @@ fn the_highest_rate_is_remembered_for_a_minute_and_not_for_ten() {
     assert!(memory.0 < 5e3, "{}", memory.0);
 }
 
-/// Returns the last packet's queueing delay and the path rate after a burst of 20 packets at 2.5 Mb/s on a path of
-/// 1 Mb/s and 20 ms.
+/// Returns the last packet's queueing delay and the path rate after a burst of 20 packets. The burst is sent at 2.5
+/// Mb/s over a path of 1 Mb/s and 20 ms.
 fn burst(bursts: Option<Burst>) -> (f64, f64) {
     let (mut signals, size, mut free) = (Signals::new(), Bytes::new(1_000), 0.0_f64);
     let mut hear = |signals: &mut Signals, number: u64, sent: f64| {
@@ -127,7 +127,7 @@ fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
     let (plain, _) = burst(None);
     assert!((0.085..0.095).contains(&plain), "19 packets wait 4.8 ms each: {plain}");
     let (less, carries) = burst(Some(bursts));
-    // The packets are 61 ms early by the pacing rate, which makes 76 ms at 1 Mb/s.
+    // By the pacing rate the packets are 61 ms early, which causes 76 ms of queueing delay at 1 Mb/s.
     assert!((0.014..0.016).contains(&less), "{less}");
     assert!((0.9e6..1.3e6).contains(&carries), "{carries}");
 }
@@ -177,8 +177,8 @@ impl LawDriver {
         driver
     }
 
-    /// Sends until `end`, at the law's rate or at this one. `delay` gives the one-way delay, in seconds, of a packet by
-    /// its time, its number and the law; `None` if it is lost.
+    /// Sends until `end`, at the law's rate or at the given one. `delay` returns a packet's one-way delay, in seconds,
+    /// from its time, its number and the law. It returns `None` if the packet is lost.
     fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
         while self.now < end {
             let (at, size) = (Time::ZERO + Span::from_secs_f64(self.now), Bytes::new(1_000));
@@ -632,13 +632,13 @@ fn a_silence_of_the_path_costs_the_window_the_same_at_any_number_of_lost_packets
         let many = after(lost, 1);
         assert!((0.97 * few..=1.03 * few).contains(&many), "{lost}: {many} of {few}");
     }
-    // The same packets, lost one by one, are as many losses of a queue.
+    // If the same packets are lost one by one, each of them counts as a loss by a queue.
     let single = after(400, 400);
     assert!(single < 0.5 * few, "{single} of {few}");
 }
 
-/// Returns the delay of a packet sent at `at` to a machine that stalls for 50 ms each 5 s. It receives packets of that
-/// time at its end.
+/// Returns the delay of a packet that is sent at `at` to a machine that stalls for 50 ms every 5 s. A packet that
+/// arrives in a stall is received at its end.
 fn stalls(at: f64) -> f64 {
     let came = at + 0.02;
     let into = came.rem_euclid(5.0);
@@ -850,7 +850,7 @@ fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
 fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
     let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
     let left = begins(&gone, "delay: queue is empty");
-    // The rate of arrival followed the sent rate, a verdict that is valid for 4 s.
+    // The rate of arrival has followed the sent rate, and this verdict is valid for 4 s.
     assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
     let stands = competes(12.0, |_, _| Some(0.1));
     assert!(begins(&stands, "delay: queue is empty").is_empty());

@@ -8,8 +8,8 @@ use super::packet::ArrivedPacket;
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 /// The least number of packets of a train.
 const TRAIN_PACKETS_MIN: u32 = 3;
-/// A train shows a queue of the flow's own if the rate of arrival before it is above this share of the train's: no
-/// other flow has much of the path then.
+/// A train shows a queue of the flow's own if the rate of arrival before the train is above this share of the train's
+/// rate. Other flows then have little of the path.
 const OWN_QUEUE_SHARE_MIN: f64 = 0.85;
 /// The time constant with which a train's weight in the mean share fades, in seconds.
 const SHARE_MEMORY: f64 = 10.0;
@@ -19,11 +19,11 @@ const SHARE_VALIDITY: f64 = 10.0;
 /// A train that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Train {
-    /// The bits of its packets after the first one.
+    /// The bits of the train's packets, without the first packet.
     pub(super) bits: f64,
-    /// The seconds in which these arrived.
+    /// The time in which these packets arrived, in seconds.
     pub(super) duration: f64,
-    /// The rate of arrival just before the train, in bit/s, if enough packets arrived then.
+    /// The rate of arrival just before the train, in bit/s; `None` if too few packets arrived then.
     pub(super) rate_before: Option<f64>,
     /// Whether every packet that arrived just before the train had waited in a queue.
     pub(super) was_queued: bool,
@@ -36,7 +36,7 @@ pub(super) struct TrainMonitor {
     open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
     /// The time of the last train that counted, in seconds.
     share_at: f64,
-    /// The faded sums of the trains' shares times their bits, and of their bits.
+    /// The sums over trains of the share times its bits, and of the bits. Older trains fade.
     share: f64,
     weight: f64,
     /// The number of trains in a row that showed a queue of the flow's own.
@@ -44,8 +44,8 @@ pub(super) struct TrainMonitor {
 }
 
 impl TrainMonitor {
-    /// Takes a packet of `bits` that arrived while the law's rate is `rate`. Returns the first and the last packet of
-    /// the train before it, if this packet ends one.
+    /// Processes a packet of `bits` that arrived while the law's rate is `rate`. If the packet is the first one after a
+    /// train, returns the first and the last packet of this train.
     pub(super) fn on_arrival(
         &mut self,
         packet: ArrivedPacket,
@@ -63,14 +63,14 @@ impl TrainMonitor {
         (count >= TRAIN_PACKETS_MIN).then_some((first, last))
     }
 
-    /// Adds what a train shows.
+    /// Adds the measurement of a train.
     pub(super) fn add(&mut self, now: f64, train: &Train) {
         let Some(before) = train.rate_before else { return };
-        // In bits and by sums instead of as a mean of quotients: at high rates reports resolve a train's duration to a
-        // quarter only.
+        // The shares are added up in bits, and not as a mean of quotients: at high rates reports resolve a train's
+        // duration to a quarter only.
         let share = before * train.duration;
-        // A train in an empty queue counts here, too: a flow that gets nearly the train's rate shares the path with
-        // little else.
+        // A train in an empty queue counts here, too: if the flow's rate is nearly the train's rate, other flows have
+        // little of the path.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
         if !train.was_queued {
             // Without a queue, a rate below the train's may only mean that the source sent less.
@@ -91,17 +91,17 @@ impl TrainMonitor {
         self.own >= count
     }
 
-    /// Discards the trains that showed a separate queue.
+    /// Resets the count of trains that showed a queue of the flow's own.
     pub(super) fn reset_own_queue(&mut self) {
         self.own = 0;
     }
 }
 
-/// The time from the start of COMPETE to its first train, in seconds.
+/// The time from the beginning of COMPETE to its first train, in seconds.
 const FIRST_TRAIN_DELAY: f64 = 0.3;
 /// The time between trains in COMPETE, in seconds. A train is a burst, which costs other flows some delay.
 const TRAIN_INTERVAL: f64 = 3.0;
-/// The time after which a train that showed a queue of the flow's own is confirmed by another one, in seconds.
+/// After a train has shown a queue of the flow's own, another train confirms it after this time, in seconds.
 const CONFIRMATION_INTERVAL: f64 = 0.3;
 /// The time between trains in DELAY while the queue is in doubt, in seconds.
 const DOUBT_INTERVAL: f64 = 0.3;
@@ -113,7 +113,7 @@ pub(super) struct TrainSchedule {
     count: u32,
     /// The time of the last request, in seconds.
     at: f64,
-    /// The earliest time of the next one in COMPETE, in seconds.
+    /// The earliest time of the next request in COMPETE, in seconds.
     next: f64,
 }
 
@@ -124,8 +124,8 @@ impl TrainSchedule {
     }
 
     /// Requests a train in COMPETE if one is due and the queue has `room` for it. A train that overflows the queue
-    /// shows nothing, and its loss is one that a TCP does not have. `own`: the last train showed a queue of the flow's
-    /// own.
+    /// gives no result, and costs a loss that a TCP would not have. `own` is true if the last train showed a queue of
+    /// the flow's own.
     pub(super) fn on_compete(&mut self, now: f64, room: bool, own: bool) {
         if room && (now >= self.next || own && now >= self.at + CONFIRMATION_INTERVAL) {
             self.request(now);

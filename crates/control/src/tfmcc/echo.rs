@@ -1,7 +1,7 @@
 use crate::ReceiverId;
 use steadycast_units::{Rate, Stamp, Time};
 
-/// The maximum number of reports that await their echo. If there are more, a less urgent one is dropped.
+/// The maximum number of reports that await their echo. If another one is added, the least urgent one is dropped.
 const MOST: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ struct Pending {
 pub(super) struct Echoes {
     waiting: Vec<Pending>,
     clr: Option<(ReceiverId, Stamp, Time)>,
-    /// Whether the limiting receiver was not echoed since its election.
+    /// Whether the limiting receiver has not been echoed since its election.
     clr_is_new: bool,
     clr_echoed: bool,
 }
@@ -75,8 +75,8 @@ impl Echoes {
     }
 
     /// Returns the echo for a packet that is sent at `now` in round `fb_nr`. `late` tells whether the round is in its
-    /// second half. If the session learns of a packet only later, reports that arrived after its send time are not
-    /// echoed.
+    /// second half. If the session learns of a packet only after it was sent, reports that arrived after the send time
+    /// are not echoed.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
         let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };

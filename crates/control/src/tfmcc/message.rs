@@ -42,7 +42,7 @@ pub(super) struct SenderNotice {
     pub(super) echo: Option<(ReceiverId, Stamp)>,
     /// Whether the sender is in slow start, because no receiver has reported a loss.
     pub(super) slow_start: bool,
-    /// The send rate, in the profiles whose timers depend on it.
+    /// The send rate, in the profiles whose timers depend on it; `None` in the others.
     pub(super) x: Option<Rate>,
 }
 

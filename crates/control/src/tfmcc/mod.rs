@@ -24,8 +24,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // Its receivers report each round trip. With feedback every 250 ms, it reaches 0.01 to 0.16 of the rate with its
-    // own feedback.
+    // Receivers report each round trip. With feedback only every 250 ms, the controller reaches 0.01 to 0.16 of the
+    // rate that it reaches with its own feedback.
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     own_rate: true,

@@ -17,8 +17,8 @@ const LOSS_EXPIRY_RTTS: u64 = 10;
 /// The queueing delay that ends slow start, with the quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// The minimum of that delay, in transmission times of this flow's packets. On a slow link a few packets of other flows
-/// exceed the threshold.
+/// The minimum of that delay, in transmission times of this flow's packets. On a slow link, a few packets of other
+/// flows already take longer than [`START_DELAY`].
 const LEAST_QUEUE_PACKETS: u64 = 4;
 /// The window of the receive rate in slow start, in round trips. The rate doubles every two round trips with this
 /// window, but only every four with a window of three.
@@ -123,8 +123,8 @@ impl Receiver {
         x_supp < Rate::MAX && !self.is_far() && (x_supp < self.x_fbr || x_supp < self.desired(now))
     }
 
-    /// Returns whether the round-trip time exceeds R_max, so that the sender must learn of it. The notice carries R_max
-    /// in whole milliseconds, rounded up.
+    /// Returns whether the round-trip time exceeds R_max. The receiver must then report it to the sender. The notice
+    /// carries R_max in whole milliseconds, rounded up.
     fn is_far(&self) -> bool {
         self.rtt.is_known() && self.rtt() > self.r_max()
     }
@@ -184,14 +184,14 @@ impl Receiver {
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // The receive rate at the end of slow start has filled a queue. The round-trip time that includes this queue
-        // would overestimate the rate once it has drained.
+        // At the end of slow start the receive rate has filled a queue, which is part of the round-trip time. Together
+        // they would give too high a rate once the queue has drained.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // The square-root law has no timeouts. At two packets per round trip, the rate that the throughput equation
-            // computes for its interval is 1/50 of the measured rate.
+            // The square-root law does not consider timeouts. At two packets per round trip, the throughput equation
+            // turns the law's interval into 1/50 of the measured rate.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {
@@ -261,7 +261,7 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // With R_max so far, losses were grouped and the first interval was derived.
+                    // The losses so far were grouped with R_max, and the first interval was derived with it.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());
@@ -321,7 +321,7 @@ impl ReceiverHalf for Receiver {
 
     fn acceptable(&self) -> Option<Rate> {
         let loss = self.losses.rate().filter(|_| self.have_loss);
-        // With R_max instead of a measured round-trip time the rate would be underestimated.
+        // If a rate were computed with R_max instead of a measured round-trip time, it would be too low.
         self.rtt.is_known().then(|| loss.map_or(Rate::MAX, |p| throughput(self.packet, self.rtt(), p)))
     }
 

@@ -22,7 +22,7 @@ pub(super) struct RoundTrip {
     smoothed: Option<Span>,
     least: Option<Span>,
     sample: Option<(Span, OneWay)>,
-    /// R', once a packet has followed the sample.
+    /// R', once a packet has arrived after the sample; `None` before.
     current: Option<Span>,
     /// The slow mean of the delay variation in the 2001 paper.
     drifted: f64,
@@ -147,7 +147,7 @@ mod tests {
         let mut rtt = RoundTrip::default();
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_sub(100 << 18)), way(0), at(0), true, &config);
         assert!(!rtt.is_known());
-        // The stamp was rounded up by half a unit. The time is then zero, and counts as a millisecond.
+        // The stamp was rounded up by half a unit. The measured time is then zero, and counts as a millisecond.
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_add(1)), way(0), at(0), true, &config);
         assert_eq!(rtt.get(Span::ZERO), LEAST);
     }

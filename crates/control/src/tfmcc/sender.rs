@@ -54,8 +54,8 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// R_max without the lower bound by the packet interval. With the RFC's start the bound is included once it was
-    /// reached, and decays with it.
+    /// R_max without the lower bound, which is the packet interval. With the RFC's start this value includes the bound
+    /// once the bound was reached, and then decays.
     r_known: Span,
     /// The largest sample of this round, and whether it has raised R_max.
     r_peak: Span,
@@ -68,16 +68,17 @@ pub(super) struct Sender {
     round_heard: bool,
     x_supp: Rate,
     clr: Option<Clr>,
-    /// The time before which the rate must not rise. After a limiting receiver has gone, receivers with lower rates get
-    /// the time to report.
+    /// The time before which the rate must not rise. It is set when a limiting receiver has gone, so that receivers
+    /// with lower rates have time to report.
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// The rate up to which the rate follows X_r without a limit on its slope. It ends when it is reached, or with the
-    /// next loss event.
+    /// Up to this rate, the send rate follows X_r without a limit on its slope. The exemption ends when the rate is
+    /// reached or with the next loss event.
     proven: Option<ProvenRate>,
     raised_at: Option<Time>,
-    /// The bytes sent and the start of the measurement, by which an application-limited source is detected.
+    /// The bytes sent since the start of the measurement, and this start. They show whether the source is
+    /// application-limited.
     sent: (Bytes, Time),
     uses: bool,
     halve_at: Option<Time>,
@@ -199,10 +200,11 @@ impl Sender {
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
     ///
-    /// With the quick start this limit only applies above the receive rate at the end of slow start. The queue that
-    /// ended slow start lowers the rate until it has drained, and rates below are known to be safe.
+    /// With the quick start, this limit only applies above the receive rate at the end of slow start. The queue that
+    /// ended slow start lowers the rate until the queue has drained. Rates up to that receive rate are known to be
+    /// safe.
     fn rise(&mut self, target: Rate, now: Time) {
-        // The time during which the rate was held gives no allowance afterwards.
+        // While the rate was held, no allowance for a later rise accumulates.
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
             self.rule = "held for a round";
@@ -237,7 +239,7 @@ impl Sender {
     fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver has computed with R_max, but its echo shows its actual round-trip time.
+            // The receiver has computed the rate with R_max, but its echo shows its actual round-trip time.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
         // The timeout covers the receiver's own round-trip time and the interval to the next packet that it can report
@@ -260,20 +262,20 @@ impl Sender {
                 let leaving = back.leave;
                 self.clr =
                     Some(Clr { rtt: patience, heard: now, rate, loss: back.loss, leaving, halved: false, ..clr });
-                // The limiting receiver of the past must not raise the rate with its last report.
+                // A former limiting receiver must not raise the rate with its last report.
                 if leaving && rate >= self.x {
                     return;
                 }
             }
-            // A receiver that leaves is no longer a limit.
+            // A receiver that leaves no longer limits the rate.
             _ if back.leave => return,
             None => self.elect(id, back, patience, rate, now),
             Some(clr) if clr.leaving => {
                 self.elect(id, back, patience, rate, now);
                 self.hold = Some(now + self.round());
             }
-            // While the rate is held, or grows in slow start, it is below the limiting receiver's rate. Then rates are
-            // compared with that one.
+            // While the rate is held, or grows in slow start, it is below the limiting receiver's rate. Reports are
+            // then compared with the limiting receiver's rate.
             Some(clr) if rate < self.x || ((held || self.slow_start) && rate < clr.rate) => {
                 self.elect(id, back, patience, rate, now);
             }
@@ -337,7 +339,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            // A late timer makes up for at most one R_max.
+            // A late timer makes up for one R_max at most.
             let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
@@ -375,7 +377,7 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // The limit on the slope does not apply up to the rate that slow start has proven.
+        // Up to the rate that slow start has proven, the limit on the slope does not apply.
         let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);

@@ -1,4 +1,4 @@
-//! The messages between the halves of `tfrc`, and their extension for controllers that build on it.
+//! The messages between the halves of `tfrc`, and the extension of these messages for controllers that build on `tfrc`.
 
 use crate::Body;
 use crate::equation::LossRate;
@@ -52,7 +52,7 @@ pub(crate) struct FeedbackReport {
     pub(super) received: Rate,
     /// The loss event rate.
     pub(super) loss: Option<LossRate>,
-    /// The share of packets missing since the last report. It only serves the record.
+    /// The share of packets that have been missing since the last report. It is used in the record only.
     pub(super) missing: f32,
 }
 
@@ -85,7 +85,7 @@ impl FeedbackReport {
     }
 }
 
-/// The header extension beside R for controllers that count only marked packets: 5 bytes, big-endian.
+/// The header extension beside R for controllers that count losses among marked packets only: 5 bytes, big-endian.
 ///
 /// ```text
 ///   0       1        3        5
@@ -95,7 +95,7 @@ impl FeedbackReport {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// Whether this packet is marked and counts.
+    /// Whether this packet is marked, so that it counts in the loss rate.
     pub(crate) marked: bool,
     /// The packet's number among the marked ones; for an unmarked packet the number of the last marked one before it.
     pub(crate) vseq: u16,

@@ -60,7 +60,7 @@ params! {
             "own; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
         profile: Profile = if profile == "ns2" { NS2 } else { RFC },
-        // A parameter that has the default takes the profile's value.
+        // If a parameter has its default value, the profile's value is used.
         loss: LossSettings = LossSettings {
             discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
             ndupack: profile.ndupack,
@@ -85,7 +85,7 @@ const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "
 /// than TCP's initial burst of ten packets at 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
 
-/// The parameters of TFRC that controllers that build on it had as well.
+/// The former parameters that TFRC shared with the controllers that build on it.
 pub(crate) const FORMER: &[FormerParam] = &[
     T_MBI_PARAM,
     FormerParam { name: "discount_threshold", of: PARAMS[1].of, source: PARAMS[1].source },

@@ -8,9 +8,10 @@ use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
-/// The number of recorded expiries of the feedback timer, so that X_recv can cover a round trip.
+/// The maximum number of stored expiries of the feedback timer. There are several, so that X_recv can cover a round
+/// trip.
 const MOST_EXPIRIES: usize = 16;
-/// The round-trip time that separates loss events before a data packet carries a measured one.
+/// The assumed round-trip time for separating loss events, until a data packet carries a measured one.
 const INITIAL_RTT: Span = Span::millis(500);
 
 /// The packets among which a receiver counts losses.
@@ -41,7 +42,7 @@ pub(crate) struct Receiver {
     latest: Option<(u64, Stamp, Time)>,
     /// All bytes that have arrived.
     total: Bytes,
-    /// The expiries of the feedback timer, each with the bytes received until then.
+    /// Past expiries of the feedback timer, each with the total of bytes received until then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,
@@ -77,7 +78,7 @@ impl Receiver {
     fn mark(&mut self, at: Time, total: Bytes) {
         self.marks.push_back((at, total));
         let rtt = self.rtt.unwrap_or_default();
-        // A single mark older than a round trip suffices to measure from.
+        // Of the expiries older than a round trip only the latest is needed, because the measurement starts there.
         while self.marks.len() > MOST_EXPIRIES || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
             self.marks.pop_front();
         }
@@ -115,7 +116,7 @@ impl Receiver {
         true
     }
 
-    /// Returns the reason for an immediate report. `silence` tells whether this packet ends an interval without data.
+    /// Returns the reason for an immediate report. `silence` is true if this packet ends an interval without data.
     fn reason(&self, change: &Change, silence: bool, now: Time, rtt: Span) -> Option<&'static str> {
         if change.removed_loss_event {
             Some("loss event taken back")
@@ -142,7 +143,7 @@ impl ReceiverHalf for Receiver {
         let silence = self.expired_in_silence(now);
         let before = self.total;
         self.total += arrival.size;
-        // Only the newest packet updates R and the echo, or reordering would set them back.
+        // Only the newest packet updates R and the echo. Otherwise a reordered packet would set them back.
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
             self.rtt = read_rtt_notice(round_trip).or(self.rtt);
@@ -160,12 +161,13 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let connections = mark.map_or(1.0, |m| m.connections);
-        // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, so the
-        // round-trip time that includes it would overestimate the rate once it has drained; the minimum is used.
+        // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, which is part
+        // of the round-trip time. Together they would give too high a rate once the queue has drained, so the minimum
+        // round-trip time is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
-        // The first interval is that of one connection, so the rate is divided by the number of connections.
+        // The first interval is that of a single connection, so the rate is divided by the number of connections.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();
         let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {

@@ -9,7 +9,8 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 /// The no-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
-/// The maximum number of recorded runs of packets without data limitation, enough for about two round trips.
+/// The maximum number of recorded runs of packets that were sent without data limitation. This is enough for about two
+/// round trips.
 const MOST_RUNS: usize = 64;
 /// The number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
@@ -70,11 +71,11 @@ pub(crate) struct Sender {
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
-    /// Whether the equation has set the rate before.
+    /// Whether the equation has set the rate before, because of a loss.
     lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,
-    /// The longest interval between reports that is not caused by loss.
+    /// The longest interval between reports if no report is lost.
     apart: Span,
     /// Whether nothing was sent since the no-feedback timer was set.
     idle: bool,
@@ -189,7 +190,8 @@ impl Sender {
         !self.not_limited.iter().enumerate().any(|(n, (first, last))| *first <= to && (*last > from || going_on(n)))
     }
 
-    /// Performs step 4 of RFC 5348, section 4.3, with `limit` for recv_limit. `name` is the rule if the limit binds.
+    /// Performs step 4 of RFC 5348, section 4.3, with `limit` for recv_limit. `name` becomes the rule if `limit`
+    /// determines the rate.
     fn allow(&mut self, now: Time, rtt: Span, limit: Rate, name: &'static str) {
         if let Some(loss) = self.loss {
             let fair = self.equation(rtt, loss);
@@ -207,7 +209,7 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // The receiver gets R rounded to units, and reports at this interval. Without a tolerance of one unit, a
+            // The receiver gets R in whole units, and reports at that interval. Without a tolerance of one unit, a
             // report could arrive just before R has passed, and the doubling would be delayed to the next report.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
@@ -270,16 +272,16 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // Without this minimum, the RFC's text would let the rate rise here if the equation was never the
-                // limit, before a second report.
+                // By the RFC's text, the rate would rise here before a second report if the equation was never the
+                // limit. This minimum prevents it.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
         }
     }
 
-    /// Processes a report and returns its round-trip sample. Returns `None` if the report is invalid or was overtaken;
-    /// it then changes nothing.
+    /// Processes a report and returns its round-trip sample. Returns `None`, and changes nothing, if the report is
+    /// invalid or was overtaken by a newer one.
     pub(crate) fn on_feedback(&mut self, feedback: &FeedbackReport, now: Time, from: ReceiverId) -> Option<Span> {
         let sent = feedback.echo.own(now);
         // The stamp is rounded down, so the packet was sent up to one unit later.
@@ -382,6 +384,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
+        // RFC 5348, section 4.5: after a sample of the round trip that is longer than usual, packets leave more slowly.
         let instant = match self.rtt {
             Some(rtt) if self.settings.damping => {
                 self.allowed.scale(rtt.root_mean / rtt.latest.as_secs_f64().sqrt()).max(self.least())

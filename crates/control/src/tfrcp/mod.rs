@@ -44,7 +44,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        // It halves its rate after four of its own reporting periods without a report. Standard reports are rarer.
+        // The sender halves its rate after four of its own reporting periods without a report, and standard reports are
+        // sent less often than that.
         standard_reports: false,
         app: *b"MTFR",
         colour: "#8c564b",
@@ -89,7 +90,8 @@ pub(crate) const QAI_CL: Controller = Controller {
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0; 2], STEPS_CL)
 };
 
-/// The minimum of TCP's retransmission timeout T₀ = srtt + 4 rttvar in the equation, as in Linux. The paper has none.
+/// The minimum of TCP's retransmission timeout T₀ = srtt + 4 rttvar in the equation, as in Linux. The paper gives no
+/// minimum.
 const RTO_MIN: Span = Span::millis(200);
 /// The pacing rate as a multiple of the mean rate, because an I frame is larger than several P frames. It is not in the
 /// paper.
@@ -135,8 +137,8 @@ struct Settings {
     k: f64,
     by_frame: bool,
     per_packet: bool,
-    /// Whether packets are counted by the receiver between two reports, as the paper prints (section II.B). Otherwise
-    /// the cumulative counters of two receiver reports are used, which are robust against lost reports.
+    /// Whether the receiver counts packets between two sender reports, as the paper prints (section II.B). Otherwise
+    /// the differences of the cumulative counters of receiver reports are used, which are robust against lost reports.
     counts: bool,
 }
 

@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// The time by which an interval ends before its group of pictures is coded, so that the new rate is available to the
-/// encoder.
+/// An interval ends this much before its group of pictures is coded, so that the encoder has the new rate in time.
 const EARLY: Span = Span::micros(1);
 /// The minimum round-trip time in the equations.
 const LEAST_RTT: Span = Span::millis(1);
-/// The margin of a target over the rate of a quantizer's largest group, for rounding on the way to the encoder.
+/// The margin of a target over the rate of a quantizer's largest group. It covers rounding errors between here and the
+/// encoder.
 const ROUNDING: f64 = 1.001;
 /// The interval of the minimum rate of one packet.
 const LONGEST_GAP: Span = Span::secs(64);
@@ -40,7 +40,7 @@ impl Smoothed {
 
 /// Returns the age of this end's stamp. A stamp from the future counts as hours old.
 fn age(stamp: Stamp, now: Time) -> Span {
-    // Units of 2⁻¹⁸ s.
+    // The difference is in units of 2⁻¹⁸ s.
     let units = Stamp::of(now).0.wrapping_sub(stamp.0);
     Span::from_secs_f64(f64::from(units) / f64::from(1 << 18))
 }
@@ -58,10 +58,10 @@ impl Counts {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// Returns the loss fraction; `None` if nothing was expected or nothing is lost. Late packets that were counted as
-    /// lost can reduce it to zero.
+    /// Returns the loss fraction; `None` if no packet was expected or lost. Packets that were counted as lost and
+    /// arrived late reduce it, at most to zero.
     fn fraction(&self) -> Option<LossRate> {
-        // 0/0 is NaN, which `min` would turn into a loss of everything.
+        // Without expected packets the quotient 0/0 is NaN, which `min` would turn into a loss of all packets.
         let of = (self.expected > 0).then_some(self.expected as f64)?;
         LossRate::new((self.lost as f64 / of).min(1.0))
     }
@@ -78,13 +78,13 @@ pub(super) struct Sender {
     /// Whether the source has frames. A source without frames always has data and sends at exactly the rate.
     pictured: bool,
     start: Option<Time>,
-    /// The rounding units from the start to the end of the current interval.
+    /// The number of units (groups or frames) from the start of the session to the end of the current interval.
     units: u64,
     began: Time,
     ends: Time,
     rate: Rate,
     rung: usize,
-    /// Whether the rate is exactly the rung's rate.
+    /// Whether the rate is exactly that of the rung.
     on_rung: bool,
     rtt: Option<Smoothed>,
     interval: Counts,
@@ -103,8 +103,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // A floor at the lowest rung only reflects the encoder, which can skip frames below that rate. Any other floor
-        // was set intentionally.
+        // A floor at the lowest rung is only the encoder's limit, and the encoder can skip frames below it. Any other
+        // floor was set on purpose.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
@@ -161,7 +161,7 @@ impl Sender {
             None => self.map.group,
         };
         let length = wanted.as_nanos().div_ceil(unit.as_nanos()).max(1);
-        // A late timer must not leave the interval in the past.
+        // After a late call of the timer, the interval must not lie in the past.
         let behind = now.since(start).as_nanos() / unit.as_nanos();
         self.began = start + unit * self.units;
         self.units = self.units.max(behind) + length;
@@ -172,15 +172,14 @@ impl Sender {
     fn end(&mut self, now: Time) {
         match self.srtt() {
             Some(rtt) if self.heard => self.decide(rtt),
-            // The paper assumes that no report is lost, so an interval without one changes nothing.
+            // The paper assumes that no report is lost. An interval without a report therefore changes nothing.
             Some(_) => {}
             None => self.decide_without_rtt(),
         }
         self.begin(now);
     }
 
-    /// Decides without a round-trip time, for which the equation has no value. Loss halves the rate, as missing
-    /// feedback does.
+    /// Decides without a round-trip time, which the equation needs. A loss halves the rate, as missing feedback does.
     fn decide_without_rtt(&mut self) {
         if let Some(p) = self.interval.fraction() {
             self.set(self.rate.scale(0.5), Limit::Network);
@@ -220,7 +219,7 @@ impl Sender {
             Law::Quantizer => {
                 let now = f64::from(self.map.rungs[self.rung].quantizer);
                 let better = self.map.at_least(now - QUANTIZER_STEP);
-                // If the ladder's steps are wider than the configured one, the next rung is taken.
+                // If the ladder's steps are wider than the configured one, the next better rung is taken.
                 self.rung = if better == self.rung { self.rung.saturating_sub(1) } else { better };
                 let rung = self.map.rungs[self.rung];
                 self.set_exactly(rung.rate, limit);
@@ -330,8 +329,8 @@ impl SenderHalf for Sender {
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 
-    /// Below the lowest quality's rate the encoder can't follow. The interval's budget is then sent, and nothing after
-    /// it.
+    /// The encoder can't follow a rate below that of its lowest quality. In that case, the interval's budget is sent,
+    /// and further frames are skipped until the interval ends.
     fn allowance(&self) -> Option<Allowance> {
         // Without frames the pacing rate alone limits the sender.
         let short = self.pictured && self.rate < self.map.lowest();

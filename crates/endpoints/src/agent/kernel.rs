@@ -1,4 +1,4 @@
-//! The two ends of TCP in a kernel, as a world observes them from outside.
+//! The two ends of a kernel's TCP connection, as the simulation or test bed observes them from outside.
 
 use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
 use super::{FigureContext, Recorded};
@@ -40,17 +40,18 @@ pub struct KernelSource {
     last_bytes: Bytes,
     /// The series.
     pub samples: Rows<TcpPoint>,
-    /// The periods in which its application had data to send.
+    /// The periods in which the application had data to send.
     pub activity: Activity,
     /// A digest of the observations and their times.
     pub digest: Digest,
 }
 
 impl KernelSource {
-    /// Adds an observation of the connection. To be called often compared with its RTT.
+    /// Adds an observation of the connection. The interval between calls must be short compared with the connection's
+    /// RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
-            // The window is only known when it is observed, and counts until the next observation.
+            // The window is only known when it is observed. Each observed value counts until the next observation.
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
@@ -63,7 +64,7 @@ impl KernelSource {
         self.now = seen;
     }
 
-    /// Closes the connection. The counts continue with the next one.
+    /// Closes the connection. The counts continue with the next connection.
     pub fn close(&mut self) {
         let (past, now) = (&mut self.past, &self.now);
         past.sent += now.sent;
@@ -102,7 +103,7 @@ impl KernelSource {
     }
 }
 
-/// A TCP receiver in a kernel: the segments that reached its host.
+/// A TCP receiver in a kernel: it counts the segments that reached its host.
 #[derive(Clone, Debug)]
 pub struct KernelSink {
     /// The segments that delivered new data.
@@ -154,7 +155,7 @@ mod tests {
         source.sample();
         assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
-        // 100 ms of each of two connections at ten packets. The time between the connections does not count.
+        // Each of the two connections has ten packets for 100 ms. The time between the connections does not count.
         assert_eq!(source.window.over, Span::millis(200));
         assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
     }

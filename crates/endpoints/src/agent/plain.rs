@@ -8,7 +8,7 @@ use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// Maximum delay of a call after which missed packets are still sent. Packets that were due earlier are dropped.
+/// If a call is late by at most this, the missed packets are still sent. Packets that were due earlier are dropped.
 const MAX_CATCH_UP: Span = Span::millis(20);
 
 /// The sending pattern of a source.
@@ -57,7 +57,7 @@ pub struct PlainSource {
 }
 
 impl PlainSource {
-    /// Creates a source, which sends nothing before its start.
+    /// Creates a source that sends nothing before its start.
     pub fn new(rate: Rate, packet: Bytes, beat: Beat) -> Self {
         Self {
             packet,
@@ -88,17 +88,17 @@ impl PlainSource {
         self.activity.end(now);
     }
 
-    /// Returns the IP size of its packets.
+    /// Returns the IP size of a packet of this source.
     pub const fn packet(&self) -> Bytes {
         self.packet
     }
 
-    /// Returns when its next packet is due.
+    /// Returns when the source's next packet is due.
     pub const fn wake(&self) -> Time {
         self.next
     }
 
-    /// Returns the number of the packet that is due; `None` if none is.
+    /// Returns the number of the packet that is due; `None` if no packet is due.
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<u64> {
         if now < self.next {
@@ -128,7 +128,7 @@ impl PlainSource {
         Some(self.sent - 1)
     }
 
-    /// Sends the packet that is due.
+    /// Sends the packet that is due now.
     pub(super) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(number) = self.poll(now) {
             out.send(self.packet, Ecn::NotEct, Body::Plain(number));
@@ -148,7 +148,7 @@ pub struct PlainSink {
     pub intake: Intake,
     first: Option<u64>,
     next: u64,
-    /// A bit mask of the arrivals before `next`. The lowest bit is the newest packet.
+    /// A bit mask of the packets before `next` that have arrived. The lowest bit is the newest packet.
     arrived: u128,
 }
 
@@ -168,7 +168,7 @@ impl PlainSink {
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
-        // A jump beyond the mask leaves no earlier arrival in it.
+        // After a jump that is longer than the mask, the mask has no earlier arrival.
         self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
         // A packet older than the bit mask counts as new.
@@ -180,11 +180,12 @@ impl PlainSink {
         self.intake.add(now, size, sent);
     }
 
-    /// Counts consecutive packets from number `first` on. Returns false and does nothing if they have to be counted
-    /// individually.
+    /// Counts consecutive packets that start with number `first`. If they have to be counted individually, does nothing
+    /// and returns false.
     pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
         let n = bundle.packets();
-        // A bundle that follows the newest packet contains no duplicates; others are counted individually.
+        // A bundle that starts right after the newest packet contains no duplicates. Other bundles are counted packet
+        // by packet.
         if first != self.next || n >= u64::from(u128::BITS) || !self.intake.add_all(bundle) {
             return false;
         }
@@ -194,7 +195,7 @@ impl PlainSink {
         true
     }
 
-    /// Returns the number of expected packets, from the first that arrived to the newest.
+    /// Returns the number of expected packets: those from the first to the newest that arrived.
     pub fn expected(&self) -> u64 {
         self.next - self.first.unwrap_or(self.next)
     }

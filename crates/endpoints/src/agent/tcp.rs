@@ -15,7 +15,7 @@ pub struct TcpSource {
     /// The TCP configuration.
     pub config: Config,
     work: Work,
-    /// The present connection, or the last one.
+    /// The present connection, or the last one in a pause.
     pub sender: Sender,
     chance: Chance,
     running: bool,
@@ -89,7 +89,7 @@ pub struct TcpPoint {
 row!(TcpPoint { cwnd, ssthresh, srtt, bytes });
 
 impl TcpSource {
-    /// Creates a source, which sends nothing before its start.
+    /// Creates a source that sends nothing before its start.
     pub fn new(config: Config, source: &Workload, chance: Chance) -> Self {
         Self {
             sender: Sender::new(&config),
@@ -128,7 +128,7 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    /// Stops: the application writes no more data.
+    /// Stops the source: the application writes no more data.
     pub fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
@@ -185,10 +185,10 @@ impl TcpSource {
         }
     }
 
-    /// Offers data for an application that always has some.
+    /// Writes data for an application that always has more.
     #[inline]
     fn feed(&mut self, now: Time) {
-        // One packet at a time is offered, so that nothing is left unsent when the period ends.
+        // Only one packet at a time is offered, so that nothing is left unsent when the period ends.
         if let Work::OnOff { writing: true, gap: None, .. } = self.work
             && self.sender.unsent() == 0
         {
@@ -207,7 +207,8 @@ impl TcpSource {
         self.number
     }
 
-    /// Returns the next segment of [`TcpSource::transfer`] with its ECN field; `None` until another event.
+    /// Returns the next segment of the current [`TcpSource::transfer`] with its ECN field; `None` if there is nothing
+    /// to send until the next event.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<(Ecn, Segment)> {
         self.feed(now);
@@ -227,14 +228,14 @@ impl TcpSource {
 
     /// Ends the transfer or period, because all data is acknowledged.
     fn finished(&mut self, now: Time) {
-        // An on-off application that pauses has not completed a transfer.
+        // An on-off application that begins a pause has not completed a transfer.
         if let Work::OnOff { writing, .. } = self.work {
             if !writing {
                 self.activity.end(now);
             }
             return;
         }
-        // Each poll of a finished connection returns `Done`, but the transfer completes only once.
+        // Each poll of a finished connection returns `Done`, but the transfer must be completed only once.
         if std::mem::replace(&mut self.done, true) {
             return;
         }
@@ -244,7 +245,7 @@ impl TcpSource {
 
     fn renew(&mut self) {
         self.past = self.counts();
-        // Each connection has separate random numbers, independent of the length of earlier ones.
+        // Each connection has its own random numbers, so that they do not depend on the length of earlier connections.
         self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
@@ -281,7 +282,7 @@ impl TcpSource {
 /// A TCP receiver.
 pub struct TcpSink {
     receiver: Receiver,
-    /// The number of the transfer that it receives.
+    /// The number of the transfer that this sink receives.
     transfer: u32,
     config: Config,
     /// The arrivals, without duplicates.
@@ -295,10 +296,11 @@ impl TcpSink {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// Processes a segment of transfer `transfer`. Returns the acknowledgment to send and its IP size.
+    /// Processes a segment that belongs to transfer number `transfer`. Returns the acknowledgment to send and its IP
+    /// size.
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
-        // The network may have marked the packet: its ECN field counts, not the sender's.
+        // The network may have marked the packet, so the ECN field on arrival counts, not the sender's.
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: Ecn::Ce, ..*segment },
             _ => segment,
@@ -364,7 +366,8 @@ impl Recorded for TcpSource {
     }
 }
 
-/// A TCP sink writes no figures, because loss and delay of segments don't show when its application received the data.
+/// A TCP sink writes no figures, because the loss and the delay of segments don't show when the application received
+/// the data.
 impl Recorded for TcpSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)

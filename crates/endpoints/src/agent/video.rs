@@ -36,7 +36,7 @@ pub struct DecisionRow {
     pub at: Time,
     /// The decision, with its reason.
     pub decision: Decision,
-    /// Whether the encoder limited the rate: at its best quantizer, the clip needed less than the decision allows.
+    /// Whether the encoder limited the rate: at its best quantizer, the clip needed less than the decided rate.
     pub by_encoder: bool,
 }
 
@@ -46,7 +46,7 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
-        // The same code stores and restores a row, so the window is rebuilt from the fields that were passed before.
+        // The same code stores and restores a row, so the window is built again from the fields that were just passed.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),
@@ -57,7 +57,7 @@ impl Row for DecisionRow {
             free.pass(by);
             *window = Some(if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) });
         }
-        // A value is stored as its place in this list.
+        // A value is stored as its index in this list.
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
         why.rule.pass(by);
         why.loss.pass(by);
@@ -69,7 +69,7 @@ impl Row for DecisionRow {
     }
 }
 
-/// The view of a receiver's half at a report.
+/// The view of the receiver's half of the controller at a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
     /// The time of the report.
@@ -87,7 +87,7 @@ const SECOND: Span = Span::secs(1);
 pub struct LimitShares {
     /// The time of limitation by the network.
     pub network: Span,
-    /// The time of limitation by the encoder: its best quality needs less than the rate.
+    /// The time of limitation by the encoder: its best quality needed less than the allowed rate.
     pub encoder: Span,
     /// The time of limitation by the start phase.
     pub start: Span,
@@ -109,13 +109,13 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// Returns the network time for a time of the audio source's clock.
+    /// Returns the network's time for a time of the audio source's clock.
     fn audio_at(&self, at: Span) -> Time {
         if at == Span::MAX { Time::NEVER } else { self.at + at.saturating_sub(self.audio) }
     }
 }
 
-/// A video session's sender, with its encoder.
+/// The sender of a video session, with its encoder.
 pub struct VideoSource {
     settings: SenderSettings,
     make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
@@ -123,37 +123,37 @@ pub struct VideoSource {
     encoder: Option<Box<dyn Feed>>,
     /// The audio beside the video, if the session has an audio stream.
     pub audio: Option<Box<dyn AudioFeed>>,
-    /// Whether the ladder's highest rate limits the rate, not a cap of the scenario.
+    /// Whether the cap of the rate is the ladder's highest rate, and not a cap of the scenario.
     capped_by_ladder: bool,
-    /// The maximum rate that it needs: the session's cap, or the mean rate of its encoder's best quality.
+    /// The maximum rate that the source needs: the session's cap, or the mean rate of the encoder's best quality.
     pub(crate) most: Rate,
-    /// The periods in which it was sending. Each ends with a stop, or when all data has been sent.
+    /// The periods in which the source was sending. Each ends with a stop, or when all data has been sent.
     pub(crate) sending: Activity,
-    /// The active periods so far, the present one included.
+    /// The active periods so far, including the present one.
     epochs: Vec<Epoch>,
     /// Whether a session is running.
     pub running: bool,
     finished: bool,
     until: Time,
     past_repairs: Repairs,
-    /// The number of key frames that receivers requested of the encoder.
+    /// The number of key frames that receivers requested.
     pub key_frames: u64,
-    /// Whether it is between its start and its stop.
+    /// Whether the source is between its start and its stop.
     open: bool,
     /// All frames, with the packets of each.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// The IP bytes that a greedy source sends after each start. Its last packet is sent at full size. `None`: it never
-    /// ends.
+    /// The IP bytes that a greedy source sends after each start. Its last packet is sent at full size. `None` if it
+    /// sends without end.
     pub(crate) amount: Option<Bytes>,
-    /// The rest of this amount.
+    /// The bytes of this amount that are still to be sent.
     left: Option<Bytes>,
     /// The decisions with their times.
     pub decisions: Rows<DecisionRow>,
     /// The time for which each cause limited the rate.
     pub limits: LimitShares,
     limits_since: Time,
-    /// The time from which these are counted.
+    /// The time from which these limits are counted.
     means_from: Time,
     /// The number of RTP media packets sent.
     pub sent_packets: u64,
@@ -174,11 +174,12 @@ pub struct VideoSource {
     past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
-    /// The time from a frame being ready to the sending of each of its packets.
+    /// The time from when a frame is ready to when each of its packets is sent.
     pub backlog: steadycast_units::Spread,
     /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// Figures of the flow that are only known outside the agent. They replace the source's figures.
+    /// Figures of the flow that are only known outside the agent. They replace figures of the source with the same
+    /// name.
     pub also: Figures,
 }
 
@@ -196,7 +197,7 @@ pub struct SourcePoint {
 row!(SourcePoint { bytes, target, pacing });
 
 impl VideoSource {
-    /// Creates a source, which sends nothing before its start. `chance` randomises the RTCP intervals.
+    /// Creates a source that sends nothing before its start. `chance` randomises the RTCP intervals.
     pub fn new(
         settings: SenderSettings,
         factory: Arc<dyn Factory>,
@@ -253,26 +254,26 @@ impl VideoSource {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and the counts of ECN-capable packets; `None` if packets are
-    /// not sent as ECN-capable.
+    /// Returns whether the path preserves the ECN field, and the counts of ECN-capable packets. Returns `None` if the
+    /// source does not send ECN-capable packets.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
-    /// Returns the number of padding packets sent so far and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets sent so far and their IP bytes; `None` if the source sends no padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
         self.settings.padding.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
     }
 
-    /// Returns the counts of repair; `None` without repair.
+    /// Returns the counts of repair; `None` if repair is disabled.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
         (self.settings.repair.is_some() || self.settings.parity.is_some()).then(|| self.past_repairs + present)
     }
 
-    /// Starts, or restarts after a pause. In a simulcast it waits for the first receiver.
+    /// Starts the source, or restarts it after a pause. In a simulcast, the source then waits for the first receiver.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.open = true;
         if self.settings.siblings.is_none() {
@@ -287,7 +288,7 @@ impl VideoSource {
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
-            // Receivers take both sessions for one stream, so numbers must not restart.
+            // Receivers take both sessions for one stream, so its numbers must not restart.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -301,7 +302,7 @@ impl VideoSource {
             }
         }
         self.sender = Some(sender);
-        // If the encoder does not know the time of its first frame yet, that counts as due now.
+        // If the encoder does not know the time of its first frame yet, the frame counts as due now.
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         let begins = |due: Span| if due < Span::MAX { due } else { Span::ZERO };
         let audio = self.audio.as_ref().map_or(Span::ZERO, |audio| begins(audio.due()));
@@ -313,13 +314,13 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Stops with a BYE, which in a large group waits for its time.
+    /// Stops with a BYE. In a large group, the BYE is delayed by the timer rules of RTCP.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.end(now);
         self.drain(now, out);
     }
 
-    /// Stops the session; its BYE has not been sent yet.
+    /// Ends the source's activity. Its BYE has not been sent yet.
     fn end(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
@@ -334,7 +335,7 @@ impl VideoSource {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
-        // The senders of the other groups announce this rate to the receivers.
+        // The senders of the simulcast's other groups announce this rate to the receivers.
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
@@ -344,12 +345,12 @@ impl VideoSource {
         self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
     }
 
-    /// Returns true if it is started but waits for a receiver.
+    /// Returns true if the source is started but waits for a receiver.
     fn paused(&self) -> bool {
         self.settings.siblings.is_some() && self.open && !self.running
     }
 
-    /// Returns when it pauses, unless a receiver reports before.
+    /// Returns when the source pauses, unless a receiver reports before that.
     fn deserted_at(&self) -> Time {
         let sender = self.sender.as_ref().filter(|_| self.settings.siblings.is_some() && self.running);
         sender.map_or(Time::NEVER, Sender::deserted_at)
@@ -359,7 +360,7 @@ impl VideoSource {
     pub fn finish(&mut self, now: Time) {
         self.account(now);
         (self.finished, self.open) = (true, false);
-        // Without frames there is no backlog to send.
+        // Without frames there is no backlog to send, so the source stops immediately.
         self.running &= self.keep_frames;
     }
 
@@ -367,7 +368,7 @@ impl VideoSource {
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
             (true, _) => self.frame_due().min(self.audio_due()).min(self.until).min(self.deserted_at()),
-            // A BYE may still wait for its time.
+            // A BYE may still be scheduled.
             (false, false) => self.until,
             (false, true) => Time::NEVER,
         }
@@ -395,7 +396,7 @@ impl VideoSource {
 
     /// Processes a datagram from the RTCP port.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
-        // In a simulcast, the first report of a receiver starts the session.
+        // In a simulcast, a receiver's first report starts the session.
         if self.paused() && continues(bytes) {
             self.begin(now, out);
         }
@@ -418,7 +419,7 @@ impl VideoSource {
         }
         self.take_audio(now);
         while self.running && self.frame_due() <= now {
-            // The encoder has no frame yet, although it is due; the next wake-up tries again.
+            // The frame is due, but the encoder has not delivered it yet. The next wake-up tries again.
             if !self.frame(now) {
                 break;
             }
@@ -426,14 +427,14 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Encodes the frame that is due. Returns false if it is not available yet.
+    /// Encodes the frame that is due. Returns false if the encoder has not delivered it yet.
     fn frame(&mut self, now: Time) -> bool {
         self.account(now);
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return false };
         let backlog = sender.backlog().bytes;
         let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
-        // The limit may change between two decisions, when the encoder reaches its best quality.
+        // The limit may change between two decisions when the encoder reaches its best quality.
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
             self.decisions.push(DecisionRow { at: now, decision, by_encoder });
@@ -448,7 +449,7 @@ impl VideoSource {
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         loop {
-            // The sender of the last session still exists in a pause and must not be polled.
+            // In a pause, the sender of the last session still exists, but must not be polled.
             if self.paused() {
                 return;
             }
@@ -457,7 +458,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
-                    // The encoder gets the target without the share of repair.
+                    // The encoder gets the target minus the share of repair.
                     encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
@@ -490,12 +491,13 @@ impl VideoSource {
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
         let ecn = media.ecn;
         self.sent_bytes += media.size;
-        // Repair and padding do not count as sent data of a greedy source.
+        // Repair and padding do not count towards the amount that a greedy source sends.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
         self.audio_packets += u64::from(media.stream == Stream::Audio);
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
-        // The complement distinguishes a repair from an original of the same time and number.
+        // The bits are inverted for a repair, so that its digest differs from that of an original of the same time and
+        // number.
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
@@ -505,7 +507,7 @@ impl VideoSource {
             }
         }
         let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
-        // Simulated parity has no bytes, so its description travels with it.
+        // Simulated parity has no bytes, so its description travels with the packet.
         let body = match sender.and_then(Sender::protection) {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
@@ -513,9 +515,9 @@ impl VideoSource {
         out.send(media.size, ecn, body);
     }
 
-    /// Adds the time since the last call to the cause that limited the rate then.
+    /// Adds the time since the last call to the cause that limited the rate in that time.
     pub fn account(&mut self, now: Time) {
-        // The shares leave out the warm-up, as all means do.
+        // Like all means, the shares leave out the warm-up.
         let span = now.since(self.limits_since.max(self.means_from));
         self.limits_since = now;
         let Some(row) = self.decisions.last().filter(|_| self.running) else { return };
@@ -528,8 +530,8 @@ impl VideoSource {
         *share += span;
     }
 
-    /// Returns, for each second until `now`, how long the source itself limited the rate: by its encoder's best quality
-    /// or its cap.
+    /// Returns for each second until `now` how long the source itself limited the rate, by its encoder's best quality
+    /// or by its cap.
     pub(crate) fn self_limited(&self, now: Time) -> Vec<Span> {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
@@ -549,7 +551,7 @@ impl VideoSource {
         seconds
     }
 
-    /// Returns what limited the rate during a decision: network, floor, encoder, start or cap.
+    /// Returns the name of what limited the rate during a decision: network, floor, encoder, start or cap.
     pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
             _ if row.by_encoder => "encoder",
@@ -573,7 +575,7 @@ impl VideoSource {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
-    /// Returns the promises that the sender halves checked.
+    /// Returns the checks of promises that the sender's halves of all sessions made.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
@@ -595,11 +597,12 @@ impl VideoSource {
 
     /// Returns true if the flow paused between the frame with display index `display` and the next one.
     pub fn pauses_after(&self, display: u32) -> bool {
-        // The first frame of a period has the same index in display order, since groups of pictures are closed.
+        // The first frame of a period has the same index in display order as in coding order, because groups of
+        // pictures are closed.
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
-    /// Returns the rows that it keeps for the record.
+    /// Returns the rows that the source keeps for the record.
     pub fn stored_rows(&mut self) -> [&mut dyn StoredRows; 3] {
         [&mut self.samples, &mut self.rtcp_shares, &mut self.decisions]
     }
@@ -618,21 +621,21 @@ impl VideoSource {
     }
 }
 
-/// Returns when the frame with display index `display` was sampled. Groups of pictures are closed, so display indices
-/// and frame indices count from the same first frame in each period.
+/// Returns when the frame with display index `display` was sampled. Because groups of pictures are closed, both display
+/// indices and frame indices start from the same first frame in each period.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
 
-/// Returns true if the sender of this compound is present and does not leave with it.
+/// Returns true if the receiver that sent this RTCP compound stays in the session, that is, if the compound has no BYE.
 fn continues(rtcp: &[u8]) -> bool {
     Compound::parse(rtcp).is_ok_and(|c| !c.packets.iter().any(|p| matches!(p, Packet::Bye { .. })))
 }
 
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-    // RTCP that this crate cannot parse is a bug, and must not be sent.
+    // RTCP of our own that this crate cannot parse is a bug, and must not be sent.
     let Ok(parsed) = Compound::parse(&bytes) else {
         debug_assert!(false, "a session wrote RTCP that it can't read");
         return;
@@ -644,21 +647,21 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter of frames: the delay of each frame's last packet relative to the first frame's
-/// (Multi-Evalvid-RA, equations 3 and 4).
+/// The cumulative jitter of frames: the delay of each frame's last packet minus the first frame's (Multi-Evalvid-RA,
+/// equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
-    /// The SSRC and the one-way delay of the first frame. Another source has another clock.
+    /// The first frame's SSRC and one-way delay. The SSRC is needed because another source has another clock.
     anchor: Option<(u32, OneWay)>,
     pub max: Offset,
 }
 
-/// Creates the receiver of join number `n`, starting at 0.
+/// Creates the receiver for join number `n`. Joins are numbered from 0.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
-/// A video session's receiver, with its frame assembly.
+/// The receiver of a video session, with its frame assembly.
 pub struct VideoSink {
-    /// Its SSRCs, one for each join.
+    /// The sink's SSRCs, one for each join.
     pub ssrcs: Vec<u32>,
     make: MakeReceiver,
     receiver: Option<Receiver>,
@@ -667,17 +670,17 @@ pub struct VideoSink {
     past_checks: Vec<Check>,
     past_requests: Requests,
     past_untold: (u64, u64),
-    /// The number of media packets that arrived in the present session, without repaired ones.
+    /// The number of media packets that arrived in the present session. Repaired packets do not count.
     media_packets: u64,
-    /// Whether it requests lost packets or recovers them from parity.
+    /// Whether the sink requests lost packets or recovers them from parity.
     pub repair: bool,
     /// The packets that only arrived as repairs.
     pub repaired: Repaired,
-    /// Lost packets whose bytes can be computed from parity.
+    /// Lost packets whose bytes the caller can compute from parity.
     computable: Vec<Recovered>,
     /// The time of the first join.
     pub joined: Time,
-    /// The periods of its membership, each from joining to leaving.
+    /// The sink's periods of membership, each from a join to the following leave.
     stays: Vec<(Time, Time)>,
     /// The arrivals.
     pub intake: Intake,
@@ -687,10 +690,10 @@ pub struct VideoSink {
     pub buffer: Option<Box<PlayBuffer>>,
     /// The play-out of audio, if the flow has audio.
     pub audio: Option<Box<AudioPlayout>>,
-    /// The player, which decides how long to wait for a frame.
+    /// The player. It decides how long to wait for a frame.
     pub player: Player,
     first_seq: u64,
-    /// The clock of its session. All other times are the network's.
+    /// The clock of the session. All other times in this struct are on the network's clock.
     pub(crate) skew: Skew,
     until: Time,
     /// The IP bytes of RTCP sent.
@@ -703,14 +706,15 @@ pub struct VideoSink {
     pub jitter: CumulativeJitter,
     /// The controller's view at each report.
     pub views: Rows<ViewRow>,
-    /// Whether views are kept. In a large group they would fill the memory.
+    /// Whether views are kept. In a large group, they would take too much memory.
     pub(crate) keep_views: bool,
-    /// Figures of the receiver that are only known outside the agent. They replace the sink's figures.
+    /// Figures of the receiver that are only known outside the agent. They replace figures of the sink with the same
+    /// name.
     pub also: Figures,
 }
 
 impl VideoSink {
-    /// Creates a sink, which is not in the session before it joins.
+    /// Creates a sink that is not in the session before it joins.
     pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16) -> Self {
         Self {
             ssrcs: Vec::new(),
@@ -744,7 +748,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns the counts of requests and repaired packets; `None` without repair.
+    /// Returns the counts of requests and repaired packets; `None` if repair is disabled.
     pub fn requests(&self) -> Option<Requests> {
         let present = self.receiver.as_ref().map(Receiver::requests).unwrap_or_default();
         self.repair.then_some(self.past_requests + present)
@@ -752,7 +756,7 @@ impl VideoSink {
 
     /// Joins the session. Each further join creates a new session with another SSRC.
     pub fn join(&mut self, now: Time) {
-        // A new session starts its counts at zero; the totals continue.
+        // A new session starts its counts at zero, but the totals continue.
         self.past_expected = self.expected();
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
@@ -766,7 +770,7 @@ impl VideoSink {
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
-        // The RTCP timer starts with the join, before any packet has arrived.
+        // The RTCP timer starts with the join, even before a packet arrives.
         if let Output::Wait(Some(wake)) = receiver.poll(own) {
             self.until = self.skew.network(wake.at);
         }
@@ -782,7 +786,8 @@ impl VideoSink {
         }
     }
 
-    /// Returns true if it was in the session at this time. Packets that were sent at other times are not expected.
+    /// Returns true if the sink was in the session at this time. Packets that were sent at other times are not
+    /// expected.
     pub fn stayed(&self, at: Time) -> bool {
         self.stays.iter().any(|(from, until)| *from <= at && at < *until)
     }
@@ -796,13 +801,13 @@ impl VideoSink {
         }
     }
 
-    /// Returns true if it is leaving and its BYE waits for its time.
+    /// Returns true if the sink is leaving and its BYE is still scheduled.
     pub fn leaving(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
-    /// Returns the number of packets that arrived but were not reported, and the number of messages to the sender that
-    /// were too long for a datagram.
+    /// Returns two numbers: packets that arrived but were not reported, and messages to the sender that were too long
+    /// for a datagram.
     pub(crate) fn untold(&self) -> (u64, u64) {
         let (packets, messages) = self.receiver.as_ref().map_or((0, 0), Receiver::untold);
         (self.past_untold.0 + packets, self.past_untold.1 + messages)
@@ -812,14 +817,14 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    /// Returns the promises that the receiver halves checked.
+    /// Returns the checks of promises that the receiver's halves of all sessions made.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
         Check::gather(&mut all, self.receiver.as_ref().map(Receiver::mtu_check).as_slice());
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
-            // The session must only count media packets as received, without repairs.
+            // The session must count only media packets as received, and no repairs.
             let mut losses = Check::new(&LOSSES_COUNT);
             losses.see(receiver.received() == self.media_packets);
             Check::gather(&mut all, &[losses]);
@@ -837,13 +842,13 @@ impl VideoSink {
         self.drain(now, out);
     }
 
-    /// Returns the packets that may be delivered later, by [`VideoSink::catch_up`].
+    /// Returns which packets [`VideoSink::catch_up`] may deliver later.
     pub fn batchable(&self) -> Option<Batchable> {
         self.receiver.as_ref().filter(|_| self.buffer.is_none())?.batchable()
     }
 
-    /// Delivers a packet that [`VideoSink::batchable`] accepted and that arrived at `at`. It makes the sink send
-    /// nothing and does not move its timer forward.
+    /// Delivers a packet that [`VideoSink::batchable`] accepted and that arrived at `at`. The packet does not make the
+    /// sink send anything, and does not move its timer to an earlier time.
     pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
         match packet.body {
             Body::Rtp(media) => {
@@ -852,7 +857,8 @@ impl VideoSink {
             Body::Rtcp { bytes, parsed } => self.take_rtcp(at, packet.from, parsed, bytes.len()),
             _ => {}
         }
-        // This checks the promise of `batchable`: the packet makes the sink send nothing and moves no timer forward.
+        // This checks the promise of `batchable`: the packet makes the sink send nothing, and does not move a timer to
+        // an earlier time.
         if cfg!(debug_assertions) {
             let (until, mut sent) = (self.until, Vec::new());
             self.drain(at, &mut Out { packets: &mut sent });
@@ -906,7 +912,7 @@ impl VideoSink {
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
-            // Assembly counts packets from the flow's first one, like the record of sent frames.
+            // The assembly counts packets from the flow's first one, as the record of sent frames does.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
             self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
@@ -915,7 +921,7 @@ impl VideoSink {
             self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
-            // A packet whose repair arrived first has been passed to the assembly already.
+            // If a packet's repair arrived first, the packet has already been passed to the assembly.
             if !self.repaired.remove(media.header.ssrc, seq) {
                 self.deliver(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
@@ -924,7 +930,8 @@ impl VideoSink {
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
-                // The reference is the first frame's delay. Only differences are used, because the clocks may differ.
+                // Delays are relative to the first frame's delay. Only differences are used, because the two clocks may
+                // differ.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -934,7 +941,7 @@ impl VideoSink {
         received
     }
 
-    /// Processes a parity packet that covers what `protection` states.
+    /// Processes a parity packet. `protection` states which packets it covers.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -958,7 +965,7 @@ impl VideoSink {
         received
     }
 
-    /// Takes the packets that were recovered from parity. If packets carry bytes, the caller has to compute them.
+    /// Processes the packets that were recovered from parity. If packets carry bytes, the caller has to compute these.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
@@ -969,18 +976,19 @@ impl VideoSink {
         }
     }
 
-    /// Takes the packets whose bytes can be computed from parity, since the last call.
+    /// Returns the packets that became computable from parity since the last call.
     pub fn take_computable(&mut self) -> Vec<Recovered> {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a lost packet that was recovered from parity. Its number is the session's ([`Recovered::seq`]).
+    /// Processes a lost packet that was recovered from parity. Its number is the one that the session counts
+    /// ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. The session counts it as `counted`; `packet`
-    /// has the sender's number.
+    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. `counted` is the number that the session
+    /// counts for it; `packet` has the sender's number.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
@@ -989,11 +997,11 @@ impl VideoSink {
         self.deliver(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
-    /// Passes a packet, original or repair, to buffer, assembly and player. `number` counts from the flow's first
-    /// packet.
+    /// Passes a packet, original or repair, to the play-out buffer, the frame assembly and the player. `number` counts
+    /// from the flow's first packet.
     fn deliver(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
         let ArrivedPacket { now, fragment, .. } = packet;
-        // A packet for which the play-out buffer has no room does not reach the decoder.
+        // If the play-out buffer has no room for a packet, the packet does not reach the decoder.
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
@@ -1010,8 +1018,8 @@ impl VideoSink {
         }
     }
 
-    /// Sets whether the decoder needs a key frame, and whether that is because it has just joined; `None`: it needs
-    /// none.
+    /// Sets whether the decoder needs a key frame: `Some(true)` because it has just joined, `Some(false)` for another
+    /// reason, `None` if it needs none.
     pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
         let own = self.skew.own(now);
         if let Some(receiver) = &mut self.receiver {
@@ -1038,7 +1046,7 @@ impl VideoSink {
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
         let own = self.skew.own(now);
-        // The half needs the present level before it may write a report.
+        // The receiver's half needs the present buffer level before it may write a report.
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
             receiver.on_buffer(own, level);
         }
@@ -1048,7 +1056,7 @@ impl VideoSink {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     if self.keep_views {
-                        // The view is recorded with the report that is based on it.
+                        // The view is recorded together with the report that is based on it.
                         self.views.push(ViewRow { at: now, view: receiver.view() });
                     }
                     send_rtcp(bytes, out);
@@ -1067,7 +1075,7 @@ impl VideoSink {
         self.receiver.as_ref()
     }
 
-    /// Returns the rows that it keeps for the record.
+    /// Returns the rows that the sink keeps for the record.
     pub fn stored_rows(&mut self) -> [&mut dyn StoredRows; 3] {
         [&mut self.intake.samples, &mut self.views, self.repaired.rows()]
     }
@@ -1083,7 +1091,8 @@ impl VideoSink {
         }
     }
 
-    /// Returns the maximum time from a frame being ready to its completion, over the frames that were completed.
+    /// Returns the longest time from when a frame was ready to when it was complete, over all frames that were
+    /// completed.
     pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {

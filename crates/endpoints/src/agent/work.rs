@@ -25,9 +25,9 @@ pub enum Work {
         off: Periods,
         /// The end of the present period.
         until: Time,
-        /// Whether the present period is one of writing.
+        /// Whether the application writes in the present period.
         writing: bool,
-        /// The time between two written packets; `None`: as fast as TCP accepts them.
+        /// The time between two written packets; `None` if it writes as fast as TCP accepts them.
         gap: Option<Span>,
         /// The time at which the next packet is written.
         write: Time,
@@ -35,7 +35,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Creates the application of a workload, with packets of this size.
+    /// Creates the application of a workload. `packet` is the size of a packet.
     pub fn new(source: &Workload, packet: Bytes) -> Self {
         match source {
             Workload::Bulk | Workload::File(_) => Self::Once,
@@ -48,7 +48,7 @@ impl Work {
         }
     }
 
-    /// Returns the time of the next action.
+    /// Returns the time of the application's next action.
     pub fn wake(&self) -> Time {
         match self {
             Self::Once => Time::NEVER,
@@ -65,7 +65,7 @@ impl Work {
         }
     }
 
-    /// Returns true if a transfer begins now.
+    /// Returns true if a transfer begins at `now`.
     pub fn transfers(&mut self, now: Time) -> bool {
         match self {
             Self::Transfers { next, .. } if *next <= now => {
@@ -83,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Begins and ends the periods that are due. A period's activity ends when all written data is acknowledged.
+    /// Begins and ends the periods that are due. A period's activity ends when all data written in it is acknowledged.
     pub fn turn(&mut self, now: Time, chance: &mut Chance, activity: &mut Activity) {
         let Self::OnOff { on, off, until, writing, gap, write } = self else { return };
         while *until <= now {
@@ -99,7 +99,7 @@ impl Work {
         }
     }
 
-    /// Returns true if a packet is written now. To be called until it returns false.
+    /// Returns true if a packet is written at `now`. The caller repeats the call until it returns false.
     pub fn writes(&mut self, now: Time) -> bool {
         match self {
             Self::OnOff { gap: Some(gap), write, .. } if *write <= now => {

@@ -13,7 +13,7 @@ use steadycast_wire::rtp::RtpHeader;
 /// A key frame that is expected within this many ticks (100 ms) is not requested.
 const EXPECTED_SOON: i64 = 9_000;
 
-/// The reference for the time of the next frame. Timestamps of different runs are not comparable.
+/// The reference from which the time of the next frame is computed. Timestamps of different runs are not comparable.
 #[derive(Clone, Copy)]
 struct PreviousFrame {
     timestamp: u32,
@@ -26,12 +26,12 @@ struct OpenFrame {
     first: Time,
     last: Time,
     damaged: bool,
-    /// Whether packets are missing before its first one.
+    /// Whether packets are missing before the frame's first packet.
     after_gap: bool,
-    /// Number of its packets so far. `marked` is the marker bit of the latest.
+    /// Number of the frame's packets so far. `marked` is the marker bit of the latest packet.
     packets: u32,
     marked: bool,
-    /// Whether it starts a new run: the SSRC changed, or the source restarted.
+    /// Whether the frame starts a new run, because the SSRC changed or the source restarted.
     anew: bool,
 }
 
@@ -58,16 +58,16 @@ pub(super) struct FrameAssembler {
     /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// Number of packets known to be missing before the next one, if there is a gap.
+    /// If there is a gap before the next packet: the number of packets that are known to be missing in it.
     gap: Option<u64>,
     pub(super) markers: Markers,
     /// Whether the next packet starts a new run.
     anew: bool,
-    /// Whether a key frame is needed (`Some`), and whether none has been received so far.
+    /// `Some` if a key frame is needed. The value is true if no key frame has been received so far.
     lacks: Option<bool>,
     /// Whether no key frame has been received so far.
     fresh: bool,
-    /// Number of frames since the last key frame, and between the last two key frames.
+    /// Two numbers of frames: those since the last key frame, and those between the last two key frames.
     group: (Option<u32>, Option<u32>),
 }
 
@@ -94,18 +94,18 @@ impl FrameAssembler {
         }
     }
 
-    /// Notes that this number of packets before the next one are lost. Zero is a gap of unknown size.
+    /// Records that this number of packets before the next one is lost. Zero means a gap of unknown size.
     pub(super) fn lose(&mut self, lost: u64) {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
 
-    /// Notes that the source may have changed before the next packet. `in_sequence` is true if that packet's sequence
-    /// number continues the previous one: then it is the same stream under a new SSRC.
+    /// Records that the source may have changed before the next packet. `in_sequence` is true if the next packet's
+    /// sequence number follows the previous one. In that case it is the same stream under a new SSRC.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
 
-    /// Returns whether a key frame is needed (`Some`), and whether none has been received so far.
+    /// Returns `Some` if a key frame is needed. The value is true if no key frame has been received so far.
     pub(super) fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }
@@ -118,7 +118,7 @@ impl FrameAssembler {
 
     /// Finishes the last frame of the stream.
     pub(super) fn end(&mut self) {
-        // A sender that stops within a frame has lost nothing, so that the incomplete frame is not reported as damaged.
+        // If a sender stops within a frame, no packet is lost, so the incomplete frame is not reported as damaged.
         let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
@@ -143,10 +143,10 @@ impl FrameAssembler {
         }
         self.lost += lost.unwrap_or(0);
         if anew {
-            // Another sender may use markers in another way.
+            // Another sender may use markers differently.
             self.markers = Markers::default();
         }
-        // The gap lies between two frames, so that it only affects the start of the new one.
+        // The gap is between two frames, so it only affects the start of the new one.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -189,8 +189,8 @@ impl FrameAssembler {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Packets were lost at the boundary. It is unknown which of the two frames they belong to, so that both
-            // count as damaged.
+            // Packets were lost between two frames. It is unknown to which of the frames they belong, so both count as
+            // damaged.
             self.depacketiser.gap();
             open.damaged = true;
         }
@@ -223,14 +223,14 @@ impl FrameAssembler {
         self.kind().is_some().then_some(open.last)
     }
 
-    /// Returns the presentation time of a frame in ticks from the first one. It follows from the timestamp, or from the
-    /// arrival time if the timestamp is not plausible.
+    /// Returns the presentation time of a frame in ticks, counted from the first frame. It is computed from the
+    /// timestamp, or from the arrival time if the timestamp is not plausible.
     fn ticks(&self, open: &OpenFrame) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run may start at any timestamp, so that it continues the old timeline only if its step matches the
+        // A new run may start at any timestamp. It therefore continues the old timeline only if its step matches the
         // arrival times.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
@@ -250,8 +250,8 @@ impl FrameAssembler {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // After a loss, a larger step means missing frames, each of at least one packet. Without a loss the sender
-            // has skipped them.
+            // After a loss, a larger step means that frames are missing, each of at least one packet. Without a loss,
+            // the sender has skipped them.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
@@ -274,7 +274,7 @@ impl FrameAssembler {
             Some(PictureKind::Disposable) => FrameKind::B,
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
-        // A frame without bytes and without loss consists of unsupported packets.
+        // A frame without bytes and without loss consists of unsupported packets only.
         let unsupported = frame.unsupported || frame.bytes.is_empty();
         let fate = match self.chain.next(kind, !damaged && !unsupported) {
             FrameFate::Lost if !damaged => FrameFate::Undecodable,
@@ -286,8 +286,8 @@ impl FrameAssembler {
         self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 
-    /// Updates whether a key frame is needed after this frame. `gap` is true if frames are missing before it, which may
-    /// be references.
+    /// Updates whether a key frame is needed after this frame. `gap` is true if frames are missing before this frame.
+    /// The missing frames may be references.
     fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);

@@ -18,7 +18,7 @@ pub struct ReceivedFrame {
     pub bytes: Vec<u8>,
     /// Whether a part of it is missing.
     pub damaged: bool,
-    /// Whether it is complete, and all frames that it depends on are.
+    /// Whether the frame is complete, and all frames on which it depends are complete.
     pub whole: bool,
     /// Arrival time of the first packet.
     pub first: Time,
@@ -29,7 +29,7 @@ pub struct ReceivedFrame {
 /// The number of frames by their fate, as far as the packets show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Frames that are complete, with all frames that they depend on.
+    /// Frames that are complete, and for which all frames on which they depend are complete, too.
     pub whole: u64,
     /// Frames that are complete but not decodable: a reference is missing, or the packetisation is not supported.
     pub undecodable: u64,
@@ -47,7 +47,7 @@ pub struct FrameCounts {
 pub(super) const FRAME_ARRIVAL_TIME: Span = Span::secs(2);
 
 impl FrameCounts {
-    /// Returns a warning about the frames, if there is a reason for one.
+    /// Returns a warning about the frames, if there is one.
     pub fn warning(&self) -> Option<String> {
         self.one_stamp.then(|| "all packets have one RTP time stamp, which makes one frame of them".into())
     }
@@ -60,7 +60,8 @@ pub struct FrameRow {
     pub ticks: i64,
     /// Its size in bytes.
     pub size: Bytes,
-    /// The frame's fate, as far as the packets show it. Lateness is unknown, because the play-out time is.
+    /// The frame's fate, as far as the packets show it. Whether it is late is unknown, because the play-out time is
+    /// unknown.
     pub fate: FrameFate,
     /// Arrival times of the first and the last packet.
     pub came: (Time, Time),
@@ -68,7 +69,7 @@ pub struct FrameRow {
 
 impl Row for FrameRow {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // The time is negative for a frame that precedes the first received one in display order.
+        // The time is negative for a frame that is displayed before the first received one.
         self.ticks.pass(by);
         self.size.pass(by);
         by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);
@@ -109,7 +110,7 @@ impl FrameQueue {
         self
     }
 
-    /// Announces a reader. Without one only sizes and times of frames are kept.
+    /// Registers a reader. Without a reader, only sizes and times of frames are kept.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
@@ -162,7 +163,7 @@ impl FrameQueue {
     }
 
     /// Counts a frame, records it and, if there is a reader, adds it to the queue. `missing` is the number of frames
-    /// that were lost completely before it.
+    /// before this one of which no packet arrived.
     pub(super) fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
         let mut frame_queue = self.locked();
         frame_queue.counts.missing += missing;
@@ -185,7 +186,7 @@ impl FrameQueue {
             frame_queue.overrun += 1;
         }
         frame_queue.frames.push_back(frame);
-        // The reader that is woken needs the lock.
+        // The reader that is woken needs the lock, so it is released first.
         drop(frame_queue);
         self.0.1.notify_all();
     }

@@ -3,24 +3,24 @@
 use steadycast_wire::payload::PictureKind;
 
 /// The reliability of a sender's marker bits. Some senders set none; some mark each packet, NAL unit or slice. A
-/// receiver must not rely on them (RFC 6184, section 5.1), so that a frame ends where the next timestamp starts. A
-/// marker ends it earlier only if two conditions hold: a marker was right for this kind of picture before, and a frame
-/// had unmarked packets before its last one. The second condition excludes senders that mark each packet but have sent
-/// frames of one packet only.
+/// receiver must not rely on them (RFC 6184, section 5.1), so in general a frame ends where the next timestamp starts.
+/// A marker ends it earlier only if two conditions hold: a marker was right for this kind of picture before, and a
+/// frame had unmarked packets before its last one. The second condition excludes senders that mark each packet but have
+/// sent frames of one packet only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Markers {
-    /// Whether a marker was right for intra, predicted and disposable pictures.
+    /// Whether a marker was right before, for intra, predicted and disposable pictures.
     pub(super) proved: [bool; 3],
-    /// Whether a frame of several packets had a marker only on its last one.
+    /// Whether a frame of several packets had a marker only on its last packet.
     pub(super) sparing: bool,
-    /// Whether a marker was set within a frame.
+    /// Whether a marker was set before the end of a frame.
     pub(super) wrong: bool,
-    /// The timestamp of the last frame, if it was finished at its marker, and what this marker proves.
+    /// If the last frame was finished at its marker: its timestamp, and what this marker proves.
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// The evidence of a marker, if the next packet belongs to another frame: the kind of picture, and whether unmarked
-/// packets preceded it.
+/// The evidence that a marker gives if the next packet belongs to another frame: the kind of picture, and whether
+/// unmarked packets preceded the marker.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
@@ -35,7 +35,7 @@ impl Markers {
         !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
 
-    /// Notes that a marker was right.
+    /// Records that a marker was right.
     pub(super) fn prove(&mut self, (kind, sparing): Proof) {
         if let Some(kind) = kind {
             self.proved[kind as usize] = true;

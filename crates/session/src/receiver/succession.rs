@@ -15,12 +15,12 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Silence after which a source that the description names is replaced by another one of its address. It is also the
-/// default where the frame interval is unknown.
+/// Silence after which a source that the session description names is replaced by another source at its address. It is
+/// also used for other sources if the frame interval is unknown.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// Minimum silence that counts. Within a shorter time, packets may only be reordered.
+/// Minimum silence that counts. During a shorter silence, packets may only be reordered.
 const MIN_SILENCE: Span = Span::millis(50);
-/// Maximum silence that is required of a source before another one of its address replaces it.
+/// Maximum silence of a source that is required before another source at its address replaces it.
 const MAX_SILENCE: Span = Span::secs(5);
 /// Time without packets after which another source is no longer reported.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
@@ -49,7 +49,7 @@ impl OtherSource {
         self.heard = now;
     }
 
-    /// Returns true if its sequence numbers are those of a stream: they may be out of order, but not far apart.
+    /// Returns true if the source's sequence numbers form a stream: they may be out of order, but not far apart.
     fn is_stream(&self) -> bool {
         self.reception.received() - self.reception.duplicates() >= u64::from(MIN_SEQUENTIAL)
     }
@@ -67,7 +67,7 @@ impl OtherSource {
 pub struct Waiting {
     /// The source's SSRC.
     pub ssrc: u32,
-    /// The address from which it sends.
+    /// The address from which the other source sends.
     pub from: Origin,
     /// How much longer the followed source has to be silent before this one replaces it.
     pub after: Span,
@@ -85,9 +85,9 @@ impl Receiver {
     }
 
     /// Returns how long there has been silence: no media or RTCP of the followed source, and no media of a source that
-    /// could replace it. Returns `None` unless this is at least five reporting intervals and `least`. A source that is
-    /// silent for that long has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5). Time in
-    /// which the driver's clock stood still does not count.
+    /// could replace it. Returns `None` if the silence is shorter than five reporting intervals or than `least`. After
+    /// such a silence the source has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5).
+    /// Time in which the driver's clock stood still does not count.
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
@@ -95,13 +95,13 @@ impl Receiver {
     }
 
     /// Returns the index of the present run of sequence numbers, and its first number. A new source or a restart begins
-    /// a new run. Towards the controller and the application, numbers continue from run to run.
+    /// a new run. For the controller and the application, numbers continue from one run to the next.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }
 
-    /// Returns true if a packet that was not accepted may turn out to be of this stream. It is then worth keeping for
-    /// [`Receiver::begin_run`].
+    /// Returns true if a packet that was not accepted may later turn out to belong to this stream. It should then be
+    /// kept for [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))
@@ -113,10 +113,11 @@ impl Receiver {
     }
 
     /// Starts a new run with this packet, which arrived before the one for which [`Receiver::begins_run`] returned
-    /// true. That one has to be processed next.
+    /// true. The latter packet has to be processed next.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
-        // The controller sees one stream: a new SSRC or a jump of the numbers is not a loss.
+        // The controller sees one continuous stream, in which a new SSRC or a jump of the sequence numbers is not a
+        // loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
         let replaced = self.stream.is_some();
         if let Some(old) = &self.stream {
@@ -134,7 +135,7 @@ impl Receiver {
         if let Some(parity) = &mut self.parity {
             parity.restart();
         }
-        // Audio that preceded the first packet of the video is of the same source.
+        // Audio that arrived before the first packet of the video belongs to the same source.
         if let Some(audio) = self.audio.as_mut().filter(|_| replaced) {
             audio.restart();
         }
@@ -165,7 +166,8 @@ impl Receiver {
         self.stream.as_ref().is_some_and(|stream| stream.ssrc == header.ssrc && !stream.is_far(now, header))
     }
 
-    /// Returns true if the packet's source replaces the followed one, and starts its run.
+    /// Decides whether the packet's source replaces the followed one. If so, starts the new source's run and returns
+    /// true.
     pub(super) fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         if !self.takes_type(header) {
             return false;
@@ -175,7 +177,7 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // Under heavy loss a packet of this stream may be that far ahead. Several of them show that.
+            // Under heavy loss a packet of this stream may be that far ahead. Several such packets would confirm it.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
@@ -204,9 +206,9 @@ impl Receiver {
         }
     }
 
-    /// Returns true if the source of this packet replaces the followed one. The first source does, and so does the one
-    /// that the description names. Any other source, or a restart of the followed one, only replaces a source that has
-    /// sent BYE, has never sent a second packet, or is silent.
+    /// Returns true if the source of this packet replaces the followed one. The first source is followed, and the
+    /// source that the description names replaces any other. Any other source, or a restart of the followed one, only
+    /// replaces a source that has sent BYE, has never sent a second packet, or is silent.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
@@ -224,10 +226,10 @@ impl Receiver {
         // The first packet of the followed source may have been reordered behind later ones, so a packet with another
         // number does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
-        // One packet may be forged or a leftover; several consistent ones show a stream. Numbers that may belong to the
-        // present stream are no restart.
+        // A single packet may be forged or outdated, but several consistent packets show a stream. If their numbers may
+        // belong to the present stream, there is no restart.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
-        // A source with a single packet has proved nothing, and is replaced without any wait.
+        // A source of which only a single packet has arrived is unproven, and is replaced without any wait.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
         let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
         let silent =
@@ -235,8 +237,8 @@ impl Receiver {
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// Returns how long a source has to be silent before one at this address replaces it: two frame intervals at its
-    /// own address, and RTCP's member time-out at another one.
+    /// Returns how long a source has to be silent before another source at `from` replaces it. At the same address this
+    /// is two frame intervals, at another address RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();
@@ -248,10 +250,10 @@ impl Receiver {
 }
 
 impl Stream {
-    /// Returns true if the sequence number is far from all that arrived: the packet is forged, or belongs to another
-    /// run.
+    /// Returns true if the sequence number is far from all numbers that have arrived. The packet is then forged, or
+    /// belongs to another run.
     fn is_far(&self, now: Time, header: &RtpHeader) -> bool {
-        // A cheap check first: cloning the reception for each packet would be costly.
+        // This cheap check comes first, because cloning the reception for each packet would be costly.
         let off = self.reception.highest().map_or(0, |highest| header.seq.wrapping_sub(highest as u16) as i16);
         let arrived = || self.reception.clone().on_rtp(now, header.seq, header.timestamp);
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)

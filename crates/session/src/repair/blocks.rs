@@ -2,8 +2,9 @@
 //! and the format).
 //!
 //! This module handles packet numbers only, not bytes. [`Blocks`] at the sender decides which packets each parity
-//! covers. [`Solver`] at a receiver detects that a block can be recovered: as many of its packets, parity included,
-//! have arrived as it has media packets. The caller that holds the bytes then computes the lost ones.
+//! covers. [`Solver`] at a receiver detects that a block can be recovered: the number of its arrived packets, parity
+//! included, has reached the number of its media packets. The caller, which holds the bytes, then computes the lost
+//! packets.
 
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,12 +26,13 @@ pub struct ParitySettings {
 }
 
 impl ParitySettings {
-    /// Returns the time after which a block ends with the next frame: two fifths of the play-out delay.
+    /// Returns the maximum duration of a block, two fifths of the play-out delay. A block that has lasted longer ends
+    /// with the next frame.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
 
-    /// Returns how long after its frame was ready a packet is useful.
+    /// Returns for how long after its frame was ready a packet is still useful.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
@@ -40,13 +42,13 @@ impl ParitySettings {
 /// symbol's length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// Number of packets at which a block ends with the current frame.
+/// A block with this number of packets ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
 /// Maximum number of packets of a block.
 const MAX_BLOCK_PACKETS: usize = 40;
 /// Minimum number of packets per parity packet. With two, parity is at most a third of what is sent.
 const MIN_PACKETS_PER_PARITY: usize = 2;
-/// Time for which a measured loss rate is used, even if later ones are lower.
+/// Time for which a measured loss rate is used, even if later measurements are lower.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
 /// Loss rate that is assumed before any report.
 const DEFAULT_LOSS: f64 = 0.01;
@@ -71,9 +73,9 @@ pub struct Protected {
 /// The packets that a parity packet protects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// The packet's index among the parity packets of its block, and the range of packets that it covers.
+    /// The parity packet's index among those of its block, and the range of media packets that it covers.
     pub header: ParityHeader,
-    /// The block's packets in order. Empty at a receiver that reads them from the recovered bytes.
+    /// The block's packets in order. It is empty at a receiver, which reads the header fields from the recovered bytes.
     pub packets: Arc<[Protected]>,
 }
 
@@ -103,11 +105,11 @@ struct SentBlock {
     /// The length of the longest payload in the block.
     longest: u16,
     began: Time,
-    /// The number of parity packets that were sent or wait.
+    /// The number of the block's parity packets that have been sent or are queued.
     sent: u8,
 }
 
-/// Context of a parity request: what decides whether more parity is sent.
+/// Context of a parity request: the values that decide whether more parity is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParityRequestContext {
     /// The time at which the request arrived.
@@ -164,7 +166,7 @@ impl Blocks {
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// Updates the loss rate (0 to 1) of the receivers that parity is to serve. A higher rate counts immediately, a
+    /// Updates the loss rate (0 to 1) of the receivers that parity is to serve. A higher rate is used immediately, a
     /// lower one after [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
         let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
@@ -181,7 +183,7 @@ impl Blocks {
     /// Adds a media packet that was sent, with `payload` bytes. At the end of a block, parity packets are added so that
     /// at most a share `residual` of the block's packets stays missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
-        // A block covers consecutive numbers only: its header has a base and a count.
+        // A block only covers consecutive sequence numbers, because its header has a base and a count.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
@@ -199,7 +201,7 @@ impl Blocks {
     }
 
     fn close(&mut self, now: Time, residual: f64) {
-        // Shared, because each parity packet of the block refers to all its packets.
+        // The list is shared, because each parity packet of the block refers to all the block's packets.
         let packets: Arc<[Protected]> = std::mem::take(&mut self.open).into();
         let count = packets.len() as u8;
         let mut block = SentBlock { packets, longest: self.longest, began: self.began, sent: 0 };
@@ -244,7 +246,7 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
-    /// Returns the extended sequence number of the oldest packet from which parity may still be computed.
+    /// Returns the extended sequence number of the oldest packet that may still be needed to compute parity.
     pub(crate) fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
         let recent = self.recent.front().and_then(|block| block.packets.first());
@@ -259,7 +261,7 @@ impl Blocks {
 }
 
 /// Returns the smallest number of parity packets for a block of `packets` that leaves at most a share `residual` of
-/// them missing, at independent losses with rate `loss`. The result is at most half of `packets`.
+/// them missing, if packets are lost independently with rate `loss`. The result is at most half of `packets`.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
     let most = packets.min(MAX_PACKETS) / MIN_PACKETS_PER_PARITY as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
@@ -269,8 +271,8 @@ fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
 /// lost).
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
-    // `one` is the binomial probability of `lost` losses among the others, `fewer` the sum of those so far.
-    // A product instead of `powi`, which differs between machines.
+    // `one` is the binomial probability of `lost` losses among the other packets, and `fewer` is the sum of the
+    // probabilities so far. Powers are computed by multiplication, because `powi` differs between machines.
     let mut one = (0..others).fold(1.0, |p, _| p * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..u32::from(parities) {
@@ -294,7 +296,7 @@ impl ArrivalWindow {
             if seq - newest >= ARRIVAL_WINDOW {
                 self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
-                // The window is a ring: the places of skipped numbers still hold the previous turn's bits.
+                // The window is a ring, so the entries of skipped numbers still hold the bits of the previous turn.
                 (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }
             self.newest = Some(seq);
@@ -339,8 +341,8 @@ pub(crate) struct Need {
 #[derive(Debug)]
 pub(crate) struct Solver {
     arrived: ArrivalWindow,
-    /// The newest sequence number that has arrived. Parity does not change it, since its claims about other packets are
-    /// not verified.
+    /// The newest sequence number that has arrived. Parity does not change it, since the sequence numbers in a parity
+    /// header are not verified.
     heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,
@@ -369,8 +371,8 @@ impl Solver {
         self.solve(*base)
     }
 
-    /// Processes a parity packet. One that contradicts itself or the block's other parity is ignored. Returns the state
-    /// of its block.
+    /// Processes a parity packet. A parity packet that contradicts itself or the block's other parity is ignored.
+    /// Returns the state of its block.
     pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
         let ParityHeader { packets, base, index, sent } = protection.header;
         let told = protection.packets.len();
@@ -404,12 +406,12 @@ impl Solver {
         let block = self.blocks.get(&base)?;
         let all = base..base + u64::from(block.count);
         let missing: Vec<u64> = all.filter(|seq| !self.arrived.has(*seq)).collect();
-        // Each parity packet replaces one lost packet, whichever it is (MDS code).
+        // Each parity packet can replace any one lost packet (MDS code).
         let lacks = (missing.len() as u32).saturating_sub(block.parities.count_ones()) as u8;
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
             self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
-            // A later packet of the block must not recover them again.
+            // A later packet of the block must not recover these packets again.
             missing.iter().for_each(|seq| self.arrived.add(*seq));
         }
         Some(Need { base, packets: block.count, sent: block.sent, lacks })
@@ -471,7 +473,7 @@ mod tests {
             got.dedup();
             let media: Vec<u64> = gone.iter().filter(|n| **n < 20).map(|n| 65_530 + *n as u64).collect();
             let solvable = lost <= parities.len();
-            // `got` also contains packets that arrived after their recovery, so only the lost ones are checked.
+            // `got` also contains packets that arrived after their recovery, so only the lost packets are checked.
             assert!(media.iter().all(|n| got.contains(n) == solvable), "{lost} lost: {media:?} {got:?}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! At the receiver, a [`NackRequester`] detects gaps and schedules NACKs. At the sender, a
 //! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) holds sent packets and selects those to retransmit.
-//! Retransmissions pass the media's pacer, so they are part of the rate that the controller decided.
+//! Retransmissions are paced together with the media, so they are part of the rate that the controller decided.
 
 mod blocks;
 mod nack_requester;
@@ -29,8 +29,8 @@ impl AnnouncedPlayouts {
         self.0.insert(who, (waits, until));
     }
 
-    /// Returns the longest delay that has not expired. The longest counts, so that one receiver cannot shorten
-    /// another's.
+    /// Returns the longest delay that has not expired. The longest is used, so that one receiver cannot shorten the
+    /// delay of another.
     pub(crate) fn longest(&self, now: Time) -> Option<Span> {
         self.0.values().filter(|(_, until)| now < *until).map(|(waits, _)| *waits).max()
     }
@@ -41,7 +41,7 @@ impl AnnouncedPlayouts {
 pub struct Requests {
     /// RTCP packets with a NACK or a parity request.
     pub nacks: u64,
-    /// Requested packets, each counted as often as it was requested.
+    /// The number of requests for single packets; a packet is counted again each time it is requested.
     pub asked: u64,
     /// Lost packets that arrived as retransmissions.
     pub repaired: u64,

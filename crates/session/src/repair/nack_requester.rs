@@ -6,7 +6,7 @@ use steadycast_wire::rtcp::Nack;
 
 /// Maximum number of missing packets. The list is cleared when it grows longer (libwebrtc's `kMaxNackPackets`).
 const MAX_MISSING: usize = 1_000;
-/// A missing packet is requested when this many later ones have arrived (GStreamer's `rtx-delay-reorder`).
+/// A missing packet is requested when this number of later packets has arrived (GStreamer's `rtx-delay-reorder`).
 const REORDER_THRESHOLD: u64 = 3;
 /// RTT that is assumed before it is measured (libwebrtc's `kDefaultRtt`).
 const DEFAULT_RTT: Span = Span::millis(100);
@@ -16,15 +16,16 @@ const MIN_RTT_MARGIN: Span = Span::millis(10);
 const LOSS_WINDOW: f64 = 1_000.0;
 /// Loss rate that repair aims at.
 const RESIDUAL_LOSS: f64 = 1e-4;
-/// Maximum number of requests per packet for which a play-out delay is planned.
+/// Maximum number of requests per packet that is assumed when a play-out delay is planned.
 const MAX_PLANNED_REQUESTS: u64 = 3;
 /// Time for which the path counts as reordering after a packet arrived out of order.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
 /// Maximum number of requests for one packet.
 const MAX_REQUESTS: u32 = 8;
-/// Maximum number of requests for a packet that is only presumed lost because its frame's last packet has not arrived.
+/// Maximum number of requests for a packet at a frame's end that is only presumed lost, because the frame's last packet
+/// has not arrived.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// Length of a period. The path's minimum one-way delay is taken over the present period and the previous one.
+/// Length of a period. The path's minimum one-way delay is taken over the present and the previous period.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
 /// Time for which a packet that is no longer requested stays in the list. Its retransmission may still arrive.
 const ABANDONED_RETENTION: Span = Span::secs(2);
@@ -32,29 +33,30 @@ const ABANDONED_RETENTION: Span = Span::secs(2);
 /// A packet that has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
-    /// The time at which it would have arrived without queueing, interpolated between its neighbours (RFC 4588, section
-    /// 6.3).
+    /// The time at which the packet would have arrived without queueing, interpolated between its neighbours (RFC 4588,
+    /// section 6.3).
     expected: Time,
-    /// The time of the next request. `Time::NEVER`: the packet is given up, or its answer would arrive too late.
+    /// The time of the next request. It is `Time::NEVER` if the packet is given up or the answer would arrive too late.
     ask: Time,
     asked: Time,
     tries: u32,
     most: u32,
 }
 
-/// Estimator of the time from a request to its answer (RFC 6298). The first sample's variation is an eighth of it, not
-/// half: with half, nothing could be requested that has to arrive within three RTTs.
+/// Estimator of the time from a request to its answer (RFC 6298). The variation is initially an eighth of the first
+/// sample, not half of it as in the RFC. With half, packets that have to arrive within three RTTs could never be
+/// requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
     variation: Span,
     measured: bool,
-    /// The number of times that the timer is doubled.
+    /// The number of times that the timer has been doubled.
     backoff: u32,
 }
 
 impl RoundTrip {
-    /// Returns the margin on top of the mean, within which most answers arrive.
+    /// Returns the margin that is added to the mean. Most answers arrive within the sum.
     fn margin(&self) -> Span {
         self.variation.max(MIN_RTT_MARGIN)
     }
@@ -72,8 +74,8 @@ impl RoundTrip {
     }
 
     /// Adds the time `took` from the last request to its answer. After several requests it is unknown which one was
-    /// answered (Karn's algorithm). Then the sample only shows that the timer is too short, if the answer arrived
-    /// sooner after the last request than any answer can.
+    /// answered (Karn's algorithm). In that case the sample is only used to detect that the timer is too short: the
+    /// answer arrived sooner after the last request than any answer can.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -125,12 +127,13 @@ pub(crate) struct NackRequester {
     missing: BTreeMap<u64, Missing>,
     /// The newest packets that arrived as retransmissions or were recovered from parity.
     repaired: BTreeSet<u64>,
-    /// The newest packet that arrived or was repaired: its number, and when it would have arrived without queueing.
+    /// The newest packet that has arrived or was repaired: its number, and the time at which it would have arrived
+    /// without queueing.
     newest: Option<(u64, Time)>,
-    /// The time from which the next number counts as missing, because the frame's last packet has not arrived.
+    /// The time from which the next sequence number counts as missing, because the frame's last packet has not arrived.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The minimum one-way delay of the present period and of the previous one, and the start of the present one.
+    /// The minimum one-way delays of the present and of the previous period, and the start of the present one.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
     /// The last time at which a packet arrived after a later one.
@@ -156,36 +159,36 @@ impl NackRequester {
         self.settings.playout = Some(delay);
     }
 
-    /// Returns the time from when a packet was expected to when its repair has arrived. It contains the detection of
-    /// the loss, the wait for RTCP, and as many requests as reduce the loss to [`RESIDUAL_LOSS`].
+    /// Returns the time from a packet's expected arrival to the arrival of its repair. It contains the detection of the
+    /// loss, the wait for RTCP, and the number of requests that reduces the loss to [`RESIDUAL_LOSS`].
     pub(crate) fn repair_time(&self, now: Time) -> Span {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
-    /// Resets the state for a new stream. Packets that were missing stay lost.
+    /// Resets the state for a new stream. Missing packets of the old stream stay lost.
     pub(crate) fn restart(&mut self) {
         *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
     }
 
-    /// Takes the controller's RTT, which is used until one is measured here.
+    /// Stores the controller's RTT, which is used until one is measured here.
     pub(crate) fn on_round_trip(&mut self, rtt: Span) {
         if !self.round_trip.measured {
             self.round_trip.mean = rtt;
         }
     }
 
-    /// Processes the first arrival of an original. `ends`: it is the last packet of its frame.
+    /// Processes the first arrival of an original. `ends` is true if it is the last packet of its frame.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
         self.process_arrival(now, seq, expected, ends);
     }
 
-    /// Processes an original without a send time. The media clock alone does not show how long the packet waited at the
-    /// sender, so it counts as not queued.
+    /// Processes an original without a send time. The media clock does not show how long the packet waited at the
+    /// sender, so it is assumed that it was not queued on the path.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
-            // The expected times of the missing packets before it are unknown for the same reason.
+            // For the same reason, the expected times of the missing packets before it are unknown.
             *expected = now;
         }
         self.process_arrival(now, seq, now, ends);
@@ -199,11 +202,12 @@ impl NackRequester {
             return self.advance(now, seq, expected, ends);
         };
         if seq <= newest {
-            // Retransmissions have their own stream, so an old number here is an original that was overtaken.
+            // Retransmissions have their own stream, so a packet with an old number here is an original that was
+            // overtaken.
             self.reordered = Some(now);
             return;
         }
-        // From here on the packet is newer than all before: it ends a gap, or continues the sequence.
+        // From here on the packet has the highest number so far. It either follows a gap or continues the sequence.
         let ahead = seq - newest;
         if ahead == 1 {
             let spacing = expected.since(before);
@@ -223,7 +227,8 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // Only the numbers that this arrival has moved beyond the threshold, because earlier ones are due already.
+        // Only the numbers are considered that this arrival has moved beyond the threshold. Earlier ones are due
+        // already.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -268,7 +273,7 @@ impl NackRequester {
         while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
-        // A repaired tail packet is the newest one, and the packet behind it may be missing as well.
+        // If a repaired packet at the frame's end is the newest one, the packet after it may be missing as well.
         if seq > newest {
             self.advance(now, seq, missing.expected, ends);
         }
@@ -283,11 +288,11 @@ impl NackRequester {
             self.tail = None;
             self.insert(newest + 1, expected, now, MAX_TAIL_REQUESTS);
         }
-        // Until an RTT is measured, only the sender judges what arrives in time. With a play-out delay below the
-        // default RTT nothing would ever be requested, and the RTT never measured.
+        // Until an RTT is measured, only the sender decides which packets can arrive in time. Otherwise, with a
+        // play-out delay below the default RTT, no packet would be requested, and the RTT would never be measured.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
-        // The play-out delay counts from when the frame was ready, one way before the expected arrival.
+        // The play-out delay begins when the frame was ready, which is a one-way delay before the expected arrival.
         let due = self.settings.useful().saturating_sub(round_trip / 2);
         let (mut wants, mut untried) = (false, 0);
         for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {
@@ -303,7 +308,7 @@ impl NackRequester {
         wants
     }
 
-    /// Returns how much longer the requests that are due now are useful.
+    /// Returns for how much longer the requests that are due now are useful.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
@@ -320,7 +325,7 @@ impl NackRequester {
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
         // The rest is requested with the next RTCP packet.
         named.truncate(Nack::fitting(&named));
-        // Not before the answer can arrive, because a repeated request would be answered twice.
+        // The request is not repeated before the answer can arrive. Otherwise it would be answered twice.
         let again = now + self.round_trip.timer().max(self.spacing);
         for seq in &seqs[..named.len()] {
             if let Some(missing) = self.missing.get_mut(seq) {
@@ -338,8 +343,8 @@ impl NackRequester {
         asks.chain(self.tail).min()
     }
 
-    /// Returns how late a packet may be before it is requested. It is zero while no packet has been reordered (as RFC
-    /// 8985, section 6.2, step 4); otherwise GStreamer's rule for `rtx-delay` applies.
+    /// Returns how late a packet may be before it is requested. If no packet was reordered recently, this is zero (as
+    /// in RFC 8985, section 6.2, step 4). Otherwise it follows GStreamer's rule for `rtx-delay`.
     fn reordering_delay(&self, now: Time) -> Span {
         let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERING_TIMEOUT);
         if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
@@ -347,7 +352,8 @@ impl NackRequester {
 
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         (self.newest, self.open) = (Some((seq, expected)), !ends);
-        // Until a frame has had two packets, the time between packets of a frame is unknown, and no timer is set.
+        // Until two packets of one frame have arrived, the time between the packets of a frame is unknown, and no timer
+        // is set.
         let wait = self.pause.filter(|_| !ends).map(|pause| (self.spacing * 2).max(pause + pause / 2));
         self.tail = wait.map(|wait| now + wait + self.reordering_delay(now));
     }
@@ -359,8 +365,8 @@ impl NackRequester {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // A presumed loss is confirmed by a later packet. It is requested again, even if the presumption had been given
-        // up.
+        // A later packet confirms that this packet was sent and lost. It is requested again, even if it had been given
+        // up while it was only presumed lost.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
@@ -374,7 +380,8 @@ impl NackRequester {
         }
     }
 
-    /// Returns when this packet would have arrived without queueing, from its send time and the minimum one-way delay.
+    /// Returns the time at which this packet would have arrived without queueing: its send time plus the minimum
+    /// one-way delay.
     fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {
@@ -483,7 +490,7 @@ mod tests {
     #[test]
     fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
         let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
-        // The time between the packets of a frame is not known before.
+        // Until then, the time between the packets of a frame is unknown.
         requester.on_original(ms(20), 0, sent(0), false);
         assert_eq!(requester.wake(), None);
         (1..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
@@ -495,12 +502,12 @@ mod tests {
         assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
         let wake = requester.wake().expect("the frame's end is missing");
         assert_eq!(requester.take(wake), [102]);
-        // No later packet confirms that it was sent.
+        // No later packet shows that the packet was sent.
         let wake = requester.wake().expect("it may have been lost again");
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
-        // A later packet confirms it: both are requested.
+        // A later packet shows that the packet was sent: both are requested.
         requester.on_original(wake, 104, sent(1_200), true);
         assert_eq!(requester.take(wake), [102, 103]);
     }

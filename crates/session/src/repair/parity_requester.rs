@@ -8,7 +8,7 @@ use steadycast_wire::rtcp::{BlockRequest, ParityRequest};
 pub(crate) const MAX_REQUESTING_MEMBERS: u32 = 100;
 /// RTT that is assumed before the controller has measured one.
 const DEFAULT_RTT: Span = Span::millis(100);
-/// Maximum random delay of a request, in which another member may request the same.
+/// Maximum random delay of a request. Another member may send the same request in that time.
 const MAX_BACKOFF: Span = Span::millis(500);
 /// Time that an answer takes beyond the RTT.
 const ANSWER_MARGIN: Span = Span::millis(10);
@@ -21,17 +21,17 @@ const MAX_BLOCKS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
     packets: u8,
-    /// The number of the block's parity packets that the sender has to send in total.
+    /// The total number of the block's parity packets that is requested from the sender.
     parities: u8,
-    /// The time at which the request is sent, unless another member sends one before.
+    /// The time at which the request is sent, unless another member sends one earlier.
     at: Time,
     /// The time by which the answer has to arrive.
     due: Time,
     tries: u32,
 }
 
-/// Schedules a receiver's requests for more parity in a small group. As in RFC 5401, a request waits for a random time,
-/// and is suppressed if another member requests at least as much.
+/// Schedules a receiver's requests for more parity in a small group. As in RFC 5401, a request is delayed for a random
+/// time, and is suppressed if another member requests at least the same number of parity packets.
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
@@ -81,14 +81,15 @@ impl ParityRequester {
         let parities = sent.saturating_add(lacks);
         if let Some(ask) = self.pending.get_mut(&base) {
             if sent >= ask.parities {
-                // The sender has sent what was requested, and it was not enough. The next request has to ask for more.
+                // The sender has sent the requested parity, but it was not enough. The next request has to ask for
+                // more.
                 ask.at = ask.at.max(now + backoff(&mut self.chance, group));
             }
             ask.parities = ask.parities.max(parities);
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The block's first packet was ready at most this long, plus the one-way delay, before its first parity packet
+        // The block's first packet was ready at most this time, plus the one-way delay, before its first parity packet
         // arrived.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
@@ -99,8 +100,8 @@ impl ParityRequester {
         }
     }
 
-    /// Delays the own request for a block after another member has requested parity of it, until the answer can have
-    /// arrived.
+    /// Delays this member's request for a block after another member has requested parity of the block, until the
+    /// answer can have arrived.
     pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
         if let Some(ask) = self.pending.get_mut(&base)
             && ask.packets == request.packets
@@ -120,7 +121,7 @@ impl ParityRequester {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// Returns how much longer the requests that are due now are useful.
+    /// Returns for how much longer the requests that are due now are useful.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
@@ -147,8 +148,8 @@ impl ParityRequester {
     }
 }
 
-/// Returns a random delay between 0 and one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, so a few
-/// request what all of them lack, and the others receive those requests.
+/// Returns a random delay between 0 and one RTT (RFC 5401, section 3.2.2.1). Only few members draw a short delay. These
+/// few members request what all members lack, and the others overhear their requests.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;

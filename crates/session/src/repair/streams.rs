@@ -1,4 +1,5 @@
-//! The streams beside a sender's media: retransmissions, parity and padding, and their shares of the rate.
+//! The streams that a sender sends in addition to its media (retransmissions, parity and padding), and their shares of
+//! the rate.
 
 use super::{
     AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParitySettings, Protected, Protection,
@@ -17,16 +18,16 @@ use steadycast_wire::rtx;
 /// Target share of packets that stay missing in a group. About 0.01 % of pictures with a hundred packets are then
 /// damaged.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// The same for a group that is small enough to request more parity.
+/// The target share in a group that is small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The same for one receiver, retransmission included. It is far below the actual goal: a retransmission that passes
-/// the queue that dropped its original is lost more often than independent losses are.
+/// The target share for one receiver, retransmission included. It is far below the actual goal, because losses are not
+/// independent: a retransmission passes the same queue that dropped its original, and is lost more often.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 /// Time for which a receiver's announcement that it uses parity is valid.
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
 const MAX_PLAYOUT: Span = Span::secs(10);
-/// Share of the receivers, those with the highest losses, that parity does not have to serve.
+/// Share of the receivers that parity need not serve. These are the receivers with the highest losses.
 const UNSERVED_SHARE: f64 = 0.02;
 /// Time between two readings of the receivers' loss rates.
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
@@ -37,7 +38,8 @@ pub(crate) struct RepairStreams {
     pub(crate) parity: Option<ParitySender>,
     /// The counts of padding for probes.
     pub(crate) padding: Option<Padding>,
-    /// The check of a retransmitting sender, and whether its packets are paced, without which nothing is checked.
+    /// The pacing check of a retransmitting sender. Then whether the sender's packets are paced; otherwise nothing is
+    /// checked.
     pacing_check: Option<PacingCheck>,
     paced: bool,
 }
@@ -68,34 +70,35 @@ pub(crate) struct ParitySender {
     pub(crate) newest: Option<Protection>,
     packets: u64,
     bytes: Bytes,
-    /// When the receivers' loss rate was last read.
+    /// The time at which the receivers' loss rate was last read.
     looked: Time,
-    /// The time until which parity is made. With [`SenderSettings::parity_on_word`], a receiver's announcement extends
-    /// it.
+    /// The time until which parity is produced. With [`SenderSettings::parity_on_word`], a receiver's announcement
+    /// extends it.
     until: Time,
     pub(crate) announced: AnnouncedPlayouts,
 }
 
 /// A parity packet to send.
 pub(crate) struct NextParity {
-    /// Its extended sequence number in the parity stream.
+    /// The extended sequence number of the packet in the parity stream.
     pub(crate) seq: u64,
-    /// The size of its payload in bytes.
+    /// The size of the packet's payload in bytes.
     pub(crate) payload: u16,
     pub(crate) size: Bytes,
-    /// The first fragment that it protects.
+    /// The first fragment that the parity protects.
     pub(crate) fragment: Fragment,
 }
 
-/// Checks that all streams together stay within the pacing rate. Each packet takes its transmission time at the highest
-/// rate since the previous one. A packet may be sent before earlier packets have finished, by at most one packet's time
-/// and the credit. The pacer itself only considers the last packet.
+/// Checks that all streams together stay within the pacing rate. Each packet takes its transmission time, computed with
+/// the highest pacing rate since the previous packet. A packet may be sent before the transmission times of earlier
+/// packets have ended, by at most one packet's time plus the credit. The pacer itself only considers the last packet.
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// The catch-up time after a late wake-up. It is a time, so a later decrease of the rate leaves no debt.
+    /// The maximum time for which the pacer catches up after a late wake-up. Because it is a time and not a number of
+    /// bytes, a later decrease of the rate leaves no debt.
     credit: Span,
-    /// The time that earlier packets still needed when the last packet was sent.
+    /// The remaining transmission time of earlier packets when the last packet was sent.
     ahead: Span,
     /// The size of the last packet, and when it was sent.
     size: Bytes,
@@ -129,7 +132,7 @@ impl RepairStreams {
         self.parity.as_mut().map_or(rate, |parity| parity.share.left(now, rate))
     }
 
-    /// Continues the sequence numbers of the streams of a sender that was stopped.
+    /// Continues the sequence numbers of the streams of a sender that was stopped before.
     pub(crate) fn continue_after(&mut self, before: &Self) {
         if let (Some(again), Some(before)) = (&mut self.retransmission, &before.retransmission) {
             again.seq = before.seq;
@@ -147,7 +150,7 @@ impl RepairStreams {
         again.into_iter().chain(covered).min()
     }
 
-    /// Discards all that waits to be sent.
+    /// Discards all queued packets.
     pub(crate) fn clear(&mut self) {
         if let Some(again) = &mut self.retransmission {
             again.cache.clear();
@@ -214,7 +217,7 @@ impl RepairStreams {
         }
     }
 
-    /// Considers a change of the pacing rate between two packets.
+    /// Updates the check's rate if the pacing rate changes between two packets.
     pub(crate) fn on_pacing(&mut self, pacing: Rate) {
         if let Some(check) = &mut self.pacing_check {
             check.rate = check.rate.max(pacing);
@@ -240,7 +243,7 @@ impl RepairStreams {
         if now >= parity.until {
             return;
         }
-        // The quantile over all receivers is too costly for each packet of a large group.
+        // Computing the quantile over all receivers for each packet would be too costly in a large group.
         if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
             parity.looked = now;
             if let Some(loss) = peers.loss(UNSERVED_SHARE) {
@@ -279,7 +282,7 @@ impl RetransmissionSender {
         }
     }
 
-    /// Returns the next packet to retransmit, and counts it; `None` if none waits.
+    /// Returns the next packet to retransmit, and counts it as sent; `None` if no packet is queued.
     pub(crate) fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<(RtpHeader, Fragment)>> {
         let next = self.cache.next(now, number)?;
         self.cache.counts.packets += 1;
@@ -306,7 +309,8 @@ impl ParitySender {
         }
     }
 
-    /// Returns the next parity packet, and counts it; `None` if none waits. `head` is the size of its headers.
+    /// Returns the next parity packet, and counts it as sent; `None` if no packet is queued. `head` is the size of its
+    /// headers.
     pub(crate) fn next(&mut self, now: Time, head: Bytes) -> Option<NextParity> {
         let Parity { protection, payload } = self.blocks.next()?;
         let (seq, size) = (self.seq, head + Bytes::new(payload.into()));
@@ -335,7 +339,7 @@ impl PacingCheck {
 
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         let rate = self.rate.max(pacing);
-        // Times are rounded to nanoseconds, so each packet may seem to be early by one.
+        // Times are rounded to nanoseconds, so each packet may seem to be early by one nanosecond.
         let since = now.since(self.last) + Span::nanos(1);
         self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
         self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);

@@ -1,11 +1,11 @@
-//! The sender against a kernel: it processes the acknowledgments that a kernel's TCP received, recorded by `python -m
-//! validation.kernel --write`.
+//! The sender compared with a kernel. It processes the acknowledgments that a kernel's TCP received, recorded by
+//! `python -m validation.kernel --write`.
 
 use super::{Poll, Sender};
 use crate::{Ack, Block, Config, Congestion, Preset};
 use steadycast_units::{Span, Time};
 
-/// The samples in the first five seconds.
+/// The number of samples in the first five seconds.
 const SETTLED: usize = 50;
 
 /// Window and threshold of the model and of the kernel at the same time.
@@ -63,7 +63,7 @@ fn block(text: &str) -> Block {
 }
 
 /// Replays a record. A line `a MICROSECONDS NEXT START-END…` is an acknowledgment as it arrived at the sender. A line
-/// `w MICROSECONDS CWND SSTHRESH` is the kernel's state after it.
+/// `w MICROSECONDS CWND SSTHRESH` is the kernel's state after that acknowledgment.
 fn replay(recorded: &str, congestion: Congestion) -> Vec<Sample> {
     let sender = Sender::new(&Config::new(Preset::Linux, congestion));
     let mut replay = Replay { sender, now: Time::ZERO, sent: vec![], una: 0 };

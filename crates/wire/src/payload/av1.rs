@@ -9,9 +9,9 @@
 //! coded video sequence starts.
 //!
 //! A sent packet contains one or two OBUs or parts of them. Only the last packet of a frame ends at the end of an OBU,
-//! because libwebrtc without a dependency descriptor takes Z 0 as the start and Y 0 as the end of a frame. The size
-//! field of an OBU is removed if the OBU starts a packet and is alone in it. Temporal delimiters and tile lists are not
-//! sent, and are ignored on reception.
+//! because libwebrtc, if there is no dependency descriptor, interprets Z 0 as the start and Y 0 as the end of a frame.
+//! The size field of an OBU is removed if the OBU starts a packet and is alone in it. Temporal delimiters and tile
+//! lists are not sent, and are ignored on reception.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
@@ -43,8 +43,8 @@ struct Obu {
 }
 
 impl Obu {
-    /// Parses the first OBU of these bytes, which are not empty. A truncated OBU or one without size reaches to the
-    /// end.
+    /// Parses the first OBU of these bytes, which are not empty. A truncated OBU, or one without a size field, extends
+    /// to the end.
     fn first(bytes: &[u8]) -> Self {
         let flags = bytes.first().copied().unwrap_or(0);
         let head = (1 + usize::from(flags & HAS_EXTENSION != 0)).min(bytes.len());
@@ -121,7 +121,7 @@ impl Fragments<'_> {
         };
         let unsent = |at: usize| next(&self.frame[at..]).0;
         let skipped = if starts_unit { unsent(offset) } else { 0 };
-        // The next OBU is only added if no OBU between the two is left out.
+        // The next OBU is only added if it directly follows this one, without an omitted OBU in between.
         let second = self.units.peek().copied().filter(|second| unsent(second.offset) == 0);
         // Two elements need the aggregation header and the length of the first.
         let shared = 1 + leb128_len(left - skipped);
@@ -168,9 +168,9 @@ pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'a> {
     pub(super) bytes: &'a [u8],
-    /// Whether it continues the last element of the previous packet.
+    /// Whether the element continues the last element of the previous packet.
     pub(super) continues: bool,
-    /// Whether it continues in the next packet.
+    /// Whether the element continues in the next packet.
     pub(super) goes_on: bool,
 }
 

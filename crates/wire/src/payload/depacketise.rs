@@ -25,13 +25,13 @@ pub struct Reassembled {
 pub struct Depacketiser {
     format: PayloadFormat,
     frame: Reassembled,
-    /// Whether the start of the present unit was lost. Bytes are dropped until a unit starts.
+    /// Whether the start of the present unit was lost. If so, bytes are dropped until another unit starts.
     headless: bool,
-    /// Whether a divided unit is incomplete, or in VP9 a frame.
+    /// Whether a divided unit is incomplete. For VP9, whether a frame is incomplete.
     open: bool,
     /// The offset of the incomplete unit in the frame (AV1).
     unit: usize,
-    /// The unsupported packetisation of the unit that continues, if any.
+    /// The unsupported packetisation of the unit that the next payload continues, if it has one.
     skipped: Option<&'static str>,
     /// See [`Depacketiser::is_orphaned`].
     orphaned: bool,
@@ -54,16 +54,16 @@ impl Depacketiser {
         }
     }
 
-    /// Handles a gap before the next packet. The parts that can't be decoded are dropped: the rest of a slice, a GOB or
-    /// a NAL unit, a whole OBU, because its size is not known, and the rest of a VP8 or VP9 frame. MPEG-4 data is kept,
-    /// because its decoders resynchronise at the next marker.
+    /// Handles a gap before the next packet. Parts that can't be decoded are dropped. These are the rest of a slice, a
+    /// GOB or a NAL unit, the rest of a VP8 or VP9 frame, and a whole OBU, because its size is not known. MPEG-4 data
+    /// is kept, because its decoders resynchronise at the next marker.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;
         self.give_up();
     }
 
-    /// Abandons the incomplete unit, because its end is lost.
+    /// Closes the incomplete unit, because its end is lost.
     fn give_up(&mut self) {
         if std::mem::take(&mut self.open) {
             self.frame.damaged = true;
@@ -74,11 +74,11 @@ impl Depacketiser {
         }
     }
 
-    /// Takes the payload of the next packet.
+    /// Processes the payload of the next packet.
     ///
     /// # Errors
-    /// The payload contradicts its format and counts as lost, or its packetisation or layer is not supported. The last
-    /// two do not count as lost.
+    /// The payload contradicts its format, and then counts as lost. Or its packetisation or layer is not supported, and
+    /// it does not count as lost.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
             PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),
@@ -130,7 +130,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Returns whether a payload is kept, given whether it starts a unit.
+    /// Returns whether a payload is kept. `begins` is true if it starts a unit.
     fn keeps(&mut self, begins: bool) -> bool {
         self.headless &= !begins;
         !self.headless
@@ -173,7 +173,7 @@ impl Depacketiser {
         let indicator = reader.u8("NAL unit header")?;
         let kind = indicator & 0x1f;
         if kind != units::FU_A {
-            // A payload of another kind follows, so that the end of an incomplete unit was lost.
+            // A payload of another kind follows, so the end of the incomplete unit was lost.
             self.give_up();
             (self.headless, self.skipped) = (false, None);
         }
@@ -199,7 +199,7 @@ impl Depacketiser {
         }
     }
 
-    /// Takes an aggregation packet: NAL units, each after its length of 16 bits.
+    /// Processes an aggregation packet: NAL units, each preceded by its length in 16 bits.
     fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
         while !reader.rest.is_empty() {
             let len = reader.u16("aggregated NAL unit")?;
@@ -209,8 +209,8 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Takes a fragment of a NAL unit. The first bits of `fu` mark the first and the last fragment. `nal` is the header
-    /// of the unit.
+    /// Processes a fragment of a NAL unit. The first bits of `fu` mark the first and the last fragment. `nal` is the
+    /// header of the unit.
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {

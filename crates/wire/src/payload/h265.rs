@@ -52,7 +52,7 @@ const fn with_kind(header: [u8; 2], kind: u8) -> [u8; 2] {
     [header[0] & 0x81 | kind << 1, header[1]]
 }
 
-/// Returns the header of the NAL unit of which a fragment has this payload header and FU header.
+/// Returns the NAL unit's header, from the payload header and the FU header of one of the unit's fragments.
 pub(super) const fn of_part(header: [u8; 2], fu: u8) -> [u8; 2] {
     with_kind(header, fu & 0x3f)
 }

@@ -41,7 +41,8 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     }
 }
 
-/// Returns the type of the first NAL unit with picture data. `kind` returns the type of such a unit only.
+/// Returns the type of the first NAL unit with picture data. `kind` returns the type of a NAL unit if the unit contains
+/// picture data, and otherwise `None`.
 fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Option<u8>) -> Option<u8> {
     Units::new(format, frame).find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
 }

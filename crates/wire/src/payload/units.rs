@@ -24,11 +24,12 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// Number of leading bytes that are not sent unchanged: the start code; in AV1 everything before the OBU's payload.
+    /// Number of leading bytes that are not sent unchanged. This is the start code, or in AV1 everything before the
+    /// OBU's payload.
     pub(super) prefix: usize,
     /// Length of the unit's header that is sent after the payload header, in bytes (AV1).
     pub(super) head: usize,
-    /// Whether it must not share a payload with preceding units.
+    /// Whether the unit must not share a payload with preceding units.
     pub(super) apart: bool,
 }
 
@@ -126,7 +127,7 @@ fn nal_unit(offset: usize, rest: &[u8]) -> Unit {
     let prefix = if zeros >= 2 && rest.get(zeros) == Some(&1) { zeros + 1 } else { 0 };
     let next = rest[prefix..].windows(3).position(|three| *three == [0, 0, 1]);
     let len = next.map_or(rest.len(), |at| {
-        // All zeros before the next start code belong to it, because a NAL unit does not end with a zero.
+        // Zeros before the next start code belong to this start code, because a NAL unit does not end with a zero.
         let end = prefix + at;
         end - rest[prefix..end].iter().rev().take_while(|&&byte| byte == 0).count()
     });

@@ -18,7 +18,8 @@ pub(super) fn header(picture: u32, fragment: &Fragment) -> [u8; 4] {
     [0x80 | u8::from(fragment.starts_unit) << 4, 0x80, high, low]
 }
 
-/// Parses a payload. Returns whether it starts a frame (S, with the first partition), and its part of the frame.
+/// Parses a payload. Returns whether the payload starts a frame (S is set and the partition is the first), and its part
+/// of the frame.
 pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     let what = "VP8 payload descriptor";
     let mut reader = Reader::new(payload);

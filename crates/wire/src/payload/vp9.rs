@@ -78,7 +78,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
         reader.take(4 * (usize::from(flags >> 5) + 1), what)?;
     }
     if flags & 0x08 != 0 {
-        // Each of the N_G pictures has a count of references and as many bytes.
+        // Each of the N_G pictures has a count of references, and one byte for each reference.
         for _ in 0..reader.u8(what)? {
             let references = reader.u8(what)? >> 2 & 3;
             reader.take(references.into(), what)?;

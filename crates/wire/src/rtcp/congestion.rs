@@ -25,11 +25,11 @@ pub struct PacketArrival {
 }
 
 impl PacketArrival {
-    /// The value for more than 8189/1024 s.
+    /// The value for an offset of more than 8189/1024 s.
     const TOO_LONG: u16 = 0x1ffe;
     const UNAVAILABLE: u16 = 0x1fff;
 
-    /// Creates the arrival of a packet this long before the report, rounded down to 1/1024 s.
+    /// Creates the arrival of a packet at the time `report` before the report, rounded down to 1/1024 s.
     pub fn before(report: Span, ecn: Ecn) -> Self {
         let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
         Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
@@ -52,8 +52,8 @@ impl PacketArrival {
 pub struct StreamArrivals {
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The first reported sequence number. If nothing arrived since the last report, it is the highest one, and
-    /// `arrivals` is empty.
+    /// The first reported sequence number. If no packet has arrived since the last report, it is the highest number
+    /// received, and `arrivals` is empty.
     pub begin_seq: u16,
     /// The arrivals from that number on; `None` for a packet that has not arrived. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
@@ -88,8 +88,8 @@ impl CongestionFeedback {
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // RFC 8888 has no media source in its header. The first stream (or the report timestamp, if there is none)
-        // takes the place of that field of RFC 4585.
+        // RFC 8888 has no media source in its header. In the place of RFC 4585's media source field it has the SSRC of
+        // the first stream, or, without streams, the report timestamp.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
@@ -105,7 +105,8 @@ impl CongestionFeedback {
             let mut done = 0;
             loop {
                 let rest = &arrivals[done..];
-                // A stream header without at least one word of packets would waste the report's rest.
+                // If only the stream header fitted, without at least one word of packets, the rest of the report would
+                // be wasted.
                 if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
                     reports.push(std::mem::replace(&mut report, fresh()));
                     left = room;

@@ -24,8 +24,8 @@ pub struct Nack {
     pub sender: u32,
     /// The SSRC of the media source.
     pub media: u32,
-    /// The sequence numbers of the missing packets. Order them modulo 2¹⁶ for a short message. Numbers beyond 64
-    /// entries are not written; [`Nack::fitting`] returns how many fit.
+    /// The sequence numbers of the missing packets. The message is shortest if they are in order (modulo 2¹⁶). Numbers
+    /// beyond 64 entries are not written; [`Nack::fitting`] returns how many fit.
     pub missing: Vec<u16>,
 }
 
@@ -74,7 +74,8 @@ fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
     let mut entries: Vec<(u16, u16)> = Vec::new();
     for (n, number) in missing.iter().enumerate() {
         let full = entries.len() == MAX_WRITTEN;
-        // A number up to 16 after the entry's first one fits into its mask. Duplicates add nothing.
+        // A number that exceeds the entry's first number by at most 16 fits into the entry's mask. Duplicates change
+        // nothing.
         match entries.last_mut().map(|(pid, blp)| (number.wrapping_sub(*pid), blp)) {
             Some((0, _)) => {}
             Some((ahead @ 1..=16, blp)) => *blp |= 1 << (ahead - 1),
@@ -95,7 +96,7 @@ pub enum KeyFrameRequest {
         /// The SSRC of the media source.
         media: u32,
     },
-    /// Full intra request (FIR): a decoder has to start. Repetitions of a request have the same number.
+    /// Full intra request (FIR): a decoder has to start. A repetition of a request has the same number as the request.
     FullIntra {
         /// The SSRC of the requesting participant.
         sender: u32,
@@ -112,7 +113,8 @@ impl KeyFrameRequest {
         let (fmt, sender, media, fci) = match self {
             Self::PictureLoss { sender, media } => (PLI, sender, media, Vec::new()),
             Self::FullIntra { sender, media, number } => {
-                // In a FIR the SSRC of the media source is part of the entry, and the field of the common header is 0.
+                // In a FIR the SSRC of the media source is in the entry, and the field for it in the common header is
+                // 0.
                 let [a, b, c, d] = media.to_be_bytes();
                 (FIR, sender, 0, vec![a, b, c, d, number, 0, 0, 0])
             }
@@ -148,7 +150,7 @@ pub struct ReceiverEstimate {
     pub sender: u32,
     /// The maximum total rate of the sources.
     pub rate: Rate,
-    /// The sources that share this rate.
+    /// The sources to which this rate applies in sum.
     pub ssrcs: Vec<u32>,
 }
 
@@ -167,7 +169,7 @@ impl ReceiverEstimate {
         }
         // Bits: number of sources 8, exponent 6, mantissa 18.
         let word = reader.u32("REMB")?;
-        // An exponent of up to 63 exceeds 64 bits, hence 128 bits before saturation.
+        // The exponent can be up to 63, so the rate can exceed 64 bits. It is computed in 128 bits, and then saturated.
         let rate = u128::from(word & 0x3_ffff) << (word >> 18 & 0x3f);
         let ssrcs = (0..word >> 24).map(|_| reader.u32("sources of REMB")).collect::<Result<_, _>>()?;
         Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))
@@ -202,7 +204,7 @@ pub struct BlockRequest {
     pub base: u16,
     /// The number of packets in the block.
     pub packets: u8,
-    /// The number of parity packets of the block that are sufficient, including those already sent.
+    /// The total number of the block's parity packets that the receiver needs, including those already sent.
     pub parities: u8,
 }
 

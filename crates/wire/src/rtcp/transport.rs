@@ -27,8 +27,8 @@ impl Ticks {
     pub const fn of(at: Time) -> Self {
         Self((at.as_nanos() / Self::UNIT.as_nanos()) as u32)
     }
-    /// Returns the time on the peer's clock, as the value nearest to `near`, an earlier time on it. For the first
-    /// report (`None`) the reference time is a signed number.
+    /// Returns the time on the peer's clock. It is the value nearest to `near`, which is an earlier time on that clock.
+    /// For the first report (`None`), the reference time is interpreted as a signed number.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         peer_time(unwrap(self.0, PER_SECOND, near, i64::from(self.0 as i32)), PER_SECOND)
     }
@@ -63,8 +63,8 @@ pub struct TransportFeedback {
 }
 
 impl TransportFeedback {
-    /// Returns the report as RTCP packets of at most `max` bytes. Each has at least one status, even if it is then
-    /// larger. Their feedback counts start at the report's `count`. A new packet also starts if two consecutive
+    /// Returns the report as RTCP packets of at most `max` bytes. Each packet has at least one status, even if it then
+    /// exceeds `max`. Their feedback counts start at the report's `count`. A new packet also starts if two consecutive
     /// arrivals are more than 8.19 s apart, because a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
@@ -115,7 +115,7 @@ impl TransportFeedback {
                 delta
             })
             .collect();
-        // In a report without any times, received packets have the symbol of a small delta, and no deltas follow.
+        // In a report without times, received packets have the symbol of a small delta, but no deltas follow.
         let symbols: Vec<u8> = deltas
             .iter()
             .map(|delta| match delta {
@@ -164,7 +164,7 @@ impl TransportFeedback {
             let chunk = reader.u16(what)?;
             let left = expected - symbols.len();
             match chunk >> 14 {
-                // Only the first bit selects a run-length chunk; the second one belongs to its symbol.
+                // Only the first bit distinguishes a run-length chunk. The second bit belongs to its symbol.
                 0 | 1 => {
                     let run = usize::from(chunk) & MAX_RUN;
                     symbols.resize(symbols.len() + run.min(left), (chunk >> 13) as u8 & 3);
@@ -173,10 +173,10 @@ impl TransportFeedback {
                 _ => symbols.extend((0..7).rev().take(left).map(|pair| (chunk >> (2 * pair)) as u8 & 3)),
             }
         }
-        // Symbols 1 and 2 have deltas of as many bytes; 0 and 3 have none.
+        // Symbol 1 has a delta of one byte and symbol 2 a delta of two bytes. Symbols 0 and 3 have no delta.
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
-        // A report that was requested without times has no deltas (version 2 of the header extension). Then only
-        // padding follows, which is less than a word of zeros.
+        // A report that was requested without times has no deltas (version 2 of the header extension). Only padding
+        // follows in this case, which is less than a word of zeros.
         let rest = reader.rest;
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;
@@ -225,7 +225,7 @@ impl Delta {
             PacketStatus::Untimed => return Some(Self::Untimed),
             PacketStatus::At(at) => at.0,
         };
-        // The first delta counts from the reference time, which is rounded down to 64 ms.
+        // The first delta is relative to the reference time, which is rounded down to 64 ms.
         let delta = last.map_or(at & 0xff, |last| at.wrapping_sub(last.0)) as i32;
         match u8::try_from(delta) {
             Ok(small) => Some(Self::Small(small)),
@@ -242,7 +242,7 @@ impl Delta {
 }
 
 /// Writes the status chunks. A run-length chunk (0, symbol 2 bits, run 13 bits) is used if it covers at least as many
-/// packets as a status vector would (1, 0, 14 symbols of one bit; 1, 1, seven of two bits).
+/// packets as a status vector would (1, 0 and fourteen symbols of one bit, or 1, 1 and seven symbols of two bits).
 fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
     while let Some(first) = symbols.first() {
         let run = symbols.iter().take_while(|symbol| *symbol == first).count().min(MAX_RUN);

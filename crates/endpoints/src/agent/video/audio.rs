@@ -1,33 +1,33 @@
-//! The play-out of a receiver's audio, with the effects of losses and delays for the listener.
+//! The play-out of a receiver's audio. It measures the effects of losses and delays for the listener.
 
 use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_units::{Span, Time};
 
-/// The bounds of the play-out delay. 40 ms are two packets, the minimum with which a player can compensate a jitter of
-/// one packet's time.
+/// The bounds of the play-out delay. 40 ms are two packets. This is the least with which a player can compensate a
+/// jitter of one packet's duration.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
-/// The number of packets behind the newest one after which a missing packet counts as lost.
+/// If a packet is missing and the newest number is higher by more than this, it counts as lost.
 const REORDERED: u64 = 50;
 
 /// An adaptive play-out of audio with the same rule as for pictures ([`Playout`]), and the gaps that a player has to
-/// conceal. If a packet arrives after its play-out time, the player conceals that time once, and plays all later
-/// packets with this additional delay. A lost packet is a gap of its own length.
+/// conceal. If a packet arrives after its play-out time, the player conceals the time until its arrival, and plays all
+/// later packets with this additional delay. A lost packet is a gap of its own length.
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
-    /// The first sequence number, and the number after the newest one.
+    /// The first sequence number, and the number after the newest.
     range: Option<(u64, u64)>,
-    /// The time that the packets before the last pause covered.
+    /// The play-out time of the packets before the last pause.
     covered_before: Span,
     /// The missing packets that may still arrive.
     missing: BTreeSet<u64>,
-    /// The last lost packet, and the length of the run of consecutive lost packets that ends with it.
+    /// The number of the last lost packet, and the length of the run of consecutive losses that ends with it.
     run: Option<(u64, u64)>,
     lost: u64,
     /// The number of packets that arrived after their play-out time.
     pub late: u64,
-    /// The number of gaps that were longer than a packet.
+    /// The number of gaps that were longer than one packet.
     pub long_gaps: u64,
     /// The total time of the gaps.
     concealed: Span,
@@ -50,7 +50,7 @@ impl Default for AudioPlayout {
 }
 
 impl AudioPlayout {
-    /// Processes packet number `seq`, which arrives at `now` and took `took` since it was sent.
+    /// Processes packet number `seq`, which arrives at `now`, `took` after it was sent.
     pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) {
         let (first, next) = self.range.unwrap_or((seq, seq));
         self.missing.extend(next..seq);
@@ -68,7 +68,7 @@ impl AudioPlayout {
         self.give_up(next.saturating_sub(REORDERED));
     }
 
-    /// Begins again after a pause, whose packets are not expected.
+    /// Begins again after a pause. Packets of the time of the pause are not expected.
     pub(crate) fn restart(&mut self) {
         // Packets from before the pause can no longer arrive.
         self.give_up(u64::MAX);
@@ -76,12 +76,12 @@ impl AudioPlayout {
         (self.range, self.run) = (None, None);
     }
 
-    /// Returns the number of lost packets, with those that may still arrive.
+    /// Returns the number of lost packets, including missing packets that may still arrive.
     pub fn lost(&self) -> u64 {
         self.lost + self.missing.len() as u64
     }
 
-    /// Returns the time that a player had to conceal.
+    /// Returns the total time that a player had to conceal.
     pub fn concealed(&self) -> Span {
         self.concealed + AUDIO_PACKET_TIME * self.missing.len() as u64
     }
@@ -92,13 +92,13 @@ impl AudioPlayout {
             self.lost += 1;
             self.concealed += AUDIO_PACKET_TIME;
             let length = self.run.filter(|(last, _)| last + 1 == seq).map_or(1, |(_, length)| length + 1);
-            // A run counts once, when it exceeds the length of a packet.
+            // A run of losses counts once, when it becomes longer than one packet.
             self.long_gaps += u64::from(length == 2);
             self.run = Some((seq, length));
         }
     }
 
-    /// Returns the time that the packets cover, lost ones included.
+    /// Returns the play-out time of all packets, including lost ones.
     pub fn covered(&self) -> Span {
         self.covered_before + self.range.map_or(Span::ZERO, |(first, next)| AUDIO_PACKET_TIME * (next - first))
     }
@@ -133,7 +133,7 @@ mod tests {
     fn a_delay_that_rises_is_concealed_once_and_jitter_within_the_play_out_delay_is_none() {
         let steady = played((0..200).map(|n| Some(10 + n % 3 * 10)));
         assert_eq!((steady.concealed(), steady.long_gaps, steady.late), (Span::ZERO, 0, 0));
-        // From 20 to 120 ms: the play-out delay of 40 ms rises to 130 ms at the first late packet.
+        // The delay rises from 20 to 120 ms. At the first late packet, the play-out delay rises from 40 ms to 130 ms.
         let risen = played((0..200).map(|n| Some(if n < 100 { 20 } else { 120 })));
         assert_eq!((risen.concealed(), risen.long_gaps, risen.late), (Span::millis(90), 1, 1));
     }

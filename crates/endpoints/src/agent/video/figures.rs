@@ -1,4 +1,4 @@
-//! The figures and table rows of the two ends of a video.
+//! Writes the figures and table rows of the two ends of a video.
 
 use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
@@ -28,7 +28,7 @@ impl Recorded for VideoSource {
             + padding.map_or(0, |(packets, _)| packets);
         into.put(&flow::SENT_PACKETS, sent);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
-        // A flow that was never active has no time by which to divide.
+        // If a flow was never active, there is no time by which to divide.
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
         if let Some(repairs) = repairs {
@@ -179,7 +179,7 @@ impl Recorded for VideoSink {
     }
 
     fn decisions(&self, origin: &RowOrigin<'_>, into: &mut Table) {
-        // Reports after the end of the run, which are sent while the last packets arrive, are left out.
+        // Reports after the end of the run are left out. They are sent while the last packets arrive.
         for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= origin.until) {
             into.real(&decisions::T, at.as_secs_f64());
             into.text(&decisions::FLOW, origin.flow);
@@ -198,7 +198,7 @@ impl Recorded for VideoSink {
 }
 
 impl VideoSink {
-    /// Writes the viewing score of these display slots and bytes, and its factors.
+    /// Writes the viewing score and its factors. `slots` are the display slots, and `media` are the bytes of media.
     fn score(&self, slots: &[(bool, Span)], media: Bytes, period: Span, into: &mut Figures) {
         let smooth = smooth(slots.iter().copied(), period);
         let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
@@ -211,12 +211,12 @@ impl VideoSink {
         into.put(&receiver::SMOOTH, smooth);
     }
 
-    /// Writes the figures of the frames that were sent to it.
+    /// Writes the figures of the frames that were sent to this sink.
     fn frames(&self, source: &VideoSource, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);
-        // Frames that were sent before a member joined or after it left, or during the warm-up, do not count.
+        // Frames that were sent during the warm-up, before a member joined, or after it left, do not count.
         let judged = |since: Time| {
             let of = |n: &usize| {
                 let frame = &sent.frames[*n];
@@ -238,12 +238,12 @@ impl VideoSink {
         into.put(&receiver::FRAMES_UNDECODABLE, count(FrameFate::Undecodable));
         let mut slots: Vec<(u32, bool)> =
             owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == FrameFate::Ok)).collect();
-        // B frames are sent after the frame that follows them on the display.
+        // A B frame is sent after a frame that is displayed later, so the slots have to be sorted.
         slots.sort_unstable();
         let period = source.frame_period();
-        // With a constant play-out delay each picture is shown for the frame period.
+        // With a constant play-out delay, each picture is shown for one frame period.
         let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
-        // A pause of the flow does not lengthen the frame before it.
+        // A pause of the flow does not prolong the frame before it.
         let lasts = |slot: u32| {
             if source.pauses_after(slot) {
                 return None;
@@ -256,12 +256,12 @@ impl VideoSink {
         let freezes = Freezes::of(slots.iter().map(|(_, new, lasts)| (*new, *lasts)));
         freezes.figures(into);
         let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
-        // A frozen picture counts neither with its time nor as a picture.
+        // A frozen picture is counted neither by its time nor as a picture.
         let fps = count(FrameFate::Ok).saturating_sub(freezes.count as usize) as f64 / moving;
         into.put(&receiver::SHOWN_FPS, Some(fps).filter(|_| moving > 0.0));
         into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
-        // A new member can decode nothing before the first I frame. Its score begins there, whether that frame arrived
-        // or not.
+        // A new member can't decode anything before the first I frame. Its score begins at that frame, whether or not
+        // the frame arrived.
         let coded = |n: &usize| &sent.frames[*n].coded;
         let begins = judged(self.joined).iter().map(coded).find(|coded| coded.kind == FrameKind::I);
         let since = begins.map_or(0, |coded| coded.display);
@@ -277,7 +277,7 @@ impl VideoSink {
         let startup = judged(self.joined).into_iter().find(|n| fates[*n] == FrameFate::Ok).and_then(|n| {
             let (_, last) = assembly.arrival(n as u32)?;
             let whole = last.since(self.joined);
-            // A player shows the first frame when it is complete and its play-out delay has passed.
+            // A player shows the first frame once the frame is complete and its play-out delay has passed.
             Some(schedule.due(sent.frames[n].ready).map_or(whole, |due| whole.max(due.since(self.joined))))
         });
         into.put_span(&receiver::STARTUP, startup);

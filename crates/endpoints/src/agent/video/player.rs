@@ -1,12 +1,13 @@
-//! The player of a receiver, which decides how long to wait for a frame.
+//! The player of a receiver. It decides how long to wait for a frame.
 
 use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
 use steadycast_units::{Span, Time};
 
-/// Maximum number of incomplete frames. The oldest are dropped.
+/// The maximum number of incomplete frames. Beyond it, the oldest are dropped.
 const MAX_OPEN_FRAMES: usize = 256;
-/// Half of the time window from which the frames' ready times are learned: this period and the previous one.
+/// Half of the longest time window from which the frames' ready times are learned. The window is this period and the
+/// previous one.
 const ORIGIN_WINDOW: Span = Span::secs(10);
 
 /// Play-out delay per frame.
@@ -17,22 +18,22 @@ pub struct Player {
     adaptive: Option<Box<Adaptive>>,
 }
 
-/// A packet that has arrived, as the player uses it.
+/// What the player uses of a packet that has arrived.
 pub(super) struct ArrivedPacket {
     pub(super) now: Time,
-    /// The send time of the original; `None` if that was lost.
+    /// The time at which the original was sent; `None` if the original was lost.
     pub(super) sent: Option<Time>,
     /// The RTP timestamp; `None` if the packet was recovered from parity.
     pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
-    /// Whether the packet is its frame's last one.
+    /// Whether this is the frame's last packet.
     pub(super) ends: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// The frame period; `None`: the frames' times follow from the RTP timestamps.
+    /// The frame period; `None` if the frames' times follow from the RTP timestamps.
     period: Option<Span>,
     clock: Option<MediaClock>,
     origin: Origin,
@@ -45,10 +46,10 @@ struct Adaptive {
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     bytes: u32,
-    /// The frame's size, once its last packet has arrived.
+    /// The frame's size; `None` before its last packet has arrived.
     of: Option<u32>,
     repaired: bool,
-    /// The ready time, in nanoseconds after the first frame's.
+    /// The time at which the frame was ready, in nanoseconds after the first frame.
     begins: Option<i64>,
 }
 
@@ -60,7 +61,7 @@ struct MediaClock {
 }
 
 impl MediaClock {
-    /// Returns the clock at this timestamp, which may be older.
+    /// Returns the clock at `stamp`, which may be older than the newest timestamp.
     fn at(clock: Option<Self>, stamp: u32) -> Self {
         let Self { stamp: before, ticks } = clock.unwrap_or(Self { stamp, ticks: 0 });
         Self { stamp, ticks: ticks + i64::from(stamp.wrapping_sub(before) as i32) }
@@ -73,13 +74,13 @@ impl MediaClock {
 }
 
 impl Player {
-    /// Creates a player with a constant play-out delay; `None`: it waits for each frame without limit.
+    /// Creates a player with a constant play-out delay. With `None` it waits for each frame without limit.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// Creates a player whose play-out delay adapts within these bounds. Frames are ready every `period`. Without a
-    /// period they are ready at irregular times, in display order, which their RTP timestamps show.
+    /// Creates a player whose play-out delay adapts within `bounds`. Frames are ready every `period`. Without a period,
+    /// they are ready at irregular times and in display order, and their RTP timestamps show these times.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
@@ -99,8 +100,8 @@ impl Player {
         }
     }
 
-    /// Processes a packet. `repair` is the time that a lost packet's repair takes. Returns the play-out delay if it has
-    /// changed.
+    /// Processes a packet. `repair` is the time that the repair of a lost packet takes. Returns the play-out delay if
+    /// it has changed.
     pub(super) fn on_packet(&mut self, packet: &ArrivedPacket, repair: Span) -> Option<Span> {
         let adaptive = self.adaptive.as_mut()?;
         adaptive.playout.on_repair_time(repair);
@@ -114,7 +115,7 @@ impl Adaptive {
     fn on_packet(&mut self, packet: &ArrivedPacket) -> Option<Span> {
         let Fragment { frame, offset, len } = packet.fragment;
         let begins = self.begins(packet);
-        // A repaired packet does not show when its frame was ready: it was sent later.
+        // A repaired packet does not show when its frame was ready, because it was sent later than the original.
         if let Some((sent, begins)) = packet.sent.zip(begins) {
             self.origin.see(packet.now, sent, begins);
         }
@@ -123,7 +124,7 @@ impl Adaptive {
         open.bytes = open.bytes.saturating_add(len.into());
         open.repaired |= packet.sent.is_none();
         if packet.ends {
-            // Only the last packet shows the frame's size.
+            // Only a frame's last packet shows the frame's size.
             open.of = Some(offset.saturating_add(len.into()));
         }
         let Open { bytes, of, repaired, begins } = *open;
@@ -141,7 +142,7 @@ impl Adaptive {
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
-    /// Returns when the packet's frame was ready, in nanoseconds after the first one.
+    /// Returns when the packet's frame was ready, in nanoseconds after the first frame.
     fn begins(&mut self, packet: &ArrivedPacket) -> Option<i64> {
         if let Some(period) = self.period {
             return Some(nanos(period * u64::from(packet.fragment.frame)));
@@ -152,21 +153,22 @@ impl Adaptive {
     }
 }
 
-/// Estimator of the time at which frame 0 was ready: a frame cannot be sent before it is ready, and most are sent
-/// immediately. Times are in nanoseconds, because a restarted flow continues its numbers.
+/// An estimator of the time at which frame 0 was ready. A frame can't be sent before it is ready, and most frames are
+/// sent immediately. Times are in nanoseconds, because a restarted flow continues its numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
-    /// The minimum of the present period and of the previous one, and the start of the present one.
+    /// The minimum of the present period, the minimum of the present and the previous period, and the start of the
+    /// present one.
     earliest: Option<(i64, i64, Time)>,
 }
 
 impl Origin {
-    /// Adds a packet that was sent at `sent`, of a frame that is ready at `begins` after the first.
+    /// Adds a packet that was sent at `sent`. Its frame was ready `begins` after the first frame.
     fn see(&mut self, now: Time, sent: Time, begins: i64) {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        // Two periods are kept, so that the minimum always covers at least one, and an old minimum expires.
+        // The minima of two periods are kept, so that they cover at least one whole period, and an old minimum expires.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
@@ -193,8 +195,8 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
-    /// Sends a frame as two packets over a path of 20 ms. The first is sent `wait` after the frame was ready. Frames
-    /// are ready every 40 ms from `start` on.
+    /// Sends a frame as two packets over a path of 20 ms. The first packet is sent `wait` after the frame is ready.
+    /// Frames are ready every 40 ms from `start` on.
     fn frame(player: &mut Player, n: u32, start: u64, wait: u64, repaired: bool) -> Option<Span> {
         let sent = ms(start + 40 * u64::from(n) + wait);
         let part = |offset, len| Fragment { frame: n, offset, len };
@@ -236,7 +238,8 @@ mod tests {
         let mut player = Player::adaptive(BOUNDS, Some(Span::millis(40)));
         (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
         assert_eq!(player.schedule.delay(ms(4_000)), Some(Span::millis(40)));
-        // A pause without skipped numbers looks like a waiting packet, for at most twenty seconds.
+        // If a pause skips no frame numbers, it looks like a packet that waited before it was sent. The effect lasts
+        // for at most twenty seconds.
         (100..3_000).for_each(|n| _ = frame(&mut player, n, 1_000, 0, false));
         assert_eq!(player.schedule.delay(ms(5_100)), Some(Span::millis(500)));
         assert_eq!(player.schedule.delay(Time::NEVER), Some(Span::millis(40)));

@@ -1,19 +1,19 @@
-//! The packets that only arrived as repairs.
+//! The packets that arrived only as repairs.
 
 use crate::Rows;
 use std::collections::BTreeMap;
 use steadycast_record::row;
 use steadycast_units::Time;
 
-/// Number of the newest repaired packets whose originals may still arrive.
+/// The number of newest repaired packets that are tracked, because their originals may still arrive.
 const MAX_TRACKED_REPAIRS: usize = 4_096;
 
 /// Packets that arrived as repairs and whose originals have not arrived.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// The newest packets by extended sequence number, as the session counts media packets.
+    /// The newest packets, by the extended sequence number with which the session counts media packets.
     newest: BTreeMap<u64, RepairedRow>,
-    /// The SSRC of these numbers.
+    /// The SSRC of the stream with these sequence numbers.
     source: Option<u32>,
     /// The older packets, and their number.
     older: Rows<RepairedRow>,
@@ -35,18 +35,18 @@ impl Repaired {
         self.before + self.newest.len()
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no such packets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the arrival time and frame of each packet, unordered. Older packets are included once they have been
-    /// recalled.
+    /// Returns the arrival time and the frame of each packet, in no particular order. Older packets are included only
+    /// after the rows have been recalled.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Time, u32)> + '_ {
         self.older.iter().chain(self.newest.values()).map(|row| (row.at, row.frame))
     }
 
-    /// Returns the rows that it keeps for the record.
+    /// Returns the rows that are kept for the record.
     pub(super) fn rows(&mut self) -> &mut Rows<RepairedRow> {
         &mut self.older
     }
@@ -61,8 +61,8 @@ impl Repaired {
         }
     }
 
-    /// Removes a packet whose original has arrived. Returns true if its repair arrived first: the packet was not lost,
-    /// and has been processed already.
+    /// Removes a packet whose original has arrived. Returns true if its repair arrived first. Such a packet was not
+    /// lost, and has already been processed.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
