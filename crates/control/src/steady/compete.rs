@@ -47,9 +47,6 @@ const SLOW_START_GROWTH: f64 = 1.35;
 /// The rate is at most this many times the rate of arrival. The same holds for a window that does not limit what is
 /// sent.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
-/// The window of the rate of arrival is the rate of arrival times the round-trip time. A window above this share of it
-/// is raised to it, because the difference is chance.
-const RAISED_WINDOW_SHARE_MIN: f64 = 0.8;
 /// A source of frames is allowed at most this many times the window's rate.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
 /// The span over which the usage of a source of frames is measured, in seconds. The less it uses, the more it is
@@ -288,7 +285,7 @@ impl CompeteLaw {
             self.on_congestion(&mut cubic, input, losses, received, config);
             rule = "compete: loss";
         } else {
-            self.grow(&mut cubic, input, received, config);
+            self.grow(&mut cubic, input, config);
         }
         if let Some(most) = self.equation_window(input, cubic.is_reno_friendly(now, rtt), config) {
             cubic.limit(most);
@@ -296,7 +293,7 @@ impl CompeteLaw {
         self.cubic = cubic;
         let window_rate = cubic.cwnd * SEGMENT_BITS / rtt;
         let mut rate = window_rate;
-        if config.frames && input.relation.is_limiting {
+        if config.frames {
             // An encoder sends less than it is allowed, whereas a TCP fills its window. It is therefore allowed more.
             rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
@@ -357,16 +354,15 @@ impl CompeteLaw {
 
     /// Whether a drain may show that no other flow is there.
     fn may_drain(&self, input: &LawInput<'_>, config: &Config) -> bool {
-        // A source of frames sends less than it may, and unevenly. If a receiver runs the law, its rate is sent a round
-        // trip later. In both cases, drains beside a TCP empty the queue too often to be evidence. The response of the
-        // rate of arrival must then confirm that the queue is not shared.
-        let is_reliable = !(config.frames || config.receivers) || self.response.is_shared(input.now) == Some(false);
+        // A source of frames sends less than it may, and unevenly. Beside a TCP its drains empty the queue too often to
+        // be evidence. The response of the rate of arrival must then confirm that the queue is not shared.
+        let is_reliable = !config.frames || self.response.is_shared(input.now) == Some(false);
         // In a shared queue an empty queue after a drain is no evidence, because BBR also drains its queue.
-        is_reliable && !input.is_shared() && input.relation.is_limiting && input.signals.q > DRAIN_QUEUE_MIN
+        is_reliable && !input.is_shared() && input.signals.q > DRAIN_QUEUE_MIN
     }
 
     /// Grows the window, up to what the session's cap, the source and the sent rate use of it.
-    fn grow(&self, cubic: &mut Cubic, input: &LawInput<'_>, received: Option<f64>, config: &Config) {
+    fn grow(&self, cubic: &mut Cubic, input: &LawInput<'_>, config: &Config) {
         let LawInput { now, dt, rtt, signals, .. } = *input;
         let before = cubic.cwnd;
         if input.is_shared() && input.share.is_some_and(|share| share > FAIR_SHARE_MAX) {
@@ -379,16 +375,6 @@ impl CompeteLaw {
         // A window does not grow while the session's cap or the source leaves it unused (RFC 9438, 5.8).
         cubic.limit((config.cap * rtt / SEGMENT_BITS).max(before));
         cubic.limit((signals.usage_limit() * rtt / SEGMENT_BITS).max(before));
-        if let Some(received) = received.filter(|_| !input.relation.is_limiting) {
-            // In a group another receiver's rate may be sent, which leaves this window unused. If the sent rate is a
-            // little above this window's rate and arrives without a loss, the window is raised to it.
-            let most = rate_limit(received, rtt, config) * rtt / SEGMENT_BITS;
-            cubic.limit(most.max(before));
-            let used = received * rtt / SEGMENT_BITS;
-            if self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.cwnd > RAISED_WINDOW_SHARE_MIN * used {
-                cubic.raise(used);
-            }
-        }
     }
 
     /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1);

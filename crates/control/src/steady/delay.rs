@@ -558,7 +558,7 @@ impl DelayLaw {
         let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);
         let Some(experiment) = self.experiment.as_mut() else { return false };
-        let share = if input.relation.is_upper_bound { 1.0 - rate / experiment.rate } else { 0.0 };
+        let share = 1.0 - rate / experiment.rate;
         experiment.constancy.add(now, low, noise, (share, dt));
         if !experiment.constancy.is_path(now, (share, rtt), self.low_span) {
             return false;
@@ -598,10 +598,6 @@ impl DelayLaw {
                 // become slower.
                 experiment.rate = received / PATH_DROP_ACCURACY;
             }
-        }
-        if !input.relation.is_upper_bound {
-            // More is sent than this law asks for, so nothing is yielded yet, and the experiment has not begun.
-            experiment.since = now;
         }
         let (age, duration) = (now - experiment.since, experiment.duration(signals));
         let stays = age > duration
@@ -672,8 +668,6 @@ impl DelayLaw {
         } else {
             rate
         };
-        // In a group the rate of another receiver may be sent. If it arrives without a queue, this path carries it, so
-        // this rate is at least as high.
-        Transition::Stay(if input.relation.is_limiting { next } else { next.max(received) }, UP)
+        Transition::Stay(next, UP)
     }
 }

@@ -1,11 +1,10 @@
-//! The laws, and the choice of the law that decides. A [`Law`] runs at the sender on reports, or at a receiver on its
-//! own arrivals.
+//! The laws, and the choice of the law that decides.
 
 use super::compete::{CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS};
 use super::delay::DelayLaw;
-use super::law_input::{LawInput, RateRelation, Transition};
+use super::law_input::{LawInput, Transition};
 use super::scalable::ScalableLaw;
-use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, RttSource, Signals};
+use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, Signals};
 use super::trains::TrainSchedule;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier};
 use super::{Config, RATE_MIN};
@@ -189,10 +188,10 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether the sender sends packet trains. It does so only if it runs the law itself, because a receiver cannot
-    /// send them, and only with greedy media, because a source of frames has no packets to send between two frames.
+    /// Whether the sender sends packet trains. It does so only with greedy media, because a source of frames has no
+    /// packets to send between two frames.
     fn has_trains(&self) -> bool {
-        !self.config.frames && !self.config.receivers && self.config.train_packets >= 2.0
+        !self.config.frames && self.config.train_packets >= 2.0
     }
 
     /// Returns the number of the last train requested, and its packets.
@@ -271,9 +270,6 @@ impl Law {
             // At any round-trip time, the effect of the growth is reported after a report interval at the earliest.
             let round = rtt.max(2.0 * config.report_every);
             self.rate = (self.rate * libm::pow(START_GROWTH, dt / round)).min(most);
-        }
-        if !input.relation.is_limiting {
-            self.rate = self.rate.max(received);
         }
         self.rule = "start: up";
     }
@@ -384,8 +380,8 @@ impl Law {
     }
 
     /// Checks the promises against the decision. `mode` and `rate` are the values before the decision.
-    pub(super) fn check_promises(&mut self, now: f64, (mode, rate): (Mode, f64), relation: RateRelation) {
-        if self.mode != mode || self.marks_rule || !relation.is_limiting {
+    pub(super) fn check_promises(&mut self, now: f64, (mode, rate): (Mode, f64)) {
+        if self.mode != mode || self.marks_rule {
             return;
         }
         match mode {
@@ -411,14 +407,9 @@ impl Law {
         self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
     }
 
-    /// Processes a report. Returns true if it covers a packet that no earlier report has covered.
-    pub(super) fn on_feedback(
-        &mut self,
-        at: Time,
-        rtt: RttSource,
-        packets: &[PacketReport],
-        relation: RateRelation,
-    ) -> bool {
+    /// Processes a report. Returns true if it covers a packet that no earlier report has covered. `rtt` is the measured
+    /// round-trip time.
+    pub(super) fn on_feedback(&mut self, at: Time, rtt: Option<Span>, packets: &[PacketReport]) -> bool {
         let keep = match self.mode {
             Mode::Compete => COMPETE_BASE_DELAY_WINDOW,
             Mode::Start | Mode::Delay => BASE_DELAY_WINDOW,
@@ -451,8 +442,7 @@ impl Law {
         }
         let signals = std::mem::take(&mut self.signals);
         let (rate, rtt) = (self.rate, signals.rtt());
-        let input =
-            LawInput { now, dt, rate, rtt, signals: &signals, feedback: &feedback, loss, mark, share, relation };
+        let input = LawInput { now, dt, rate, rtt, signals: &signals, feedback: &feedback, loss, mark, share };
         let before = (self.mode, self.rate);
         self.decide(&input);
         self.signals = signals;
@@ -461,7 +451,7 @@ impl Law {
         }
         self.check_own_queue(now);
         self.clamp();
-        self.check_promises(now, before, relation);
+        self.check_promises(now, before);
         true
     }
 

@@ -11,21 +11,6 @@ const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 /// size, so that the windows of both window-based laws are comparable with TCP's.
 pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 
-/// The relation between the rate that a law asks for and the rate that is sent. In a group, the sender follows one
-/// receiver, so that another receiver's law may ask for more or for less than is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RateRelation {
-    /// Whether the sent rate is at most the law's rate. Only then does a yield of the law take effect.
-    pub(super) is_upper_bound: bool,
-    /// The sent rate is the law's.
-    pub(super) is_limiting: bool,
-}
-
-impl RateRelation {
-    /// The relation in a session with a single receiver: the law's rate is sent.
-    pub(super) const UNICAST: Self = Self { is_upper_bound: true, is_limiting: true };
-}
-
 /// A law's decision at a report. Rates are in bit/s; the text is the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transition {
@@ -55,7 +40,6 @@ pub(super) struct LawInput<'a> {
     pub(super) mark: bool,
     /// The flow's share of the queue by its trains; `None` without trains.
     pub(super) share: Option<f64>,
-    pub(super) relation: RateRelation,
 }
 
 impl LawInput<'_> {

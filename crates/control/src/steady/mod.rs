@@ -15,8 +15,8 @@
 //! rules where packets are L4S and marked. `docs/controllers/steady.md` has the rules.
 //!
 //! The files depend on each other in one direction: [`packet`] ← [`trains`] ← [`signals`] ← [`law_input`] ← the laws
-//! ([`delay`], [`compete`], [`scalable`], with the estimators of [`verdict`]) ← [`law`] ← the halves ([`sender`],
-//! [`receiver`], [`receiver_driven_sender`]).
+//! ([`delay`], [`compete`], [`scalable`], with the estimators of [`verdict`]) ← [`law`] ← the half
+//! [`sender`].
 //!
 //! Every constant has one role, and stands at the top of the file whose rule uses it. Times are in seconds, rates in
 //! bit/s, delays relative to the base delay. A constant without a source is this project's own choice.
@@ -25,10 +25,7 @@ mod compete;
 mod delay;
 mod law;
 mod law_input;
-mod message;
 mod packet;
-mod receiver;
-mod receiver_driven_sender;
 mod scalable;
 mod sender;
 mod signals;
@@ -37,7 +34,7 @@ mod tests;
 mod trains;
 mod verdict;
 
-use crate::entry::{Controller, FeedbackTiming, Receivers, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Value, params};
 use crate::report_scheduler::ReportScheduler;
 use crate::{Need, Promise, Wake};
 use steadycast_units::{Ecn, Span};
@@ -48,34 +45,23 @@ pub(crate) const CONTROLLER: Controller = Controller {
     about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
     when: "for one receiver, unless you know of a reason for another; it is the default",
     source: "own; RFC 9438 beside TCP",
-    receivers: Receivers::OneOrMany,
+    receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
-    needs: |values| if values.choice("at") == "sender" { &[Need::PacketReports] } else { &[] },
+    needs: |_| &[Need::PacketReports],
     standard_reports: false,
-    extension: message::NOTICE_ID,
     answers_marks: true,
     app: *b"STDY",
     colour: "#00798c",
     params: PARAMS,
-    promises: &[&DELAY, &TWICE, &HEEDED],
-    sender: |setup, values| {
-        let config = Config::new(setup, values);
-        if config.receivers {
-            Box::new(receiver_driven_sender::ReceiverDrivenSender::new(setup, config))
-        } else {
-            Box::new(sender::Sender::new(setup, config))
-        }
-    },
+    promises: &[&DELAY, &TWICE],
+    former: &[FormerParam::new("at", Value::Choice("sender"), "own")],
+    sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |setup, values| {
         let config = Config::new(setup, values);
-        if config.receivers {
-            Box::new(receiver::Receiver::new(setup, config))
-        } else {
-            Box::new(ReportScheduler::new(move |since| {
-                let at = since.last + config.report_after(since.bytes.as_f64(), 1.0);
-                Wake { at, why: "report interval" }
-            }))
-        }
+        Box::new(ReportScheduler::new(move |since| {
+            let at = since.last + config.report_after(since.bytes.as_f64());
+            Wake { at, why: "report interval" }
+        }))
     },
     ..crate::fixed::CONTROLLER
 };
@@ -96,18 +82,10 @@ const TWICE: Promise = Promise {
     about: "in COMPETE the rate is at most twice what arrives (of a source that pauses: what the path carries of its \
             bursts), or what a test gave away",
 };
-const HEEDED: Promise = Promise {
-    id: "steady.heeds-every-receiver",
-    about: "after a receiver of a group has asked for less, no more is sent",
-};
 
 params! {
     /// The values of the parameters, looked up once. Times are in seconds.
     Config(values, setup) {
-        let choice at:
-            "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always \
-             there",
-            "own", ["sender"; 2], &["sender", "receiver"];
         secs report_every: "the receiver reports this often, where that is at most 5 % of what arrives",
             "own; RFC 3550, 6.2", [Span::millis(25); 2], [Span::millis(5), Span::secs(1)];
         secs report_most: "the receiver reports at least this often, with a packet at all",
@@ -122,7 +100,7 @@ params! {
             "own; RFC 5348, 3.1", [1.25; 2], [0.5, 100.0];
         number train_packets: "packets of a train, which leave at once; 1: none is sent",
             "own", [4.0; 2], [1.0, 64.0];
-        number pacing: "a frame's packets leave at this many times the rate, but in DELAY towards one receiver",
+        number pacing: "a frame's packets leave at this many times the rate, but in DELAY",
             "own", [1.25; 2], [1.0, 10.0];
     } {
         /// The size of the session's packets, in bits.
@@ -133,18 +111,14 @@ params! {
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// The source has frames.
         frames: bool = false,
-        /// Whether the receivers run the law. In a group they have to, since not every receiver can report every
-        /// packet.
-        receivers: bool = setup.group || at == "receiver",
     }
 }
 
 impl Config {
     /// Returns the time between two reports. It is the short interval if a report is at most 5 % of the bytes that have
-    /// arrived (RFC 3550, 6.2), and otherwise the longest interval. `cost` is the size of the report, relative to the
-    /// report of single packets that `report_bytes` assumes.
-    fn report_after(&self, bytes: f64, cost: f64) -> Span {
-        let enough = bytes >= cost * self.report_bytes;
+    /// arrived (RFC 3550, 6.2), and otherwise the longest interval.
+    fn report_after(&self, bytes: f64) -> Span {
+        let enough = bytes >= self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })
     }
 }

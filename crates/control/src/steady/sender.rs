@@ -1,8 +1,6 @@
-//! The sending half for one receiver: the law runs at the sender.
+//! The sending half. It runs the law on reports of single packets.
 
 use super::law::Law;
-use super::law_input::RateRelation;
-use super::signals::RttSource;
 use super::{Config, FEEDBACK_TIMEOUT_MIN, FEEDBACK_TIMEOUT_RTTS};
 use crate::entry::Setup;
 use crate::no_feedback_timer::NoFeedbackTimer;
@@ -17,7 +15,7 @@ const INITIAL_FEEDBACK_TIMEOUT: f64 = 2.0;
 /// The pacing rate of a train's packets. It is so high that they are sent back to back.
 const TRAIN_SEND_RATE: Rate = Rate::mbps(1_000);
 
-/// The sending half that runs the law on reports of single packets.
+/// The sending half.
 pub(super) struct Sender {
     law: Law,
     no_feedback: NoFeedbackTimer,
@@ -58,7 +56,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if self.law.on_feedback(report.at, RttSource::Measured(report.rtt), report.packets, RateRelation::UNICAST) {
+        if self.law.on_feedback(report.at, report.rtt, report.packets) {
             self.no_feedback.on_feedback();
             self.by = Some(report.from);
         }

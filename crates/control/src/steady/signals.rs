@@ -180,15 +180,6 @@ struct ReportCounts {
     loss_runs: u32,
 }
 
-/// The source of a round-trip time.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RttSource {
-    /// The sender's own measurement. If there is none, the age of the newest packet in the report is used.
-    Measured(Option<Span>),
-    /// The sender's measurement, which was sent to a receiver that runs the law.
-    FromSender(Option<Span>),
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signals {
     flight: VecDeque<InFlightPacket>,
@@ -278,11 +269,6 @@ impl Signals {
         drop_old(&mut self.sent, |(was, _)| *was < at - SENT_HISTORY);
     }
 
-    /// Forgets all but the round-trip times, after the sender's clock or its packet numbers have jumped.
-    pub(super) fn restart(&mut self) {
-        *self = Self { rtts: std::mem::take(&mut self.rtts), base_rtt: self.base_rtt, ..Self::default() };
-    }
-
     /// Replaces the base delay by the minimum delay of the last `span` seconds. Discards what was measured relative to
     /// the old base delay: the trains, and the base round-trip time, which the next report measures again.
     pub(super) fn adopt_path(&mut self, now: f64, span: f64) {
@@ -291,13 +277,6 @@ impl Signals {
         self.q = (self.q - raised).max(0.0);
         (self.delays, self.rtts, self.trains, self.row) = Default::default();
         self.delays.add(now, self.base);
-    }
-
-    /// Corrects the send time and the size of a packet that a receiver first counted as missing and that arrived late.
-    pub(super) fn on_late_arrival(&mut self, at: Time, number: u64, size: u64) {
-        if let Ok(index) = self.flight_index(number) {
-            (self.flight[index].sent, self.flight[index].size) = (at.as_secs_f64(), size);
-        }
     }
 
     /// Marks the fate of a packet as unknown. Its bytes count as arrived now, and are not counted again when it
@@ -311,12 +290,6 @@ impl Signals {
         }
     }
 
-    /// Records the arrival of a packet of another stream, which has no number in this one.
-    pub(super) fn on_extra(&mut self, size: u64) {
-        self.sent_bytes += size;
-        self.arrived_bytes += size;
-    }
-
     /// Returns the current round-trip time in seconds: the base round-trip time and the queueing delay. It follows the
     /// queue faster than a smoothed measurement does.
     pub(super) fn rtt(&self) -> f64 {
@@ -328,7 +301,7 @@ impl Signals {
     pub(super) fn on_feedback(
         &mut self,
         at: Time,
-        rtt: RttSource,
+        rtt: Option<Span>,
         packets: &[PacketReport],
         (rate, keep): (f64, u64),
     ) -> FeedbackSummary {
@@ -362,10 +335,7 @@ impl Signals {
                 summary.latest_marked = Some(summary.latest_marked.unwrap_or(0.0).max(sent.sent));
             }
         }
-        let measured = match rtt {
-            RttSource::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
-            RttSource::FromSender(rtt) => rtt.map(Span::as_secs_f64),
-        };
+        let measured = rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent));
         // A value from a wrong clock or a forged report must not enter the minimum, which lasts for ten minutes.
         if let Some(measured) = measured.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, measured);

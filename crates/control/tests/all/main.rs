@@ -13,7 +13,6 @@ mod pgmcc;
 mod rbuf;
 mod scream;
 mod steady;
-mod steady_group;
 mod tfmcc;
 mod tfrc;
 mod tfrcp;

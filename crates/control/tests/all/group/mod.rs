@@ -250,11 +250,6 @@ impl World {
     pub fn id(&self, index: usize) -> ReceiverId {
         self.members[index].id
     }
-
-    pub fn half(&self, index: usize) -> &dyn ReceiverHalf {
-        self.members[index].half.as_ref()
-    }
-
     pub fn reports(&self, index: usize) -> u64 {
         self.members[index].reports
     }
