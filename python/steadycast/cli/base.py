@@ -52,7 +52,7 @@ app = typer.Typer(
 
 Command = TypeVar("Command", bound=Callable[..., None])
 SCENARIO = "A scenario (TOML), or the name of a built-in one."
-SEEDS = option("--seeds A-B", "Several seeds, both ends included.")
+SEEDS = option("--seeds A-B", "The seeds from A to B, both included.")
 
 # Arguments and options of several commands.
 
@@ -82,17 +82,15 @@ def _completed(names: Iterable[str], incomplete: str) -> list[str]:
 File = Annotated[Path, argument("FILE", SCENARIO, autocompletion=completed)]
 RunFolder = Annotated[Path, argument("DIR", "A run folder.")]
 Out = Annotated[Path | None, option("-o --out DIR", "The folder for the results.")]
-Force = Annotated[bool, option("--force", "Replace results that are there already.")]
+Force = Annotated[bool, option("--force", "Replace existing results.")]
 AsJson = Annotated[bool, option("--json", "Print the numbers as JSON on stdout, and nothing else.")]
-Film = Annotated[
-    bool, option("--film/--no-film", "Film the ten seconds in which a viewer missed most, for the report.")
-]
-Vmaf = Annotated[bool, option("--vmaf", "Measure VMAF as well; takes imageio-ffmpeg, and its time.")]
+Film = Annotated[bool, option("--film/--no-film", "Add a film of the worst ten seconds to the report.")]
+Vmaf = Annotated[bool, option("--vmaf", "Also measure VMAF; needs imageio-ffmpeg, and takes longer.")]
 By = Annotated[
     str,
     option(
         "--by HOW",
-        "time: with what is shown at the same time; index: picture i with picture i, whatever was lost.",
+        "How pictures are paired. time: by the time of display; index: by their numbers, regardless of losses.",
     ),
 ]
 SaveVideo = Annotated[
@@ -102,26 +100,29 @@ SaveVideo = Annotated[
         "Save what each receiver saw: a file (.yuv, .y4m, .mkv, .mp4, .webm) or a folder (.mkv).",
     ),
 ]
-Seed = Annotated[int | None, option("--seed N", "Instead of the scenario's seed.")]
+Seed = Annotated[int | None, option("--seed N", "The seed, in place of the scenario's.")]
 Sets = Annotated[list[str] | None, option("--set PATH=VALUE", "As in run. Repeatable.")]
 ClipName = Annotated[
-    str | None, option("--clip NAME|FILE", "All videos play this (steadycast clips lists names).")
+    str | None, option("--clip NAME|FILE", "The film of all videos (steadycast clips lists names).")
 ]
 Network = Annotated[
     str | None,
     option(
         "--network NAME|FILE",
-        "Over this network (steadycast networks lists names).",
+        "The network, in place of the scenario's (steadycast networks lists names).",
         autocompletion=network_completed,
     ),
 ]
-Jobs = Annotated[int | None, option("--jobs N", "Processes; without it all processors.", min=1)]
-Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name says it.")]
+Jobs = Annotated[
+    int | None, option("--jobs N", "The number of processes; by default one per processor.", min=1)
+]
+Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name has it.")]
 Size = Annotated[
-    str, option("--size", '"cif", "clip" or "640x480". A .yuv needs it, unless its name says it.')
+    str, option("--size", '"cif", "clip" or "640x480". A .yuv needs it, unless its name has it.')
 ]
 Pixels = Annotated[
-    str | None, option("--pixel-format NAME", "Of a .yuv, as FFmpeg calls it; yuv420p without it.")
+    str | None,
+    option("--pixel-format NAME", "A .yuv file's pixel format, by FFmpeg's name; by default yuv420p."),
 ]
 
 

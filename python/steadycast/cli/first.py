@@ -43,9 +43,9 @@ def run(
     film: base.Film = True,
     video: base.SaveVideo = None,
 ) -> None:
-    """Run a scenario, and show who got what and what the viewers saw.
+    """Run a scenario, and show each flow's rate and what the viewers saw.
 
-    Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout.
+    Without -o the results go to runs/NAME; with --json alone they are only printed.
     """
     from steadycast.progress import Terminal
 
@@ -134,14 +134,15 @@ def demo(
 )
 def scenarios(
     copied: Annotated[
-        list[str] | None, option("--copy NAME", "Copy this one, to change it. Repeatable.")
+        list[str] | None, option("--copy NAME", "Copy this one, so that you can change it. Repeatable.")
     ] = None,
     every: Annotated[bool, option("--all", "Copy all.")] = False,
-    out: Annotated[Path, option("-o --out DIR", "The folder for the copies; else the current one.")] = Path(),
+    out: Annotated[Path, option("-o --out DIR", "The folder for the copies.")] = Path(),
 ) -> None:
     """List the scenarios that come with the program, or copy them into a folder.
 
-    `steadycast run NAME` runs one. A file NAME or NAME.toml in the current folder goes before the built-in one.
+    `steadycast run NAME` runs one. A file NAME or NAME.toml in the current folder takes precedence over the built-in
+    one.
     """
     from steadycast import builtin
 
@@ -163,11 +164,11 @@ def scenarios(
     "steadycast sweep home --over network=standard",
 )
 def networks(
-    shown: Annotated[str | None, option("--show NAME", "Print this one's file.")] = None,
+    shown: Annotated[str | None, option("--show NAME", "Print the file of this network.")] = None,
     copied: Annotated[
-        list[str] | None, option("--copy NAME", "Copy this one, to change it. Repeatable.")
+        list[str] | None, option("--copy NAME", "Copy this one, so that you can change it. Repeatable.")
     ] = None,
-    out: Annotated[Path, option("-o --out DIR", "The folder for the copies; else the current one.")] = Path(),
+    out: Annotated[Path, option("-o --out DIR", "The folder for the copies.")] = Path(),
     as_json: base.AsJson = False,
 ) -> None:
     """List the networks that a scenario can name (network = "NAME"), and sets of them for sweeps.
@@ -206,8 +207,8 @@ def networks(
 def clips(as_json: base.AsJson = False) -> None:
     """List the clips that have a name: those of the extra `clips`, and those in the folder STEADYCAST_CLIPS.
 
-    `run`, `sweep`, `emulate`, `send` and the lab take them. A licence asks for its notice wherever pictures are shown;
-    a run's warnings have it.
+    `run`, `sweep`, `emulate`, `send` and the lab accept them. A licence may require a notice wherever pictures are
+    shown; a run's warnings contain it.
     """
     from steadycast.clips import known
 
@@ -243,14 +244,14 @@ def clips(as_json: base.AsJson = False) -> None:
 )
 def doctor(
     purpose: Annotated[
-        str, argument("[COMMAND]", "What it is asked for: run, emulate, judge, send, receive or lab.")
+        str, argument("[COMMAND]", "The command to check: run, emulate, judge, send, receive or lab.")
     ] = "run",
     as_json: base.AsJson = False,
 ) -> None:
-    """Say what this machine can and can't do, each with its remedy.
+    """Report what works on this machine, and how to fix the rest.
 
-    The exit code is 0 when COMMAND (run, if none is named) can work here, 3 when it lacks a right or a tool, and 4 when
-    the cache can't be written.
+    The exit code is 0 if COMMAND (by default run) works here, 3 if a right or a tool is missing, and 4 if the cache
+    can't be written.
     """
     doctor = base.module("steadycast.doctor")
     doctor.need(purpose)

@@ -35,37 +35,43 @@ def judge(
         ),
     ] = None,
     out: base.Out = None,
-    seconds: Annotated[str | None, option("--seconds TIME", "How long a cell counts.")] = None,
-    runs: Annotated[int, option("--runs N", "Of each network; the worst counts.", min=1, max=100)] = 1,
+    seconds: Annotated[str | None, option("--seconds TIME", "The time for which a cell is measured.")] = None,
+    runs: Annotated[
+        int, option("--runs N", "The number of runs of each network; the worst value counts.", min=1, max=100)
+    ] = 1,
     jobs: Annotated[
-        str, option("--jobs N", "Cells at once; auto: as many as the programs leave room for.")
+        str, option("--jobs N", "The number of cells at a time; auto: as many as the processors allow.")
     ] = "auto",
     budget: Annotated[
-        str | None, option("--budget TIME", "Refuse to begin what takes longer, for example 20min.")
+        str | None,
+        option("--budget TIME", "Refuse to start if the runs take longer than this, for example 20min."),
     ] = None,
-    seed: Annotated[int, option("--seed N", "Of the networks' chance.")] = 1,
-    direction: Annotated[str, option("--direction WAY", "down, or up against the network.")] = "down",
+    seed: Annotated[int, option("--seed N", "The seed of the networks' random numbers.")] = 1,
+    direction: Annotated[str, option("--direction WAY", "The direction of the media: down, or up.")] = "down",
     level: Annotated[
         str | None,
-        option("--level LEVEL", "wire, rtp, picture or browser; without it the best that works."),
+        option(
+            "--level LEVEL",
+            "The way to measure: wire, rtp, picture or browser; by default the best one that works.",
+        ),
     ] = None,
     baseline: Annotated[
-        Path | None, option("--baseline FILE", "A judge.json, against which --fail-if bounds changes.")
+        Path | None, option("--baseline FILE", "The judge.json from which --fail-if counts changes.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        option("--fail-if NETWORK.FIGURE>CHANGE", "Exit code 1 where it changed more. Repeatable."),
+        option("--fail-if NETWORK.FIGURE>CHANGE", "Exit code 1 if a figure changed by more. Repeatable."),
     ] = None,
     keep: Annotated[
-        Path | None, option("--keep FILE", "A judge.txt, whose figures stay where the new ones are near.")
+        Path | None, option("--keep FILE", "A judge.txt whose figures are kept if the new ones are near.")
     ] = None,
     anyway: Annotated[
-        bool, option("--anyway", "Judge also what the machine was too busy to measure well.")
+        bool, option("--anyway", "Also judge cells that are not trustworthy because the machine was busy.")
     ] = False,
     as_json: base.AsJson = False,
     force: base.Force = False,
 ) -> None:
-    """Run a sender and a receiver in real time on networks, and score what is sent and what is shown.
+    """Run a sender and a receiver in real time on networks, and score what is sent and shown.
 
     Needs the rights that emulate needs. Without -o the results go to runs/judge-NAME: judge.txt, judge.json, judge.html
     and cells/NETWORK/RUN.

@@ -33,16 +33,19 @@ def lab(
         list[str] | None,
         argument(
             "[FILE]...",
-            "Scenarios (TOML), folders of steadycast call, or a link that somebody shared. Without: home.",
+            "Scenarios (TOML), folders of steadycast call, or a shared link; by default home.",
             show_default=False,
         ),
     ] = None,
     port: Annotated[
-        int | None, option("--port N", "Where it listens; the first free one from 8765 on.", min=1, max=65535)
+        int | None,
+        option(
+            "--port N", "The port to listen on; by default the first free one from 8765 on.", min=1, max=65535
+        ),
     ] = None,
     no_browser: Annotated[bool, option("--no-browser", "Print the address, and open no browser.")] = False,
     allow_clips: Annotated[
-        Path | None, option("--allow-clips DIR", "A folder whose clips the page may choose from.")
+        Path | None, option("--allow-clips DIR", "A folder whose clips the page offers.")
     ] = None,
     network: base.Network = None,
     clip: base.ClipName = None,
@@ -50,14 +53,14 @@ def lab(
         list[Path] | None,
         option(
             "--watch STATUS",
-            "Show a live session instead, by the file that send or receive appends its status to. At most two.",
+            "Show a live session instead, from the file of send's or receive's --status. At most two.",
         ),
     ] = None,
 ) -> None:
-    """Serve a page on this machine alone: sliders beside the scenario's text, and charts that follow them.
+    """Serve a page on this machine only, with sliders beside the scenario's text and charts that follow them.
 
-    Two controllers stand side by side, with the frames that a viewer saw, the film, and why each rate was what it was.
-    It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
+    The page compares two controllers: the frames that a viewer saw, the film, and the reason for each rate. It needs
+    the extra: pip install "steadycast[lab]". Ctrl-C ends it.
     """
     server = base.module("steadycast.lab.server")
     others = [each for each in (allow_clips, network, clip) if each is not None]
@@ -115,7 +118,7 @@ def reproduce(
         list[str] | None,
         argument(
             "[ID]...",
-            'Experiments ("K-A"), families ("K"), or "all" for K to B; Q only by its name. Without: a list.',
+            'Experiments ("K-A"), families ("K"), or "all", which leaves out Q; by default lists them.',
             show_default=False,
         ),
     ] = None,
@@ -123,35 +126,39 @@ def reproduce(
         str,
         option(
             "--seeds A-B",
-            "Several seeds, both ends included; without: 6-10, and 1-5 of what has no one world.",
+            "The seeds from A to B; by default 6-10, and 1-5 for families without a one world.",
         ),
     ] = "",
     clip: Annotated[
         list[Path] | None,
         option(
-            "--clip FILE", "A video instead of the papers' lost ones; without it a synthetic one. Repeatable."
+            "--clip FILE",
+            "A video in place of the papers' lost ones; by default a synthetic one. Repeatable.",
         ),
     ] = None,
     emulated: Annotated[
         bool,
         option(
             "--emulated",
-            "In real time, as root, beside the kernel's TCP: what can be, with the same simulated beside it.",
+            "Run in real time beside the kernel's TCP what can be emulated, and simulate the same; needs root.",
         ),
     ] = False,
-    at_once: Annotated[int, option("--at-once N", "Emulated runs at once.", min=1, max=64)] = 4,
+    at_once: Annotated[
+        int, option("--at-once N", "The number of emulated runs at a time.", min=1, max=64)
+    ] = 4,
     values: Annotated[
         bool,
         option(
-            "--values", "List the values of the scenarios: told by the paper, or ours, and in which range."
+            "--values", "List the values of the scenarios: printed in the paper or ours, and their ranges."
         ),
     ] = False,
     out: base.Out = None,
     force: base.Force = False,
 ) -> None:
-    """Run a paper's experiments: published beside measured, with a verdict for each statement.
+    """Run a paper's experiments, and compare published and measured values, with a verdict for each statement.
 
-    "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
+    "Not reproduced" is a result: the exit code is 0. Finished runs are kept; the same command repeats only those that
+    have changed.
     """
     if values:
         _laboratory().list_values(ids or ())

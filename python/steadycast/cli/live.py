@@ -20,9 +20,10 @@ from steadycast.live.flow import CODECS, OPTIONS, Flow
 Record = Annotated[Path | None, option("-o DIR", "The folder for the record.")]
 For = Annotated[str | None, option("--for SPAN", "End after this time, for example 30s.")]
 Mux = Annotated[bool, option("--mux", "RTP and RTCP on one port.")]
-Interface = Annotated[str | None, option("--interface I", "By its name or its address.")]
+Interface = Annotated[str | None, option("--interface I", "The network interface, by its name or address.")]
 Consume = Annotated[
-    str | None, option("--consume R", "How fast it is emptied; else as the frames' times say.")
+    str | None,
+    option("--consume R", "The rate at which the buffer is emptied; by default at the frames' times."),
 ]
 Metrics = Annotated[
     str | None,
@@ -31,10 +32,10 @@ Metrics = Annotated[
 Status = Annotated[str | None, option("--status FILE", "Append a JSON line every second; - is stdout.")]
 Loop = Annotated[bool, option("--loop", "Start the file again at its end.")]
 Ladder = Annotated[
-    bool, option("--ladder", "Encode the file at every quantizer before, not while it is sent.")
+    bool, option("--ladder", "Encode the file at every quantizer before the session, not during it.")
 ]
 KeepSize = Annotated[
-    bool, option("--keep-size", "Leave pictures out where the rate is too low for their size.")
+    bool, option("--keep-size", "Skip pictures instead of sending smaller ones if the rate is too low.")
 ]
 NoAudio = Annotated[bool, option("--no-audio", "Send the pictures alone, without the file's sound.")]
 Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for each change, and why.")]
@@ -104,7 +105,8 @@ def send(
     interface: Interface = None,
     ttl: Annotated[int | None, option("--ttl N", "Time to live.", min=1, max=255)] = None,
     port: Annotated[
-        int | None, option("--port P", "Own RTP port; RTCP comes to the next.", min=1, max=65534)
+        int | None,
+        option("--port P", "The sender's own RTP port; RTCP arrives at the next one.", min=1, max=65534),
     ] = None,
     mux: Mux = False,
     loop: Loop = False,
@@ -118,7 +120,7 @@ def send(
         Path | None, option("--key-file FILE", "Encrypt (SRTP) with the key in this file.")
     ] = None,
     buffer: Annotated[
-        str | None, option("--buffer SIZE", "Its receivers' play-out buffer, for example 16KiB.")
+        str | None, option("--buffer SIZE", "The size of the receivers' play-out buffer, for example 16KiB.")
     ] = None,
     consume: Consume = None,
     duration: For = None,
@@ -129,7 +131,7 @@ def send(
     as_json: base.AsJson = False,
     force: base.Force = False,
 ) -> None:
-    """Send a source live, and show why the rate is what it is. Ctrl-C ends the session.
+    """Send a source live, and show the reason for its rate. Ctrl-C ends the session.
 
     The record is a run folder: report and compare work on it.
     """
@@ -155,7 +157,7 @@ def serve(
     ],
     flow: Flow,
     listen: Annotated[
-        str, option("--listen A:P", "Where the page is; the address is also the media's.")
+        str, option("--listen A:P", "The address and port of the page; the media use the same address.")
     ] = "127.0.0.1:8080",
     media_port: Annotated[
         int, option("--media-port P", "The UDP port of the media of all viewers.", min=1, max=65535)
@@ -165,7 +167,9 @@ def serve(
     ] = None,
     media_address: Annotated[
         list[str] | None,
-        option("--media-address ADDR", "The media's address, if it is not that of the page. Repeatable."),
+        option(
+            "--media-address ADDR", "The address of the media, if it differs from the page's. Repeatable."
+        ),
     ] = None,
     certificate: Annotated[
         Path | None, option("--certificate FILE", "Serve by HTTPS with this certificate (PEM).")
@@ -180,10 +184,10 @@ def serve(
         option("--allow-origin URL", "Another site whose pages may embed the player. Repeatable."),
     ] = None,
     viewers: Annotated[
-        int, option("--viewers N", "At most so many at once; each takes an encoder.", min=1, max=100)
+        int, option("--viewers N", "The maximum number of viewers at a time.", min=1, max=100)
     ] = 4,
     no_token: Annotated[
-        bool, option("--no-token", "Whoever reaches the page may watch; on this machine alone.")
+        bool, option("--no-token", "Let anyone who reaches the page watch; only at a loopback address.")
     ] = False,
     loop: Loop = False,
     ladder: Ladder = False,
@@ -197,10 +201,10 @@ def serve(
     ] = None,
     force: base.Force = False,
 ) -> None:
-    """Send a source live to web browsers, and show there why the rate is what it is. Ctrl-C ends it.
+    """Send a source live to web browsers, and show the reason for its rate on the page. Ctrl-C ends it.
 
-    It prints the address of the page. Other players take it by WHEP at /whep/video.
-    It takes the extra: pip install "steadycast[serve]".
+    It prints the address of the page. Other players can use WHEP at /whep/video. It needs the extra: pip install
+    "steadycast[serve]".
     """
     from steadycast.progress import Terminal
 
@@ -219,7 +223,8 @@ def serve(
 def receive(
     what: Annotated[str, argument("SDP|A:P", "The sender's description, or an address.")],
     source: Annotated[
-        str | None, option("--source ADDR", "The only sender that is wanted from a group.")
+        str | None,
+        option("--source ADDR", "The only sender to accept from a group (source-specific multicast)."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -229,7 +234,8 @@ def receive(
     playout: Annotated[
         str | None,
         option(
-            "--playout SPAN", "Give the player each frame at its time, 500ms for one later; else as it comes."
+            "--playout SPAN",
+            "Pass each frame to the player at its play-out time, for example 500ms later; by default as it arrives.",
         ),
     ] = None,
     reference: Annotated[
@@ -238,9 +244,9 @@ def receive(
     duration: For = None,
     mux: Mux = False,
     interface: Interface = None,
-    codec: Annotated[str | None, option("--codec", f"{CODECS[:-1]}, where no description says it.")] = None,
+    codec: Annotated[str | None, option("--codec", f"{CODECS[:-1]}, if there is no description.")] = None,
     name: Annotated[
-        str | None, option("--name CNAME", "What the sender's operator calls this receiver.")
+        str | None, option("--name CNAME", "The name of this receiver in the sender's view.")
     ] = None,
     key_file: Annotated[
         Path | None, option("--key-file FILE", "The key of an encrypted stream (SRTP).")
@@ -248,10 +254,10 @@ def receive(
     buffer: Annotated[str | None, option("--buffer SIZE", "A play-out buffer, for example 16KiB.")] = None,
     consume: Consume = None,
     latency: Annotated[
-        str | None, option("--latency SPAN", "How long lost packets are waited for; 300ms without it.")
+        str | None, option("--latency SPAN", "The time to wait for lost packets; by default 300ms.")
     ] = None,
     give_up: Annotated[
-        str, option("--give-up SPAN", "End when nothing comes any more for this time; never to wait on.")
+        str, option("--give-up SPAN", "End if nothing arrives for this time; never: do not end.")
     ] = "30s",
     metrics: Metrics = None,
     status: Status = None,

@@ -65,10 +65,10 @@ def check(
     ] = None,
     sets: base.Sets = None,
     explain: Annotated[
-        str | None, option("--explain KEY", 'What a key means and takes: "flow.playout", or "playout".')
+        str | None, option("--explain KEY", 'Explain a key and its values: "flow.playout", or "playout".')
     ] = None,
 ) -> None:
-    """Look for mistakes in a scenario, without running it; or explain a key."""
+    """Check a scenario for mistakes without running it, or explain a key."""
     from steadycast.loading import load
 
     if explain is not None:

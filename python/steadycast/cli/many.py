@@ -39,7 +39,8 @@ def sweep(
         ),
     ] = None,
     design: Annotated[
-        Path | None, option("--with TABLE.csv", "Points from a table: its heads are paths, its rows points.")
+        Path | None,
+        option("--with TABLE.csv", "Points from a table: its column heads are paths, its rows are points."),
     ] = None,
     seeds: Annotated[str | None, base.SEEDS] = None,
     sets: Annotated[
@@ -47,36 +48,38 @@ def sweep(
     ] = None,
     clip: base.ClipName = None,
     jobs: base.Jobs = None,
-    pixels: Annotated[bool, option("--pixels", "Decode and measure the pictures; takes its time.")] = False,
+    pixels: Annotated[
+        bool, option("--pixels", "Decode and measure the pictures, which takes longer.")
+    ] = False,
     metric: Annotated[
         list[str] | None,
         option(
             "--metric PATH",
-            "What is shown: a number of summary.json; with * the mean of what fits. Repeatable.",
+            "The figure of summary.json to show; with * the mean of all matching ones. Repeatable.",
         ),
     ] = None,
     baseline: Annotated[
         str | None, option("--baseline PATH=V", "Show differences from this value, paired by seed.")
     ] = None,
     shard: Annotated[
-        str | None, option("--shard I/N", "Do part I of N alone, counted from 0 (job arrays).")
+        str | None, option("--shard I/N", "Make part I of N parts, counted from 0 (for job arrays).")
     ] = None,
     scheduler: Annotated[
-        str | None, option("--scheduler ADDRESS", "Do the runs on the workers of a Dask cluster.")
+        str | None, option("--scheduler ADDRESS", "Make the runs on the workers of a Dask cluster.")
     ] = None,
     collect: Annotated[
-        bool, option("--collect", "Join the parts in DIR, and what an interrupted sweep left.")
+        bool, option("--collect", "Merge the parts in DIR and the rows of an interrupted sweep.")
     ] = False,
     figures: Annotated[
-        bool, option("--figures", "Save each figure as PNG, SVG and PDF, too: DIR/figures.")
+        bool, option("--figures", "Also save each figure as PNG, SVG and PDF in DIR/figures.")
     ] = False,
     out: base.Out = None,
-    force: Annotated[bool, option("--force", "Begin anew in a folder that is there.")] = False,
+    force: Annotated[bool, option("--force", "Start again in an existing folder.")] = False,
 ) -> None:
-    """Run a scenario at all combinations of values with several seeds each: a row per run in results.parquet.
+    """Run a scenario with all combinations of values and several seeds; results.parquet has a row per run.
 
-    The same command does only what is missing or has failed; more values or seeds add runs. Without -o the results go
-    to runs/NAME-sweep. A run that fails is a row with its error; the exit code is then 1.
+    The same command makes only the runs that are missing or have failed; more values or seeds add runs. Without -o
+    the results go to runs/NAME-sweep. A run that fails is a row with its error; the exit code is then 1.
     """
     import time
 
@@ -178,30 +181,30 @@ def experiment(
     ] = None,
     seeds: Annotated[str | None, base.SEEDS] = None,
     only: Annotated[
-        list[str] | None, option("--only NAME", "Run this variant or scenario alone; may be repeated.")
+        list[str] | None, option("--only NAME", "Run only this variant or scenario. Repeatable.")
     ] = None,
     beside: Annotated[
         list[str] | None,
         option(
             "--with CONTROLLER",
-            "Another controller, FILE.py:Class or exec: beside those of the file; may be repeated.",
+            "An additional controller: a name, FILE.py:Class or exec:COMMAND. Repeatable.",
         ),
     ] = None,
     emulated: Annotated[
-        bool, option("--emulated", "All runs in real time, beside the kernel's TCP; needs root.")
+        bool, option("--emulated", "Make all runs in real time, beside the kernel's TCP; needs root.")
     ] = False,
     why: Annotated[
-        bool, option("--why", "Run nothing: print each bound with its reason and its source.")
+        bool, option("--why", "Print each bound with its reason and source, and run nothing.")
     ] = False,
     jobs: base.Jobs = None,
     out: base.Out = None,
     as_json: base.AsJson = False,
 ) -> None:
-    """Run an experiment file: its table of means, its bounds, its figures and a page.
+    """Run an experiment file; write its tables of means, its bounds, its figures and a page.
 
     Without -o the results go to runs/NAME. The same command makes only the runs that are missing. The exit code is 1
-    when a bound does not hold, when its placebo keeps it as well, or when a run fails. A checkout has the experiments
-    of the papers, too: they run as reproduce runs them, and their exit code is 0.
+    if a bound does not hold, if its placebo keeps it as well, or if a run fails. A checkout also has the papers'
+    experiments, which run as with reproduce and end with exit code 0.
     """
     specs = base.module("steadycast.experiment.spec")
     laboratories = base.module("steadycast.cli.laboratories")
@@ -297,13 +300,14 @@ def _named(names: Sequence[str], known: Iterable[str]) -> str:
 def ietf_cases(
     suite: Annotated[str, argument("SUITE", "rfc8867 or c4.")],
     controllers: Annotated[
-        str | None, option("--controllers A,B", "Names, or FILE.py:Class; without it all of the file.")
+        str | None,
+        option("--controllers A,B", "Names, or FILE.py:Class; by default all controllers of the file."),
     ] = None,
     seeds: Annotated[str, base.SEEDS] = "1",
-    case: Annotated[list[str] | None, option("--case ID", "This case alone. Repeatable.")] = None,
+    case: Annotated[list[str] | None, option("--case ID", "Run only this case. Repeatable.")] = None,
     jobs: base.Jobs = None,
     emulated: Annotated[
-        bool, option("--emulated", "In real time, beside the kernel's TCP; needs root.")
+        bool, option("--emulated", "Run in real time, beside the kernel's TCP; needs root.")
     ] = False,
     out: base.Out = None,
     as_json: base.AsJson = False,

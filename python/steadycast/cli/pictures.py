@@ -17,8 +17,8 @@ from steadycast.errors import UserError
     "steadycast psnr original_cif.yuv received_cif.yuv --fps 25 --by index",
 )
 def psnr(
-    original: Annotated[Path, argument("ORIGINAL", "The video as it was.")],
-    received: Annotated[Path, argument("RECEIVED", "The video as it is shown.")],
+    original: Annotated[Path, argument("ORIGINAL", "The original video.")],
+    received: Annotated[Path, argument("RECEIVED", "The received video.")],
     by: base.By = "time",
     size: base.Size = "clip",
     fps: base.Fps = "clip",
@@ -68,32 +68,40 @@ def received(
     ],
     came: Annotated[
         Path | None,
-        option("--received FILE", "The receiver's; not where the first has both ends (ns-2, ns-3)."),
+        option("--received FILE", "The receiver's packets; not needed if --sent has both ends (ns-2, ns-3)."),
     ] = None,
     trace: Annotated[
         Path | None, option("--trace FILE", "EvalVid's st: each frame's type, bytes, packets and time.")
     ] = None,
     payload: Annotated[
         int | None,
-        option("--payload BYTES", "Without one: the most bytes of a frame in a packet.", min=1, max=65_507),
+        option(
+            "--payload BYTES",
+            "In place of --trace: the maximum number of bytes of a frame in a packet.",
+            min=1,
+            max=65_507,
+        ),
     ] = None,
     original: Annotated[Path | None, option("--original FILE", "The video before it was encoded.")] = None,
     flow: Annotated[
-        str | None, option("--flow PART", "Of several flows, that with this in its name.")
+        str | None, option("--flow PART", "If there are several flows: the one with this text in its name.")
     ] = None,
-    receiver: Annotated[str | None, option("--receiver NODE", "Of several receivers, this node.")] = None,
+    receiver: Annotated[
+        str | None, option("--receiver NODE", "If there are several receivers: the node of the one to read.")
+    ] = None,
     playout: Annotated[
         str | None,
-        option("--playout SPAN", "A frame that takes longer is late, such as 150ms; else none is."),
+        option("--playout SPAN", "The play-out limit, for example 150ms; a frame that takes longer is late."),
     ] = None,
     clock_offset: Annotated[
-        float, option("--clock-offset SECONDS", "The receiver's clock less the sender's.")
+        float, option("--clock-offset SECONDS", "The receiver's clock minus the sender's.")
     ] = 0.0,
     by: base.By = "time",
     fps: base.Fps = "clip",
     pixels: base.Pixels = None,
     interval: Annotated[
-        int | None, option("--interval FRAMES", "The interval of miv; without it a second's.", min=1)
+        int | None,
+        option("--interval FRAMES", "The interval of miv; by default the frames of one second.", min=1),
     ] = None,
     video: Annotated[
         Path | None, option("--save-video FILE", "Save what was seen: .yuv, .y4m, .mkv, .mp4 or .webm.")
@@ -106,7 +114,7 @@ def received(
     ] = None,
     as_json: base.AsJson = False,
 ) -> None:
-    """Join a sender's packets with a receiver's, decode the frames that arrived, and measure what was on screen."""
+    """Match a sender's packets with a receiver's, decode the frames that arrived, and measure what was on screen."""
     from steadycast.evalvid import clip as clips
     from steadycast.evalvid import evaluation, matching, packets
     from steadycast.media import sender_trace

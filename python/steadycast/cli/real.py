@@ -41,7 +41,9 @@ def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, li
 )
 def emulate(
     file: base.File,
-    command: Annotated[list[str] | None, argument("[-- COMMAND...]", "What runs in --in's host.")] = None,
+    command: Annotated[
+        list[str] | None, argument("[-- COMMAND...]", "The program to run on the host of --in.")
+    ] = None,
     out: base.Out = None,
     seed: base.Seed = None,
     sets: base.Sets = None,
@@ -49,17 +51,17 @@ def emulate(
         str | None,
         option(
             "--in HOST",
-            "Run COMMAND there beside the flows; the run ends with it. --in HOST2 -- COMMAND2 may follow.",
+            "Run COMMAND on this host beside the flows; the run ends with it. More --in HOST2 -- COMMAND2 may follow.",
         ),
     ] = None,
-    only: Annotated[bool, option("--only", "COMMAND alone, without the scenario's flows.")] = False,
+    only: Annotated[bool, option("--only", "Run COMMAND without the scenario's flows.")] = False,
     pcap: Annotated[
         list[str] | None, option("--pcap LINK", "Capture a link's packets for Wireshark. Repeatable.")
     ] = None,
     clip: base.ClipName = None,
     network: base.Network = None,
     approximate: Annotated[
-        bool, option("--approximate", "Leave aside what a kernel can't do, with a warning.")
+        bool, option("--approximate", "Ignore keys that a kernel can't implement, with a warning.")
     ] = False,
     as_json: base.AsJson = False,
     force: base.Force = False,
@@ -69,7 +71,7 @@ def emulate(
     """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
 
     Needs root, or user namespaces and /dev/net/tun for all. Without -o the results go to runs/NAME-emulated;
-    with --only, or with --json alone, they go nowhere.
+    with --only, or with --json alone, nothing is written.
     """
     base.module("steadycast.rootless").enter()
     file = scenario_at(file)
@@ -109,13 +111,13 @@ def emulate(
 )
 def agree(
     file: base.File,
-    out: Annotated[Path | None, option("-o --out DIR", "The folder for both worlds' results.")] = None,
+    out: Annotated[Path | None, option("-o --out DIR", "The folder for the results of both worlds.")] = None,
     seeds: Annotated[str, base.SEEDS] = "1",
     sets: base.Sets = None,
     as_json: base.AsJson = False,
     force: base.Force = False,
 ) -> None:
-    """Run a scenario simulated and emulated, and set the two side by side: one table, and one figure.
+    """Run a scenario simulated and emulated, and compare the two in a table and a figure.
 
     "Not near" is a result: the exit code is 0. Needs the rights that emulate needs.
     """

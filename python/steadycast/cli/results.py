@@ -17,7 +17,7 @@ from steadycast.live.flow import CODECS
 
 
 @base.command(
-    "Write report.html again, or save one of its figures.",
+    "Write a run's report.html again, or save one of its figures.",
     "steadycast report home",
     "steadycast report home --pictures 250",
     "steadycast report home/seed-1 --film",
@@ -30,7 +30,7 @@ def report(
     ] = None,
     film: Annotated[
         bool,
-        option("--film", "Film the ten seconds in which a viewer missed most, where there is no film yet."),
+        option("--film", "Make the film of the worst ten seconds, if there is none yet."),
     ] = False,
     figure: Annotated[
         str | None,
@@ -39,9 +39,9 @@ def report(
             "Save one figure: rates, delay, mos, quality, why, queue, tcp, jitter, cumulative-jitter or fairness.",
         ),
     ] = None,
-    out: Annotated[Path | None, option("-o --out FILE", "Where the figure goes: .png, .svg or .pdf.")] = None,
+    out: Annotated[Path | None, option("-o --out FILE", "The figure's file: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Write report.html again, or save one of its figures."""
+    """Write a run's report.html again, or save one of its figures."""
     from steadycast.folder import Folder, is_seeds
     from steadycast.report import figures
     from steadycast.report.page import write_report
@@ -94,7 +94,7 @@ def report(
 def compare(
     directories: Annotated[list[Path], argument("DIR...", "Run folders, of one seed or of several.")],
     baseline: Annotated[
-        Path | None, option("--baseline DIR", "What the others are measured against.")
+        Path | None, option("--baseline DIR", "The run with which the others are compared.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
@@ -110,11 +110,11 @@ def compare(
         option("--figures DIR", "Save figures with all runs: PDF, SVG, PNG, and their data as CSV."),
     ] = None,
     anyway: Annotated[
-        bool, option("--anyway", "Judge interrupted runs, and runs of other scenarios, too.")
+        bool, option("--anyway", "Also compare interrupted runs, and runs of different scenarios.")
     ] = False,
     as_json: base.AsJson = False,
 ) -> None:
-    """Set runs side by side: one table, and one page with shared scales."""
+    """Compare runs in a table and on a page with shared scales."""
     # Imported as a module, because the package has a function with the same name.
     comparison = import_module("steadycast.compare")
 
@@ -156,8 +156,10 @@ def encode(
     size: base.Size = "clip",
     fps: base.Fps = "clip",
     pixels: base.Pixels = None,
-    gop: Annotated[int, option("--gop", "Frames from one I frame to the next.", min=1)] = 12,
-    bframes: Annotated[int | None, option("--bframes", "B frames between two others.", min=0)] = None,
+    gop: Annotated[int, option("--gop", "The number of frames from one I frame to the next.", min=1)] = 12,
+    bframes: Annotated[
+        int | None, option("--bframes", "The number of B frames between two other frames.", min=0)
+    ] = None,
     out: Annotated[Path | None, option("-o --out FILE", "Save the figure: .png, .svg or .pdf.")] = None,
     trace: Annotated[
         Path | None,
@@ -208,7 +210,7 @@ def quality(
     by: base.By = "time",
     video: base.SaveVideo = None,
 ) -> None:
-    """Decode again what each receiver got, and measure it. The folder stays as it is."""
+    """Decode and measure again what each receiver received. The folder is not changed."""
     from steadycast import quality as measuring
     from steadycast.folder import Folder
     from steadycast.progress import Terminal
@@ -234,7 +236,7 @@ def export(
     csv: Annotated[bool, option("--csv", "All tables, packets.csv and control.csv.")] = False,
     classic: Annotated[bool, option("--classic", "Multi-Evalvid-RA's sd_be_0 and rd_be_N.")] = False,
     out: Annotated[
-        Path | None, option("-o --out DIR", "The folder for them; otherwise in the run's.")
+        Path | None, option("-o --out DIR", "The folder for the tables; by default the run's folder.")
     ] = None,
 ) -> None:
     """Write a run's tables for other programs."""
@@ -271,22 +273,24 @@ def call(
     ],
     out: base.Out = None,
     stream: Annotated[
-        int | None, option("--stream SSRC", "Of several calls in a capture, the one with this stream.", min=0)
+        int | None,
+        option("--stream SSRC", "If a capture has several calls: the one with this stream.", min=0),
     ] = None,
     other_end: Annotated[
         Path | None,
         option(
-            "--other-end FILE", "The receiver's log or capture of the same call; FILE is the sender's then."
+            "--other-end FILE", "The receiver's log or capture of the same call; FILE is then the sender's."
         ),
     ] = None,
     side: Annotated[
         str | None,
-        option("--side SIDE", "sender or receiver: whose direction, where a file has both."),
+        option("--side SIDE", "The direction to read if a file has both: sender or receiver."),
     ] = None,
     beside: Annotated[
         str | None,
         option(
-            "--beside KIND:N", "Who else was in its queue: cubic:1, or newreno, bbr, web; several by commas."
+            "--beside KIND:N",
+            "The other flows in its queue: cubic:1, or newreno, bbr, web; several with commas.",
         ),
     ] = None,
     key_file: Annotated[
@@ -295,25 +299,25 @@ def call(
     send_time_id: Annotated[
         int | None,
         option(
-            "--send-time-id N", "The header extension abs-send-time, as a=extmap numbers it.", min=1, max=255
+            "--send-time-id N", "The number of the header extension abs-send-time (a=extmap).", min=1, max=255
         ),
     ] = None,
     controllers: Annotated[
-        str, option("--controllers A,B", "Those that run on the paths that fit the call.")
+        str, option("--controllers A,B", "The controllers that run on the paths that fit the call.")
     ] = "steady,gcc,scream,nada,tfrc",
     paths: Annotated[
-        int, option("--paths N", "How many such paths are drawn; 0: none runs on any.", min=0, max=1000)
+        int, option("--paths N", "The number of paths to draw; with 0 no controller is run.", min=0, max=1000)
     ] = 20,
-    seed: Annotated[int, option("--seed N", "What draws them.", min=0)] = 1,
+    seed: Annotated[int, option("--seed N", "The seed with which the paths are drawn.", min=0)] = 1,
     require_path: Annotated[
-        bool, option("--require-path", "End with 1 where a call does not show its path.")
+        bool, option("--require-path", "Exit code 1 if a call does not show its path.")
     ] = False,
     force: base.Force = False,
     as_json: base.AsJson = False,
 ) -> None:
-    """Say what a call's log or capture shows, what its path was, and what other controllers would have done on it.
+    """Report what a call's log or capture shows: what was seen, its path, and what other controllers would have done.
 
-    Without -o the results go to runs/NAME; with --json alone they go nowhere but to stdout. Of several files each has a
+    Without -o the results go to runs/NAME; with --json alone they are only printed. Each of several files gets a
     folder in it.
     """
     calls = import_module("steadycast.call")

@@ -33,33 +33,36 @@ OPTIONS: dict[str, Option] = {
     "controller": Option(
         "controller",
         "NAME",
-        f"Who sets the rate: without it {ONE.controller} towards one receiver, {GROUP.controller} towards a group.",
+        f"The controller that sets the rate; by default {ONE.controller} towards one receiver, "
+        f"{GROUP.controller} towards a group.",
     ),
     "param": Option("params", "KEY=VALUE", "A parameter of the controller. Repeatable."),
-    "mode": Option("mode", "MODE", "repaired or paper; repaired without it."),
-    "max_rate": Option("cap", "R", "Never more than this, for example 3Mbps."),
+    "mode": Option("mode", "MODE", "The mode: repaired (default) or paper."),
+    "max_rate": Option("cap", "R", "The highest rate, for example 3Mbps."),
     "floor": Option(
         "floor",
         "R",
-        "Never less than this, also towards a player that never reports; 50kbps without it, or a ladder's lowest rate.",
+        "The lowest rate, also towards a player that never reports; by default 50kbps, or a ladder's lowest rate.",
     ),
     "codec": Option("encode.codec", "NAME", CODECS, "mpeg4"),
     "size": Option("encode.size", "SIZE", '"clip", "cif" or "640x480".', "clip"),
     "fps": Option("encode.fps", "FPS", FPS, "clip"),
-    "gop": Option("encode.gop", "N", "Frames from one I frame to the next; 12 without it.", "12"),
-    "packet": Option("packet", "B", "IP size of a full packet; 1200 without it."),
+    "gop": Option(
+        "encode.gop", "N", "The number of frames from one I frame to the next; by default 12.", "12"
+    ),
+    "packet": Option("packet", "B", "The IP size of a full packet in bytes; by default 1200."),
     "feedback": Option(
-        "feedback", "FORMAT", "How its receiver reports packets: own, rfc8888 or twcc; own without it."
+        "feedback", "FORMAT", "The format of the receiver's reports: own (default), rfc8888 or twcc."
     ),
     "ecn": Option(
         "ecn",
         "AS",
-        "Packets leave as ect0 or ect1 (L4S) while the path keeps it; off without it. With --feedback rfc8888.",
+        "The ECN codepoint of packets: ect0, ect1 (L4S) or off (default); needs reports by rfc8888.",
     ),
     "repair": Option(
         "repair",
         "HOW",
-        "What becomes of lost packets: auto, rtx, parity or none; auto without it, where there are pictures.",
+        "The repair of lost packets: auto, rtx, parity or none; by default auto for pictures.",
     ),
 }
 
