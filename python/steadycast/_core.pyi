@@ -16,8 +16,11 @@ def schema() -> str:
 def experiment_schema() -> str:
     """JSON Schema of the experiment format."""
 
-def experiment(text: str, file: str) -> str:
-    """Return the checked content of an experiment file as JSON; `file` is its name in messages. Raises Problems."""
+def experiment(text: str, file: str, seed: int | None = None, count: int | None = None) -> str:
+    """Return the checked content of an experiment file as JSON; `file` is its name in messages.
+
+    `seed` and `count` replace those of its draws. Raises Problems.
+    """
 
 def network(name: str, folder: Path, networks: Path) -> str:
     """Return a network as a table on one line of TOML: what its file says, and the flows that it adds."""

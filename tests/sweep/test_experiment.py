@@ -22,7 +22,7 @@ from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
 from steadycast.experiment.rfc8868 import facts
-from steadycast.experiment.series import Arrived, Decisions, Frames, Rfc8868, Seconds
+from steadycast.experiment.series import Arrived, Column, Decisions, Frames, Rfc8868, Seconds
 from steadycast.experiment.spec import Spec, built_in
 from steadycast.experiment.tables import built
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED
@@ -239,7 +239,10 @@ def test_a_second_without_a_value_is_unknown_but_for_a_throughput(values: list[f
     names = ["t_s", "flow", "node", "throughput_bps", "delay_ms"]
     run: Any = Recorded(rates=pl.DataFrame(rows, schema=names, orient="row"))
     known = [value for value in values if value is not None]
-    delay, rate = (Seconds("min", (0, 99), "received", "a", name) for name in ("delay_ms", "throughput_bps"))
+    delay, rate = (
+        Seconds("min", 0.0, (0, 99), (Column("received", "a", name),))
+        for name in ("delay_ms", "throughput_bps")
+    )
     assert delay.value(run) == (min(known) if known else None)
     assert rate.value(run) == min(value or 0.0 for value in values)
 

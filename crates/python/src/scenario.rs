@@ -2,7 +2,7 @@ use crate::error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::{Path, PathBuf};
-use steadycast_scenario::{Document, FlowKind, Fps, Loaded, Media, Problem, Problems, Scenario};
+use steadycast_scenario::{Document, FlowKind, Fps, Loaded, Media, Problem, Problems, Redraw, Scenario};
 
 /// Returns the JSON Schema of the scenario format.
 #[pyfunction]
@@ -16,10 +16,18 @@ pub(crate) fn experiment_schema() -> String {
     steadycast_scenario::experiment_schema().to_string()
 }
 
-/// Reads an experiment's text; `file` is its name in messages. Returns its content as JSON. Raises Problems.
+/// Reads an experiment's text; `file` is its name in messages. `seed` and `count` replace those of its draws. Returns
+/// its content as JSON. Raises Problems.
 #[pyfunction]
-pub(crate) fn experiment(py: Python<'_>, text: &str, file: &str) -> PyResult<String> {
-    let read = steadycast_scenario::experiment(text, file);
+#[pyo3(signature = (text, file, seed = None, count = None))]
+pub(crate) fn experiment(
+    py: Python<'_>,
+    text: &str,
+    file: &str,
+    seed: Option<u64>,
+    count: Option<u64>,
+) -> PyResult<String> {
+    let read = steadycast_scenario::experiment(text, file, Redraw { seed, count });
     read.map(|content| content.to_string()).map_err(|problems| error::problems(py, &problems.0))
 }
 

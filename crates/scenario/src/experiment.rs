@@ -26,6 +26,11 @@ tables! {
         world: World,
         /// The scenarios in which the question is asked.
         scenario: Vec<Spanned<ScenarioTable>>,
+        /// Variables of all scenarios, each NAME = VALUE. `${ }` in a value holds an
+        /// expression over other variables.
+        variables: Changes,
+        /// Changes that apply at some points only.
+        change: Vec<Spanned<ChangeTable>>,
         /// Scenarios drawn at random: each scenario is run once per draw.
         draw: DrawTable,
         /// Axes: every combination of their values is a point.
@@ -34,6 +39,8 @@ tables! {
         variant: Vec<Spanned<VariantTable>>,
         /// The same runs without the event under test. A bound that the placebo keeps as well tests nothing.
         placebo: PlaceboTable,
+        /// Classes of points, for `by` of tables.
+        class: Vec<Spanned<ClassTable>>,
         /// The numbers that are taken from each run.
         measure: Vec<Spanned<MeasureTable>>,
         /// The bounds of the measures, written before the run.
@@ -66,6 +73,17 @@ tables! {
         variant: OneOrMany<String>,
         /// Bounds of this scenario alone.
         bound: Vec<Spanned<BoundTable>>,
+    }
+    /// Changes of some points. They are made after those of scenarios, draws, axes and variants, in the file's order.
+    ChangeTable {
+        /// A formula over variables and axes: the changes are made where it is not 0; default everywhere.
+        when: String,
+        /// The scenarios that are changed; default all.
+        scenario: OneOrMany<String>,
+        /// The variants that are changed; default all.
+        variant: OneOrMany<String>,
+        /// Changes, each "PATH" = VALUE as `--set` takes them.
+        set: Changes,
     }
     /// A set of changes that is compared with others.
     VariantTable {
@@ -105,6 +123,17 @@ tables! {
         values: Distributions,
         /// Drawn variables, each NAME = { from, to, scale } or { among }; they are used in `${ }`.
         variables: Distributions,
+        /// Decks: variables that are drawn together.
+        deck: Vec<Spanned<DeckTable>>,
+    }
+    /// A deck of cards, each with the values of several variables.
+    DeckTable {
+        /// The names of the variables. The first one also names the deck's random numbers.
+        columns: Vec<String>,
+        /// The cards: one list per card, with a value for each column.
+        rows: Vec<Vec<Literal>>,
+        /// How often each card occurs in as many consecutive draws as the sum of the weights; default once.
+        weights: Vec<u64>,
     }
     /// The distribution of one key.
     DistributionTable {
@@ -127,6 +156,13 @@ tables! {
         /// The event that the placebo leaves out, in one sentence.
         why: String,
     }
+    /// A class of points.
+    ClassTable {
+        /// Its name.
+        name: String,
+        /// Its labels, each LABEL = FORMULA over variables and axes. A point has the first label whose formula is not 0.
+        labels: Changes,
+    }
     /// A number of a run.
     MeasureTable {
         /// Its name in tables.
@@ -138,6 +174,9 @@ tables! {
         unit: String,
         /// Digits behind the decimal point; default 2.
         digits: u64,
+        /// A formula over variables and axes: points at which it is 0 have no such measure, and its bounds do not judge
+        /// them; default all have it.
+        when: String,
     }
     /// A bound on a measure.
     BoundTable {
@@ -183,10 +222,19 @@ tables! {
         measure: OneOrMany<String>,
         /// choice: adds a column of the variants that keep all bounds except those of these measures.
         but: OneOrMany<String>,
-        /// counts: a row for each value of this axis or column of `about`; held: a column; default for each scenario.
-        by: String,
+        /// A row for each value of these axes, columns of `about`, variables or classes; [] is one row for all points.
+        /// counts: default for each scenario. held: one of them, whose values are columns. points: with this key
+        /// the rows are means over points.
+        by: OneOrMany<String>,
+        /// points: the means are those of the differences from the same points of this variant.
+        against: String,
+        /// counts: true: also how many points are undecided (hold with some seeds only) or unknown, and for each
+        /// measure how many points keep its bounds. Default false.
+        bounds: bool,
+        /// A formula over variables and axes: the table has the points at which it is not 0; default all.
+        when: String,
         /// points: what follows a mean. range (default): the minimum and maximum over the seeds. interval: half of its
-        /// 95 % interval. none: nothing.
+        /// 95 % interval. none: nothing. With `by` or `against` they are over the points, and the default is interval.
         spread: TableSpread,
         /// The scenarios that it shows; default all.
         scenario: OneOrMany<String>,
@@ -462,7 +510,41 @@ enum Distribution {
     Among(Vec<String>),
     /// A deck of cards that are drawn without replacement. An empty deck is refilled. In each pass, every value is
     /// drawn as often as it is in the deck.
-    Deck { cards: Vec<String>, left: Vec<String> },
+    Deck(Deck, Vec<String>),
+}
+
+/// A deck of cards, each with the number of a value, and the cards that are left of it.
+#[derive(Clone, Debug)]
+struct Deck {
+    cards: Vec<usize>,
+    left: Vec<usize>,
+}
+
+impl Deck {
+    fn new(values: usize, weights: Option<&Spanned<Vec<u64>>>, out: &mut Findings) -> Option<Self> {
+        let cards = match weights {
+            None => (0..values).collect(),
+            Some(weights) => {
+                // The sum saturates, because the weights come from a file; the check refuses a sum that is too large.
+                let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
+                if weights.value.len() != values || count == 0 || count > MOST {
+                    let what = "it is not one whole number for each value";
+                    return out.refuse(&weights.at, what, "write weights = [3, 1]");
+                }
+                let each = weights.value.iter().enumerate();
+                each.flat_map(|(value, weight)| std::iter::repeat_n(value, *weight as usize)).collect()
+            }
+        };
+        Some(Self { cards, left: Vec::new() })
+    }
+
+    fn draw(&mut self, chance: &mut Chance) -> usize {
+        if self.left.is_empty() {
+            self.left.clone_from(&self.cards);
+        }
+        let at = (chance.unit() * self.left.len() as f64) as usize;
+        self.left.swap_remove(at.min(self.left.len() - 1))
+    }
 }
 
 impl Distribution {
@@ -474,7 +556,7 @@ impl Distribution {
                 let values: Vec<String> = among.value.iter().map(|value| literal(&value.0)).collect();
                 return match weights {
                     None => Some(Self::Among(values)),
-                    Some(weights) => Self::deck(&values, &weights, out),
+                    Some(weights) => Some(Self::Deck(Deck::new(values.len(), Some(&weights), out)?, values)),
                 };
             }
             (Some(from), Some(to), None) if weights.is_none() => (from, to),
@@ -492,26 +574,9 @@ impl Distribution {
         }
     }
 
-    fn deck(values: &[String], weights: &Spanned<Vec<u64>>, out: &mut Findings) -> Option<Self> {
-        // The sum saturates, because the weights come from a file; the check below refuses a sum that is too large.
-        let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
-        if weights.value.len() != values.len() || count == 0 || count > MOST {
-            return out.refuse(&weights.at, "it is not one whole number for each value", "write weights = [3, 1]");
-        }
-        let each = values.iter().zip(&weights.value);
-        let cards = each.flat_map(|(value, weight)| std::iter::repeat_n(value.clone(), *weight as usize)).collect();
-        Some(Self::Deck { cards, left: Vec::new() })
-    }
-
     fn draw(&mut self, chance: &mut Chance) -> String {
         match self {
-            Self::Deck { cards, left } => {
-                if left.is_empty() {
-                    left.clone_from(cards);
-                }
-                let at = (chance.unit() * left.len() as f64) as usize;
-                left.swap_remove(at.min(left.len() - 1))
-            }
+            Self::Deck(deck, values) => values[deck.draw(chance)].clone(),
             Self::Among(values) => {
                 let at = (chance.unit() * values.len() as f64) as usize;
                 values.get(at).or(values.last()).cloned().unwrap_or_default()
@@ -537,12 +602,21 @@ pub fn experiment_schema() -> Json {
     described(schema, &["A question, the runs that answer it, and the bounds that the answer is held to."])
 }
 
+/// Values that replace those of an experiment's `[draw]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Redraw {
+    /// The seed of the draws.
+    pub seed: Option<u64>,
+    /// The number of draws.
+    pub count: Option<u64>,
+}
+
 /// Reads and checks an experiment file; `file` is its name in messages. Returns its content as JSON: every default
 /// filled in, changes as texts of the form PATH=VALUE, and draws resolved.
 ///
 /// # Errors
 /// The text is not TOML, or a key is unknown, missing or wrong.
-pub fn experiment(text: &str, file: &str) -> Result<Json, Problems> {
+pub fn experiment(text: &str, file: &str, redraw: Redraw) -> Result<Json, Problems> {
     let mut out = Findings::new(file);
     let mut root = from_toml(text, &mut out);
     let read = if out.problems.is_empty() {
@@ -552,7 +626,7 @@ pub fn experiment(text: &str, file: &str) -> Result<Json, Problems> {
     } else {
         None
     };
-    let content = read.map(|read| Checked { file: read }.json(&mut out));
+    let content = read.map(|read| Checked { file: read, redraw }.json(&mut out));
     match content {
         Some(content) if out.problems.is_empty() => Ok(content),
         _ => Err(Problems(out.problems)),
@@ -562,6 +636,7 @@ pub fn experiment(text: &str, file: &str) -> Result<Json, Problems> {
 /// An experiment file whose keys have been read one by one.
 struct Checked {
     file: ExperimentFile,
+    redraw: Redraw,
 }
 
 impl Checked {
@@ -597,7 +672,10 @@ impl Checked {
             "question": question,
             "seeds": file.seeds.as_ref().map_or_else(|| (1..=5).collect(), |seeds| seeds.value.0.clone()),
             "scenarios": list(&file.scenario).iter().map(|table| scenario(table, &names, out)).collect::<Vec<_>>(),
-            "draws": file.draw.as_ref().map_or_else(Vec::new, |draw| draws(draw, out)),
+            "draws": self.draws(out),
+            "variables": texts(&file.variables),
+            "changes": list(&file.change).iter().map(|table| change(table, &names, out)).collect::<Vec<_>>(),
+            "classes": classes(&file.class, out),
             "axes": axes,
             "variants": variants.iter().map(|one| &one.json).collect::<Vec<_>>(),
             "world": file.world.as_ref().map_or(World::Simulated, |world| world.value).word(),
@@ -613,6 +691,7 @@ impl Checked {
                 "value": text(&table.value.value, "value", &table.at, "name a figure, as \"fairness.jain\"", out),
                 "unit": optional(&table.unit),
                 "digits": digits(&table.digits),
+                "when": optional(&table.when),
                 // The caller parses the expression and reports its errors at this line.
                 "line": table.at.line,
             })).collect::<Vec<_>>(),
@@ -621,6 +700,19 @@ impl Checked {
             "figures": list(&file.figure).iter().map(|table| figure(table, &names, out)).collect::<Vec<_>>(),
             "write": optional(&file.write),
         })
+    }
+}
+
+impl Checked {
+    fn draws(&self, out: &mut Findings) -> Vec<Json> {
+        match &self.file.draw {
+            Some(draw) => draws(draw, self.redraw, out),
+            None if self.redraw.seed.or(self.redraw.count).is_some() => {
+                out.problem(&self.file.here, "it draws nothing", "leave out --draw and --count, or write a [draw]");
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
     }
 }
 
@@ -648,9 +740,11 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             }
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
-            // The controllers of a list can be compared with other controllers that have the same changes.
-            let group = (names.len() > 1).then_some(place);
-            let json = json!({ "name": name.value, "sets": changes(&table.set), "world": world, "group": group });
+            let sets = changes(&table.set);
+            // Controllers of a list, or one whose changes use its name, can be compared with others with these changes.
+            let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
+            let group = is_group.then_some(place);
+            let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
             all.push(Variant { name: name.value.clone(), judged, json });
         }
     }
@@ -754,13 +848,6 @@ fn scenario(table: &Spanned<ScenarioTable>, names: &Names<'_>, out: &mut Finding
     if table.file.is_some() == table.text.is_some() {
         out.problem(&table.at, "it needs a file or a text, and not both", "write file = \"home\"");
     }
-    let texts = |said: &Option<Spanned<Changes>>| -> Json {
-        let all = said.as_ref().map_or(&[][..], |said| &said.value.0);
-        all.iter()
-            .map(|(name, item)| (name.clone(), Json::from(literal(&item.value))))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
     json!({
         "name": optional(&table.name),
         "file": table.file.as_ref().map(|file| file.value.clone()),
@@ -770,6 +857,57 @@ fn scenario(table: &Spanned<ScenarioTable>, names: &Names<'_>, out: &mut Finding
         "about": texts(&table.about),
         "variants": among(&table.variant, "variant", names.variants, out),
     })
+}
+
+/// Returns names with their values as texts.
+fn texts(said: &Option<Spanned<Changes>>) -> Json {
+    let all = said.as_ref().map_or(&[][..], |said| &said.value.0);
+    let each = all.iter().map(|(name, item)| (name.clone(), Json::from(literal(&item.value))));
+    each.collect::<serde_json::Map<_, _>>().into()
+}
+
+fn change(table: &Spanned<ChangeTable>, names: &Names<'_>, out: &mut Findings) -> Json {
+    if table.set.is_none() {
+        out.missing(&table.at, "set", "write set = { \"flow.video.media\" = \"greedy\" }");
+    }
+    json!({
+        "when": optional(&table.when),
+        "scenarios": among(&table.scenario, "scenario", names.scenarios, out),
+        "variants": table.variant.as_ref().map(|_| among(&table.variant, "variant", names.variants, out)),
+        "sets": changes(&table.set),
+        "line": table.at.line,
+    })
+}
+
+fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) -> Vec<Json> {
+    let each = list(all).iter().map(|table| {
+        if table.labels.is_none() {
+            out.missing(&table.at, "labels", "write labels = { slow = \"rate < 2\", fast = \"1\" }");
+        }
+        json!({
+            "name": text(&table.name, "name", &table.at, "give it a name", out),
+            // A list of pairs: the labels are tried in the file's order.
+            "labels": table.labels.as_ref().map_or_else(Vec::new, |labels| {
+                labels.value.0.iter().map(|(label, item)| json!([label, literal(&item.value)])).collect()
+            }),
+            "line": table.at.line,
+        })
+    });
+    each.collect()
+}
+
+/// Returns rows of values as texts; `None` after a problem: a row has not one value for each column.
+fn rows(
+    columns: &Option<Spanned<Vec<String>>>,
+    rows: &Spanned<Vec<Vec<Literal>>>,
+    out: &mut Findings,
+) -> Option<Vec<Vec<String>>> {
+    let count = columns.as_ref().map_or(0, |columns| columns.value.len());
+    if count == 0 || rows.value.is_empty() || rows.value.iter().any(|row| row.len() != count) {
+        let remedy = "write columns = [\"a\", \"b\"] and rows = [[1, 2], [3, 4]]";
+        return out.refuse(&rows.at, "a row has not one value for each column", remedy);
+    }
+    Some(rows.value.iter().map(|row| row.iter().map(|one| literal(&one.0)).collect()).collect())
 }
 
 fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) -> Option<Json> {
@@ -789,15 +927,10 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
         (None, Some(sets), None) if path.is_empty() => {
             sets.value.0.iter().map(|(label, changes)| of(&[label], &[label], changes.json())).collect()
         }
-        (None, None, Some(rows)) if path.is_empty() && table.name.is_none() => {
-            let columns = table.columns.as_ref().map_or(0, |columns| columns.value.len());
-            if columns == 0 || rows.value.iter().any(|row| row.len() != columns) {
-                let remedy = "write columns = [\"a\", \"b\"] and rows = [[1, 2], [3, 4]]";
-                return out.refuse(&rows.at, "a row has not one value for each column", remedy);
-            }
-            let texts = rows.value.iter().map(|row| row.iter().map(|one| literal(&one.0)).collect::<Vec<_>>());
+        (None, None, Some(all)) if path.is_empty() && table.name.is_none() => {
             // Rows set no key themselves; `${ }` uses their values.
-            texts.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
+            let each = rows(&table.columns, all, out)?.into_iter();
+            each.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
         }
         _ => return out.refuse(&table.at, "it needs a path and values, sets, or rows", "write values = [ … ]"),
     };
@@ -814,30 +947,58 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
     Some(json!({ "names": names, "path": path, "values": values, "scenarios": scenarios }))
 }
 
-/// Returns the draws, each as changes of the scenario. Every key draws from its own generator, so that adding a key or
-/// a draw changes no other value.
-fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
-    let Some(count) = table.count.as_ref().filter(|_| table.values.is_some() || table.variables.is_some()) else {
+/// Returns the draws, each as changes of the scenario. Every key and every deck draws from its own generator, so that
+/// adding a key or a draw changes no other value.
+fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<Json> {
+    let is_empty = table.values.is_none() && table.variables.is_none() && table.deck.is_none();
+    let said = table.count.as_ref().map(|count| count.value);
+    let Some(count) = redraw.count.or(said).filter(|_| !is_empty) else {
         out.problem(&table.at, "it needs a count and values", "write count = 30 and [draw.values]");
         return Vec::new();
     };
-    if count.value == 0 || count.value > MOST {
-        out.problem(&count.at, format!("{} is out of range", count.value), format!("from 1 to {MOST}"));
+    if count == 0 || count > MOST {
+        let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
+        out.problem(at, format!("{count} is out of range"), format!("from 1 to {MOST}"));
         return Vec::new();
     }
-    let seed = Seed(table.seed.as_ref().map_or(1, |seed| seed.value));
+    let seed = Seed(redraw.seed.or(table.seed.as_ref().map(|seed| seed.value)).unwrap_or(1));
     let drawn = |all: &Option<Spanned<Distributions>>| -> Vec<(String, Distribution, Chance)> {
         let all = all.as_ref().map_or(&[][..], |all| &all.value.0);
         all.iter().map(|(name, of)| (name.clone(), of.clone(), seed.part(&format!("draw.{name}")))).collect()
     };
     let (mut paths, mut variables) = (drawn(&table.values), drawn(&table.variables));
+    let mut names: Vec<String> = variables.iter().map(|(name, ..)| name.clone()).collect();
+    let mut decks = Vec::new();
+    for one in list(&table.deck) {
+        let Some(cards) = &one.rows else {
+            out.missing(&one.at, "rows", "write columns = [\"a\", \"b\"] and rows = [[1, 2], [3, 4]]");
+            continue;
+        };
+        let columns = one.columns.as_ref().map_or(&[][..], |columns| &columns.value);
+        for name in columns {
+            if names.contains(name) {
+                let what = format!("the variable {} is drawn twice", quoted(name));
+                out.problem(&one.at, what, "give each variable its own name");
+            }
+            names.push(name.clone());
+        }
+        let deck = Deck::new(cards.value.len(), one.weights.as_ref(), out);
+        if let (Some(rows), Some(deck)) = (rows(&one.columns, cards, out), deck) {
+            let chance = seed.part(&format!("draw.{}", columns.first().map_or("", String::as_str)));
+            decks.push((columns, rows, deck, chance));
+        }
+    }
     let one = |_| {
         let sets: Vec<_> = paths.iter_mut().map(|(path, of, chance)| format!("{path}={}", of.draw(chance))).collect();
-        let values: serde_json::Map<_, _> =
+        let mut values: serde_json::Map<_, _> =
             variables.iter_mut().map(|(name, of, chance)| (name.clone(), Json::from(of.draw(chance)))).collect();
+        for (columns, rows, deck, chance) in &mut decks {
+            let card = &rows[deck.draw(chance)];
+            values.extend(columns.iter().zip(card).map(|(name, value)| (name.clone(), Json::from(value.clone()))));
+        }
         json!({ "sets": sets, "variables": values })
     };
-    (0..count.value).map(one).collect()
+    (0..count).map(one).collect()
 }
 
 /// Returns a bound as JSON. `of` is the scenario whose table contains the bound, if there is one.
@@ -852,6 +1013,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
                 "value": value.value,
                 "unit": optional(&table.unit),
                 "digits": digits(&table.digits),
+                "when": "",
                 "line": value.at.line,
             });
             (name, own)
@@ -922,14 +1084,30 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     if kind != TableKind::Choice && table.but.is_some() {
         out.problem(&table.at, "only a choice has `but`", "leave the key out");
     }
+    if kind != TableKind::Points && table.against.is_some() {
+        out.problem(&table.at, "only a table of points has `against`", "leave the key out");
+    }
+    if kind != TableKind::Counts && table.bounds.is_some() {
+        out.problem(&table.at, "only counts have `bounds`", "leave the key out");
+    }
+    let by = table.by.as_ref().map(|by| by.value.all.iter().map(|name| name.value.clone()).collect::<Vec<_>>());
+    if kind == TableKind::Held && by.as_ref().is_some_and(|by| by.len() != 1) {
+        out.problem(&table.at, "the columns of `held` are the values of one name", "write by = \"group\"");
+    }
+    let over_points = kind == TableKind::Points && (by.is_some() || table.against.is_some());
+    let spread = if over_points { TableSpread::Interval } else { TableSpread::Range };
     json!({
         // If the key is absent, `among` returns all measures. For `but`, an absent key means no measure.
         "but": table.but.as_ref().map_or_else(|| json!([]), |_| among(&table.but, "measure", names.measures, out)),
         "title": text(&table.title, "title", &table.at, "say what it shows", out),
         "kind": kind.word(),
         "measures": measures,
-        "by": optional(&table.by),
-        "spread": table.spread.as_ref().map_or(TableSpread::Range, |spread| spread.value).word(),
+        "by": by,
+        "against": table.against.as_ref().map(|_| known(&table.against, "variant", names.variants, &table.at, out)),
+        "by_bound": table.bounds.as_ref().is_some_and(|bounds| bounds.value),
+        "when": optional(&table.when),
+        "line": table.at.line,
+        "spread": table.spread.as_ref().map_or(spread, |spread| spread.value).word(),
         "scenarios": among(&table.scenario, "scenario", names.scenarios, out),
         "variants": among(&table.variant, "variant", names.variants, out),
         "write": optional(&table.write),
@@ -1001,12 +1179,14 @@ mod tests {
     "#;
 
     fn problems(text: &str) -> Vec<String> {
-        experiment(text, "e.toml").err().map_or_else(Vec::new, |all| all.0.iter().map(ToString::to_string).collect())
+        experiment(text, "e.toml", Redraw::default())
+            .err()
+            .map_or_else(Vec::new, |all| all.0.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn a_small_file_is_read_with_its_defaults() {
-        let read = experiment(SMALL, "e.toml").unwrap();
+        let read = experiment(SMALL, "e.toml", Redraw::default()).unwrap();
         assert_eq!(read["seeds"], json!([1, 2, 3]));
         assert_eq!(read["variants"][0]["sets"], json!(["flow.video.controller=steady"]));
         assert_eq!(read["bounds"][0]["over"], "mean");
@@ -1040,7 +1220,7 @@ mod tests {
     fn a_draw_is_the_same_whatever_else_is_drawn() {
         let drawn = |values: &str| {
             let text = format!("{SMALL}\n[draw]\ncount = 200\nseed = 7\n[draw.values]\n{values}");
-            experiment(&text, "e.toml").unwrap()["draws"].clone()
+            experiment(&text, "e.toml", Redraw::default()).unwrap()["draws"].clone()
         };
         let rate = "\"topology.bottleneck.rate\" = { from = \"1Mbps\", to = \"100Mbps\", scale = \"log\" }";
         let alone = drawn(rate);
@@ -1063,7 +1243,7 @@ mod tests {
     fn cards_come_as_often_as_their_weights_in_each_deal() {
         let values = "\"queue\" = { among = [\"a\", \"b\", \"c\"], weights = [3, 1, 2] }";
         let text = format!("{SMALL}\n[draw]\ncount = 60\nseed = 7\n[draw.variables]\n{values}");
-        let read = experiment(&text, "e.toml").unwrap();
+        let read = experiment(&text, "e.toml", Redraw::default()).unwrap();
         let drawn: Vec<&str> =
             read["draws"].as_array().unwrap().iter().map(|one| one["variables"]["queue"].as_str().unwrap()).collect();
         for deal in drawn.chunks(6) {
@@ -1072,6 +1252,46 @@ mod tests {
         }
         assert!(drawn.chunks(6).any(|deal| deal != &drawn[..6]), "each deal is shuffled");
         assert!(!problems(&text.replace("[3, 1, 2]", "[3, 1]")).is_empty());
+    }
+
+    const DECK: &str = r#"
+        [draw]
+        count = 40
+        seed = 7
+        [draw.variables]
+        rate = { from = 1.0, to = 9.0 }
+        [[draw.deck]]
+        columns = ["queue", "deep"]
+        rows = [["deep", 1], ["codel", 0]]
+        weights = [3, 1]
+    "#;
+
+    #[test]
+    fn the_values_of_a_card_stay_together_and_another_seed_draws_others() {
+        let text = format!("{SMALL}{DECK}");
+        let drawn = |seed, count| {
+            let read = experiment(&text, "e.toml", Redraw { seed, count }).unwrap();
+            read["draws"].as_array().unwrap().iter().map(|one| one["variables"].clone()).collect::<Vec<_>>()
+        };
+        let own = drawn(None, None);
+        for deal in own.chunks(4) {
+            assert_eq!(deal.iter().filter(|one| one["queue"] == "deep").count(), 3, "{deal:?}");
+            assert!(deal.iter().all(|one| (one["queue"] == "deep") == (one["deep"] == "1")), "{deal:?}");
+        }
+        assert_eq!(drawn(Some(7), None), own);
+        assert_eq!(drawn(None, Some(60))[..40], own);
+        assert_ne!(drawn(Some(8), None), own);
+        let none = experiment(SMALL, "e.toml", Redraw { seed: Some(8), count: None }).unwrap_err();
+        assert!(none.0[0].to_string().contains("--draw"), "{none:?}");
+        for (old, new) in [
+            ("[3, 1]", "[3]"),
+            ("[\"queue\", \"deep\"]", "[\"queue\"]"),
+            ("\"deep\"]", "\"rate\"]"),
+            ("rows =", "row ="),
+            ("count = 40", "count = 0"),
+        ] {
+            assert!(!problems(&text.replacen(old, new, 1)).is_empty(), "{new}");
+        }
     }
 
     fn number(change: &Json) -> f64 {

@@ -30,7 +30,7 @@ mod text;
 mod tree;
 
 pub use encode::{Codec, Encode, Fps, Quantizers, Size};
-pub use experiment::{experiment, experiment_schema};
+pub use experiment::{Redraw, experiment, experiment_schema};
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{

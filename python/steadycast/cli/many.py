@@ -15,7 +15,7 @@ from steadycast.errors import UserError
 from steadycast.exits import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @base.command(
@@ -168,6 +168,7 @@ def _errors(done: Any) -> None:
     "steadycast experiment mine.toml --seeds 1-10 -o mine",
     "steadycast experiment mine.toml --why",
     "steadycast experiment rfc8867 --only 5.1 --only my.py:Mine",
+    "steadycast experiment networks --draw 4711 --count 60",
     "steadycast experiment K-A --why",
 )
 def experiment(
@@ -190,6 +191,10 @@ def experiment(
             "An additional controller: a name, FILE.py:Class or exec:COMMAND. Repeatable.",
         ),
     ] = None,
+    draw: Annotated[
+        int | None, option("--draw SEED", "Draw the random values by this number, not by the file's.", min=0)
+    ] = None,
+    count: Annotated[int | None, option("--count N", "Draw so many times.", min=1)] = None,
     emulated: Annotated[
         bool, option("--emulated", "Make all runs in real time, beside the kernel's TCP; needs root.")
     ] = False,
@@ -210,7 +215,7 @@ def experiment(
     laboratories = base.module("steadycast.cli.laboratories")
     papers = laboratories.papers()
     if file is None:
-        rows = [[name, specs.Spec.read(path).question] for name, path in specs.named().items()]
+        rows = [[name, specs.question(path)] for name, path in specs.named().items()]
         rows += [[each.id, each.title] for each in papers.EXPERIMENTS] if papers is not None else []
         base.listed(rows, "experiment", "question, or subject of a paper's experiment")
         return
@@ -219,7 +224,15 @@ def experiment(
             _explain_paper(papers.chosen([str(file)])[0])
             return
         if given := [
-            name for name, value in (("--only", only), ("--with", beside), ("--jobs", jobs)) if value
+            name
+            for name, value in (
+                ("--only", only),
+                ("--with", beside),
+                ("--draw", draw),
+                ("--count", count),
+                ("--jobs", jobs),
+            )
+            if value is not None
         ]:
             problem = f"{file} is a paper's experiment, which has its own variants"
             raise UserError(given[0], problem, "leave it out")
@@ -228,26 +241,22 @@ def experiment(
     if why:
         _explain(specs.Spec.read(file))
         return
-    _experiment(file, seeds, only or (), beside or (), emulated=emulated, jobs=jobs, out=out, as_json=as_json)
+    chosen: dict[str, Any] = {"only": only or (), "beside": beside or (), "draw": draw, "count": count}
+    _experiment(file, seeds, chosen | {"emulated": emulated, "jobs": jobs, "out": out}, as_json=as_json)
 
 
 def _experiment(
     file: Path,
     seeds: str | None,
-    only: Sequence[str],
-    beside: Sequence[str],
+    chosen: Mapping[str, Any],
     *,
-    emulated: bool,
-    jobs: int | None,
-    out: Path | None,
     as_json: bool,
 ) -> None:
+    """Run an experiment with these arguments of `run_experiment`, and print its tables."""
     experiments = base.module("steadycast.experiment")
     with base.interruptible():
         given = None if seeds is None else base.seed_range(seeds)
-        done = experiments.run_experiment(
-            file, seeds=given, only=only, beside=beside, emulated=emulated, jobs=jobs, out=out
-        )
+        done = experiments.run_experiment(file, seeds=given, **chosen)
     if as_json:
         base.print_json(done.json())
     else:
@@ -319,4 +328,6 @@ def ietf_cases(
     only = [*names, *(case or ())]
     words = "".join(f" --only {each}" for each in only)
     base.tell(f"test-cases is an experiment now: steadycast experiment {suite}{words}")
-    _experiment(Path(suite), seeds, only, (), emulated=emulated, jobs=jobs, out=out, as_json=as_json)
+    _experiment(
+        Path(suite), seeds, {"only": only, "emulated": emulated, "jobs": jobs, "out": out}, as_json=as_json
+    )

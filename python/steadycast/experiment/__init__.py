@@ -29,6 +29,8 @@ def run_experiment(
     only: Sequence[str] = (),
     beside: Sequence[str] = (),
     emulated: bool = False,
+    draw: int | None = None,
+    count: int | None = None,
     jobs: int | None = None,
     out: Path | str | None = None,
     progress: Progress | None = None,
@@ -42,6 +44,8 @@ def run_experiment(
             file writes need all runs. A controller that is not in the file is allowed.
         beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
+        draw: a seed of the draws, in place of the file's.
+        count: a number of draws, in place of the file's.
         emulated: make all runs in real time with the kernel's TCP; needs the permissions of `steadycast emulate`.
         jobs: number of processes; by default one per processor.
         out: the folder of its runs, tables and page; by default runs/NAME. Existing runs in it are not repeated.
@@ -55,7 +59,7 @@ def run_experiment(
     """
     from steadycast.experiment.show import write_report, write_tables
 
-    spec = Spec.read(source)
+    spec = Spec.read(source, draw, count)
     if seeds is not None:
         spec = replace(spec, seeds=tuple(seeds_of(seeds)), whole=False)
     spec = spec.beside([*beside, *(name for name in only if _is_controller(name, spec))])

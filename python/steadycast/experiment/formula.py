@@ -276,6 +276,9 @@ class _Reader:
         arguments: list[Argument] = []
         while True:
             kind, word = self._next("number", "path", "text")
+            if kind == "path" and self._peek() == ("sign", "/"):
+                self._next()
+                word += f" / {self._next('path')[1]}"
             arguments.append(float(word) if kind == "number" else Text(word) if kind == "text" else word)
             if self._next() != ("sign", ","):
                 self._at -= 1

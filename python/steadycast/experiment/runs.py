@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from steadycast import record
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.experiment import timeline
@@ -38,6 +39,8 @@ class Job:
     emulated: bool = False
     timed: bool = False
     """Whether its series are stored, for a figure over time."""
+    draw: int | None = None
+    """The draw whose statistics are computed."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Shared:
     """The data that all runs share. It is passed to each worker process once."""
 
     bases: Mapping[str, Base]
-    series: tuple[Series, ...]
+    series: Mapping[int | None, tuple[Series, ...]]
+    """The statistics of the runs of each draw."""
     place: Path
     """The folder of the experiment."""
 
@@ -71,7 +75,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
     def more(run: Run) -> Mapping[str, float | None]:
         if now[0].timed:
             timeline.write(run, timeline.path(shared.place, now[0].task.key))
-        return {each.text: each.value(run) for each in shared.series}
+        return {each.text: each.value(run) for each in shared.series[now[0].draw]}
 
     def one(job: Job) -> bytes:
         now[:] = [job]
@@ -79,7 +83,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
         if job.emulated:
             return _emulated(base, job.task, more)
         # A run without tables is faster, so they are only kept if they are needed.
-        tables = bool(shared.series) or job.timed
+        tables = bool(shared.series[job.draw]) or job.timed
         kind = job.scenario, tables
         if kind not in works:
             works[kind] = begin_sweep(Setup(base, pixels=False, more=more if tables else None))
@@ -123,13 +127,14 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
 
     planned, scenarios = _planned(spec)
     prepare(scenarios, progress)
-    needed = {each.text for each in spec.series}
+    needed = {draw: {each.text for each in series} for draw, series in spec.series.items()}
+    known = {row["key"]: row["figures"].keys() for row in store.rows(place) if row["complete"]}
     # A run made with an older version of the file lacks statistics that were added since.
-    known = {row["key"] for row in store.rows(place) if row["complete"] and needed <= row["figures"].keys()}
     todo = [
         job
         for job in dict.fromkeys(planned.values())
-        if job.task.key not in known or (job.timed and not timeline.path(place, job.task.key).exists())
+        if not (job.task.key in known and needed[job.draw] <= known[job.task.key])
+        or (job.timed and not timeline.path(place, job.task.key).exists())
     ]
     # One run of each scenario is made first, to check which figures exist. Emulated runs are last, so that they don't
     # share the processors.
@@ -139,7 +144,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
         if batch:
             _work(spec, place, batch, jobs or (EMULATED_AT_ONCE if batch[0].emulated else None), progress)
         figures, errors = _found(planned, place)
-        _check(spec, figures)
+        _check(spec, figures, is_whole=len(figures) + len(errors) == len(planned))
     times = {point: timeline.path(place, job.task.key) for (point, _), job in planned.items() if job.timed}
     there = {point: path for point, path in times.items() if path.exists()}
     return Runs(figures, errors, len(todo), there)
@@ -184,7 +189,7 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
             world = "-emulated" if point.emulated else ""
             task = Task(run_key(key, seed) + world, (*point.sets, f"seed={seed}"), seed)
             drawn = seed == spec.seeds[0] and point.scenario in timed and not point.placebo
-            planned[point, seed] = Job(point.scenario, task, point.emulated, drawn)
+            planned[point, seed] = Job(point.scenario, task, point.emulated, drawn, point.draw)
     return planned, scenarios
 
 
@@ -207,10 +212,20 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
         raise
 
 
-def _check(spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]]) -> None:
-    """Check that each measure's figures exist in at least one scenario, because scenarios have different flows."""
+def _check(
+    spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]], *, is_whole: bool
+) -> None:
+    """Check that each measure's figures exist in at least one run, because scenarios have different flows.
+
+    Of draws the first runs may lack flows that later ones have: there the figure's name alone is checked.
+    """
     if not figures:
         return
     names = list(dict.fromkeys(name for found in figures.values() for name in found))
+    checked: set[tuple[str, ...]] = set()
     for measure, formula in spec.formulas():
-        formula.check(names, measure.place)
+        if formula.paths in checked:
+            continue
+        checked.add(formula.paths)
+        kept = () if is_whole or not spec.draws else filter(record.at, formula.paths)
+        formula.check([*names, *kept], measure.place)

@@ -113,64 +113,46 @@ STATISTICS: Mapping[str, Statistic] = {
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """A statistic of the seconds from FROM to before TO.
+class Column:
+    """A column of a table, for some flows or links."""
 
-    The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` with a column of the table ``rates``, or
-    ``link.LINK.COLUMN`` with a column of the table ``links`` in the forward direction. ``*`` in FLOW or LINK matches
-    any name. If it matches several, their rates are added; of other columns the largest value is used. A second without
-    a throughput counts as 0. A second without a value in another column is left out.
-    """
-
-    statistic: str
-    numbers: tuple[float, ...]
-    """The level, if the statistic has one, and the begin and end in seconds."""
     way: str
     """received, sent or link."""
     flow: str
     """The pattern of the names of flows or links."""
-    column: str
+    name: str
 
     @classmethod
-    def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Parse STATISTIC, the level if it has one, FROM, TO, and the series."""
-        statistic = _known(arguments[0], "statistic", STATISTICS)
-        level = STATISTICS[statistic].level
-        usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
-        _, *numbers, series = _split(arguments, usage, str, *[float] * (2 + level), str)
-        way, _, rest = str(series).partition(".")
-        flow, _, column = rest.rpartition(".")
+    def read(cls, text: str) -> Self:
+        """Parse ``received.FLOW.COLUMN``, ``sent.FLOW.COLUMN`` or ``link.LINK.COLUMN``."""
+        way, _, rest = text.partition(".")
+        flow, _, name = rest.rpartition(".")
         if way not in ("sent", "received", "link") or not flow:
-            problem = f"{series} is no series"
+            problem = f"{text} is no series"
             raise ArgumentError(
                 f"{problem}: write received.FLOW.COLUMN, sent.FLOW.COLUMN or link.LINK.COLUMN"
             )
         table = "links" if way == "link" else "rates"
-        _known(column, f"column of {table}", record.columns(table))
-        return cls(statistic, tuple(map(float, numbers)), way, flow, column)
+        return cls(way, flow, _known(name, f"column of {table}", record.columns(table)))
 
-    @property
-    def text(self) -> str:
-        """The name of the value among a run's figures."""
-        numbers = ", ".join(f"{number:g}" for number in self.numbers)
-        return f"seconds({self.statistic}, {numbers}, {self.way}.{self.flow}.{self.column})"
+    def __str__(self) -> str:
+        """Return the text that `read` parses."""
+        return f"{self.way}.{self.flow}.{self.name}"
 
-    def value(self, run: Run) -> float | None:
-        """Return the statistic of a run's seconds; `None` if there is no second with a value."""
-        *level, begin, end = self.numbers
+    def values(self, run: Run) -> dict[float, float]:
+        """Return the values by second. Rates of several flows are added; of other columns the largest counts."""
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
-            if value is None and self.column == "throughput_bps":
+            if value is None and self.name == "throughput_bps":
                 value = 0.0
-            if begin <= at < end and value is not None:
+            if value is not None:
                 found[at].append(value)
-        together: Callable[[list[float]], float] = sum if self.column.endswith("_bps") else max
-        values = [together(found[at]) for at in sorted(found)]
-        return STATISTICS[self.statistic].of(values, level[0] if level else 0.0) if values else None
+        together: Callable[[list[float]], float] = sum if self.name.endswith("_bps") else max
+        return {at: together(values) for at, values in found.items()}
 
     def _rates(self, run: Run) -> Iterator[tuple[float, float | None]]:
         """Yield the times and values of the flows, at their sources or at their receivers."""
-        rows = run.rates.to_polars().select("t_s", "flow", "node", self.column)
+        rows = run.rates.to_polars().select("t_s", "flow", "node", self.name)
         sources: dict[str, str] = {}
         for at, flow, node, value in rows.iter_rows():
             # A flow's source is listed before its receivers.
@@ -180,10 +162,57 @@ class Seconds:
 
     def _links(self, run: Run) -> Iterator[tuple[float, float | None]]:
         """Yield the times and values of the links."""
-        rows = run.links.to_polars().select("t_s", "link", "direction", self.column)
+        rows = run.links.to_polars().select("t_s", "link", "direction", self.name)
         for at, link, direction, value in rows.iter_rows():
             if fnmatchcase(link, self.flow) and direction == "forward":
                 yield at, value
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """A statistic of the seconds from each FROM to before its TO.
+
+    The series is a column, ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, or
+    ``link.LINK.COLUMN`` of the table ``links`` in the forward direction, or the ratio of two columns. ``*`` in FLOW or
+    LINK matches any name. If it matches several, their rates are added; of other columns the largest value is used. A
+    second without a throughput counts as 0. A second without a value in another column is left out, as is a ratio to 0.
+    """
+
+    statistic: str
+    level: float
+    """The level, if the statistic has one."""
+    windows: tuple[float, ...]
+    """The begin and end of each window in seconds."""
+    columns: tuple[Column, ...]
+    """One column, or the two of a ratio."""
+
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Parse STATISTIC, the level if it has one, FROM and TO of each window, and the series."""
+        statistic = _known(arguments[0], "statistic", STATISTICS)
+        level = STATISTICS[statistic].level
+        usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
+        windows = max(len(arguments) - 2 - level, 2)
+        _, *numbers, series = _split(arguments, usage, str, *[float] * (windows + windows % 2 + level), str)
+        values = tuple(map(float, numbers))
+        columns = tuple(map(Column.read, str(series).split(" / ")))
+        return cls(statistic, values[0] if level else 0.0, values[level:], columns)
+
+    @property
+    def text(self) -> str:
+        """The name of the value among a run's figures."""
+        level = (self.level,) if STATISTICS[self.statistic].level else ()
+        numbers = ", ".join(f"{number:g}" for number in (*level, *self.windows))
+        return f"seconds({self.statistic}, {numbers}, {' / '.join(map(str, self.columns))})"
+
+    def value(self, run: Run) -> float | None:
+        """Return the statistic of a run's seconds; `None` if there is no second with a value."""
+        found, *below = (column.values(run) for column in self.columns)
+        for each in below:
+            found = {at: value / each[at] for at, value in found.items() if each.get(at)}
+        windows = list(zip(self.windows[::2], self.windows[1::2], strict=True))
+        values = [found[at] for at in sorted(found) if any(begin <= at < end for begin, end in windows)]
+        return STATISTICS[self.statistic].of(values, self.level) if values else None
 
 
 @dataclass(frozen=True)

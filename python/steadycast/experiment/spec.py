@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -33,6 +34,32 @@ ALONE = ""
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A formula of variables, which is true where it is not 0. An empty one is always true."""
+
+    text: str
+    place: str
+    """The place in the file, for errors."""
+
+    def at(self, point: Point) -> bool | None:
+        """Whether it is true at a point; `None` if the point lacks one of its variables."""
+        if not self.text:
+            return True
+        found = filled(f"${{{self.text}}}", point.variables, self.place)
+        return None if found is None else found != "0"
+
+    def check(self, points: Sequence[Point]) -> None:
+        """Check that at least one point has the variables of the formula.
+
+        Raises:
+            NoVariableError: no point has them.
+
+        """
+        if all(self.at(point) is None for point in points):
+            fill(f"${{{self.text}}}", dict(points[0].variables), self.place)
+
+
+@dataclass(frozen=True)
 class Measure:
     """A number that is computed for each run."""
 
@@ -45,21 +72,22 @@ class Measure:
     unit: str
     """The unit in tables; empty if the figure has its own, or if there is none."""
     digits: int
+    when: Condition
+    """Where points have the measure."""
     place: str
     """The place in the file, for errors."""
 
     def at(self, point: Point) -> Formula | None:
-        """Return the formula at a point; `None` if the point lacks one of its variables.
+        """Return the formula at a point; `None` if the point lacks one of its variables, or the measure.
 
         Raises:
             UserError: it is not a valid formula.
 
         """
-        try:
-            text = fill(self.text, dict(point.variables), self.place)
-        except NoVariableError:
+        if self.when.at(point) is not True:
             return None
-        return _formula(text, self.place)
+        text = filled(self.text, point.variables, self.place)
+        return None if text is None else _formula(text, self.place)
 
 
 @cache
@@ -81,14 +109,12 @@ class Bound:
     scenarios: tuple[str, ...]
     at: Mapping[str, tuple[str, ...]]
     """The axis values at which it applies."""
-    when: str
-    """A formula of variables. The bound applies where it is not 0; empty: everywhere."""
+    when: tuple[Condition, ...]
+    """The bound applies where all of them are true."""
     fraction: float
     """The share of the points at which it has to hold."""
     why: str
     source: str
-    place: str
-    """The place in the file, for errors."""
 
     def judges(self, point: Point) -> bool:
         """Whether the bound applies at this point."""
@@ -96,25 +122,8 @@ class Bound:
             point.scenario in self.scenarios
             and (not self.variants or point.variant in self.variants)
             and all(dict(point.values).get(axis) in values for axis, values in self.at.items())
-            and (not self.when or self._applies(point) is True)
+            and all(each.at(point) is True for each in self.when)
         )
-
-    def _applies(self, point: Point) -> bool | None:
-        """Whether the condition is true at a point; `None` if the point lacks one of its variables."""
-        try:
-            return fill(f"${{{self.when}}}", dict(point.variables), self.place) != "0"
-        except NoVariableError:
-            return None
-
-    def check(self, points: Sequence[Point]) -> None:
-        """Check that at least one point has the variables of the condition.
-
-        Raises:
-            UserError: no point has them.
-
-        """
-        if self.when and all(self._applies(point) is None for point in points):
-            fill(f"${{{self.when}}}", dict(points[0].variables), self.place)
 
     def said(self) -> str:
         """Return the bound in words, for example "0.5 to 2 in the mean"."""
@@ -136,9 +145,15 @@ class TableSpec:
     measures: tuple[str, ...]
     but: tuple[str, ...]
     """For "choice": a second list ignores the bounds of these measures."""
-    by: str
-    """For "counts" and "held": the axis or the column of ``about`` whose values are rows or columns; empty: the
-    scenarios."""
+    by: tuple[str, ...] | None
+    """The axes, variables, classes or columns of ``about`` whose values are rows (for "held" columns); `None`: by
+    default the scenarios, and for "points" a row per point."""
+    against: str | None
+    """For "points": the variant from which the means are the differences."""
+    by_bound: bool
+    """For "counts": whether undecided points and single measures are counted."""
+    when: Condition
+    """The points that it has."""
     spread: str
     """The spread that a table shows after a mean: "range", "interval" or "none"."""
     scenarios: tuple[str, ...]
@@ -211,6 +226,33 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Change:
+    """Changes of some points."""
+
+    when: Condition
+    scenarios: tuple[str, ...]
+    variants: tuple[str, ...] | None
+    """The variants that are changed; `None`: all."""
+    sets: tuple[str, ...]
+
+    def changes(self, point: Point) -> bool:
+        """Whether it changes a point."""
+        named = self.variants is None or point.variant in self.variants
+        return named and point.scenario in self.scenarios and self.when.at(point) is True
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of points: labels, of which a point has the first whose condition is true.
+
+    A point without such a label has the value of the variable with the class's name.
+    """
+
+    name: str
+    labels: tuple[tuple[str, Condition], ...]
+
+
+@dataclass(frozen=True)
 class Draw:
     """One random draw: its changes of scenarios, and its variables."""
 
@@ -258,6 +300,10 @@ class Spec:
     seeds: tuple[int, ...]
     scenarios: Mapping[str, Scenario]
     draws: tuple[Draw, ...]
+    variables: Mapping[str, str]
+    """The variables of all scenarios."""
+    changes: tuple[Change, ...]
+    classes: tuple[Class, ...]
     axes: tuple[Axis, ...]
     variants: Mapping[str, Variant]
     placebo: tuple[tuple[str, ...], str] | None
@@ -272,8 +318,13 @@ class Spec:
     written."""
 
     @classmethod
-    def read(cls, source: Path | str) -> Spec:
+    def read(cls, source: Path | str, draw: int | None = None, count: int | None = None) -> Spec:
         """Read an experiment from a file, or a built-in one by its name.
+
+        Args:
+            source: the file or the name.
+            draw: a seed of the draws, in place of the file's.
+            count: a number of draws, in place of the file's.
 
         Raises:
             UserError: the file does not exist or has a mistake; the error names its place and the remedy.
@@ -282,7 +333,7 @@ class Spec:
         path = _at(Path(source))
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
-        told: dict[str, Any] = json.loads(core.experiment(text, str(path)))
+        told: dict[str, Any] = json.loads(core.experiment(text, str(path), draw, count))
         variants = {
             one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated", one["group"])
             for one in told["variants"]
@@ -296,20 +347,24 @@ class Spec:
             tuple(told["seeds"]),
             {one["name"]: _scenario(one, path, variants) for one in told["scenarios"]},
             tuple(Draw(tuple(one["sets"]), one["variables"]) for one in told["draws"]),
+            told["variables"],
+            tuple(_change(one, str(path)) for one in told["changes"]),
+            tuple(_class(one, str(path)) for one in told["classes"]),
             tuple(_axis(one) for one in told["axes"]),
             variants,
             (tuple(told["placebo"]["sets"]), told["placebo"]["why"]) if told["placebo"] else None,
             tuple(_measures(told, str(path))),
-            tuple(_bound(one, str(path)) for one in told["bounds"]),
+            tuple(_bound(one, told["measures"], str(path)) for one in told["bounds"]),
             tuple(_table(one, path) for one in told["tables"]),
             tuple(_figure(one, path) for one in told["figures"]),
             _written(told, path),
+            whole=draw is None and count is None,
         )
         spec.check()
         return spec
 
     def check(self) -> None:
-        """Check the names of variants, scenarios and variables in formulas.
+        """Check the names in formulas, and those of classes.
 
         Raises:
             UserError: a name does not exist.
@@ -321,9 +376,44 @@ class Spec:
                 if name not in known:
                     problem = f"{name} is neither a variant nor a scenario of this file"
                     raise UserError(measure.place, problem, meant(name, known))
-        points = list(self.points())
-        for bound in self.bounds:
-            bound.check(points)
+        points = self.points()
+        conditions = [condition for bound in self.bounds for condition in bound.when]
+        conditions += [each.when for each in self.changes]
+        conditions += [each.when for each in self.measures]
+        conditions += [each.when for each in self.tables]
+        conditions += [condition for one in self.classes for _, condition in one.labels]
+        for condition in conditions:
+            condition.check(points)
+        found = {name for point in points for name, _ in point.variables}
+        if not self.variables.keys() <= found:
+            explain({**self.variables, **dict(points[0].variables)}, found, self.path)
+        for table in self.tables:
+            for name in table.by or ():
+                if not any(self.label(point, name) for point in points):
+                    known = self._classes(points)
+                    problem = f"{name} is no axis, variable, class or column of about"
+                    raise UserError(table.when.place, problem, meant(name, known))
+
+    def _classes(self, points: Sequence[Point]) -> list[str]:
+        """Return the names that points have labels for."""
+        names = dict.fromkeys(["scenario", *(one.name for one in self.classes)])
+        names |= dict.fromkeys(name for each in self.scenarios.values() for name in each.about)
+        return [
+            *names,
+            *dict.fromkeys(name for point in points for name, _ in (*point.values, *point.variables)),
+        ]
+
+    def label(self, point: Point, name: str) -> str:
+        """Return a point's label in a class, or its value of an axis, a variable or a column of `about`."""
+        labels = {"scenario": point.scenario, **dict(point.values), **self.scenarios[point.scenario].about}
+        if name in labels:
+            return labels[name]
+        for one in self.classes:
+            if one.name == name:
+                for label, condition in one.labels:
+                    if condition.at(point):
+                        return label
+        return dict(point.variables).get(name, "")
 
     def beside(self, names: Sequence[str]) -> Spec:
         """Return a copy with additional controllers in its list of controllers, with the same changes.
@@ -424,7 +514,7 @@ class Spec:
             UserError: a measure is not a valid formula, or no point has its variables.
 
         """
-        points = list(self.points())
+        points = self.points()
         for measure in self.measures:
             if "${" not in measure.text:
                 yield measure, Formula.read(measure.text, measure.place)
@@ -436,35 +526,60 @@ class Spec:
                 yield measure, formula
 
     @cached_property
-    def series(self) -> tuple[Series, ...]:
-        """All statistics that the measures need in addition to the summary."""
-        return tuple(dict.fromkeys(each for _, formula in self.formulas() for each in formula.series))
+    def series(self) -> Mapping[int | None, tuple[Series, ...]]:
+        """By draw: all statistics that the measures need in addition to the summary.
+
+        A measure may refer to the run of any other point of its draw.
+        """
+        found: dict[int | None, dict[Series, None]] = {}
+        for point in self.points():
+            mine = found.setdefault(point.draw, {})
+            for formula in filter(None, (measure.at(point) for measure in self.measures)):
+                mine.update(dict.fromkeys(formula.series))
+        return {draw: tuple(series) for draw, series in found.items()}
 
     def axes_of(self, scenario: str) -> tuple[Axis, ...]:
         """Return the axes that a scenario has."""
         return tuple(axis for axis in self.axes if scenario in axis.scenarios)
 
-    def points(self) -> Iterator[Point]:
-        """Yield all points, with those of the placebo last."""
+    @cached_property
+    def _points(self) -> tuple[Point, ...]:
+        return tuple(self._made())
+
+    def points(self) -> tuple[Point, ...]:
+        """Return all points, with those of the placebo last."""
+        return self._points
+
+    def _made(self) -> Iterator[Point]:
         draws: Sequence[tuple[int | None, Draw]] = [*enumerate(self.draws, 1)] or [(None, Draw((), {}))]
         for placebo in (False, True) if self.placebo else (False,):
-            last = self.placebo[0] if placebo and self.placebo else ()
             for name, scenario in self.scenarios.items():
                 axes = self.axes_of(name)
                 for values in itertools.product(*(axis.values for axis in axes)):
                     names = [name for axis in axes for name in axis.names]
                     labels = zip(names, (label for one in values for label in one.labels), strict=True)
                     labelled = tuple(labels)
-                    on_axes = tuple(change for one in values for change in one.sets)
                     named = dict(zip(names, (each for one in values for each in one.values), strict=True))
+                    on_axes = tuple(change for one in values for change in one.sets)
                     for (number, draw), who in itertools.product(draws, scenario.variants):
-                        variant = self.variants[who]
-                        changes = (*scenario.sets, *draw.sets, *on_axes, *variant.sets, *last)
-                        place = f"{self.path}: {name}"
-                        variables = {**scenario.variables, **named, **draw.variables, "variant": who}
-                        filled = tuple(fill(change, variables, place) for change in changes)
-                        told = tuple(variables.items())
-                        yield Point(name, labelled, number, who, filled, told, placebo, variant.emulated)
+                        told = {**self.variables, **draw.variables, **scenario.variables, **named}
+                        variables = resolved({**told, "variant": who}, f"{self.path}: {name}")
+                        emulated = self.variants[who].emulated
+                        point = Point(name, labelled, number, who, (), variables, placebo, emulated)
+                        try:
+                            yield self._changed(point, draw.sets, on_axes)
+                        except NoVariableError:
+                            explain({**told, "variant": who}, dict(variables), f"{self.path}: {name}")
+                            raise
+
+    def _changed(self, point: Point, drawn: Sequence[str], on_axes: Sequence[str]) -> Point:
+        """Return a point with its changes."""
+        variant = self.variants[point.variant]
+        last = self.placebo[0] if point.placebo and self.placebo else ()
+        some = [change for one in self.changes if one.changes(point) for change in one.sets]
+        every = (*self.scenarios[point.scenario].sets, *drawn, *on_axes, *variant.sets, *some, *last)
+        variables, place = dict(point.variables), f"{self.path}: {point.scenario}"
+        return replace(point, sets=tuple(fill(change, variables, place) for change in every))
 
 
 class NoVariableError(UserError):
@@ -487,18 +602,63 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
         inside = hole[1].strip()
         if inside in variables:
             return variables[inside]
-        numbers = {name: number_of(value) for name, value in variables.items()}
-        formula = Formula.read(inside, place)
+        formula = _formula(inside, place)
         for path in formula.paths:
             if path not in variables:
                 problem = f"there is no variable {path} for {hole[0]}"
                 raise NoVariableError(place, problem, meant(path, variables))
-        found = formula.value(numbers)
+        found = formula.value({path: number_of(variables[path]) for path in formula.paths})
         if found is None:
             raise UserError(place, f"{hole[0]} has no value", "use variables that are plain numbers")
         return f"{found:.9g}"
 
     return _HOLE.sub(value, text)
+
+
+@cache
+def filled(text: str, variables: tuple[tuple[str, str], ...], place: str) -> str | None:
+    """Return the text of `fill`; `None` if there is no variable of a name in it."""
+    named = dict(variables)
+    return None if _lacks(text, named, place) else fill(text, named, place)
+
+
+def explain(told: Mapping[str, str], known: Collection[str], place: str) -> None:
+    """Raise the error of variables that could not be filled in, if there are any.
+
+    Args:
+        told: all variables, as they are written.
+        known: the names of those that were filled in.
+        place: the place, for errors.
+
+    """
+    left = [name for name in told if name not in known]
+    for name in left:
+        if _lacks(told[name], told, place):
+            fill(told[name], dict.fromkeys(told, "1"), f"{place}: variable {name}")
+    if left:
+        problem = f"the variables {', '.join(left)} are defined by each other"
+        raise UserError(place, problem, "leave out one of their ${ }")
+
+
+def _lacks(text: str, variables: Mapping[str, str], place: str) -> bool:
+    """Whether a text names a variable that does not exist."""
+    inside = (hole[1].strip() for hole in _HOLE.finditer(text))
+    formulas = (_formula(each, place) for each in inside if each not in variables)
+    return any(path not in variables for formula in formulas for path in formula.paths)
+
+
+def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str], ...]:
+    """Fill in the values of variables that contain other variables. Those that can't be filled in are left out."""
+    known = {name: value for name, value in variables.items() if "${" not in value}
+    left = {name: value for name, value in variables.items() if name not in known}
+    while left:
+        ready = [name for name, value in left.items() if not _lacks(value, known, place)]
+        if not ready:
+            break
+        found = {name: fill(left[name], known, f"{place}: variable {name}") for name in ready}
+        known |= found
+        left = {name: value for name, value in left.items() if name not in found}
+    return tuple(known.items())
 
 
 def built_in() -> dict[str, Path]:
@@ -510,6 +670,11 @@ def built_in() -> dict[str, Path]:
 def named() -> dict[str, Path]:
     """Return all experiment files that have a name: the built-in ones, and those of a checkout."""
     return built_in() | {path.stem: path for path in sorted(CHECKOUT.glob("*.toml"))}
+
+
+def question(path: Path) -> str:
+    """Return the question of a file, without reading the rest."""
+    return str(tomllib.loads(path.read_text(encoding="utf-8"))["question"])
 
 
 def _at(path: Path) -> Path:
@@ -552,9 +717,22 @@ def _figure(told: Mapping[str, Any], origin: Path) -> FigureSpec:
 
 
 def _table(told: Mapping[str, Any], origin: Path) -> TableSpec:
-    lists = {key: tuple(told[key]) for key in ("measures", "but", "scenarios", "variants")}
-    write = _written(told, origin)
-    return TableSpec(**{**told, **lists, "write": write})
+    lists: dict[str, Any] = {key: tuple(told[key]) for key in ("measures", "but", "scenarios", "variants")}
+    lists["by"] = None if told["by"] is None else tuple(told["by"])
+    when = Condition(told["when"], f"{origin}:{told['line']}: table")
+    kept = {key: value for key, value in told.items() if key != "line"}
+    return TableSpec(**{**kept, **lists, "when": when, "write": _written(told, origin)})
+
+
+def _change(told: Mapping[str, Any], path: str) -> Change:
+    variants = None if told["variants"] is None else tuple(told["variants"])
+    when = Condition(told["when"], f"{path}:{told['line']}: change")
+    return Change(when, tuple(told["scenarios"]), variants, tuple(told["sets"]))
+
+
+def _class(told: Mapping[str, Any], path: str) -> Class:
+    place = f"{path}:{told['line']}: class"
+    return Class(told["name"], tuple((label, Condition(text, place)) for label, text in told["labels"]))
 
 
 def _base(told: Mapping[str, Any], origin: Path) -> Base:
@@ -583,10 +761,14 @@ def _own(bound: Mapping[str, Any]) -> str:
 
 def _measure(name: str, shown: str, told: Mapping[str, Any], path: str) -> Measure:
     place = f"{path}:{told['line']}: measure {shown}"
-    return Measure(name, shown, told["value"], told["unit"], told["digits"], place)
+    when = Condition(told["when"], place)
+    return Measure(name, shown, told["value"], told["unit"], told["digits"], when, place)
 
 
-def _bound(told: Mapping[str, Any], path: str) -> Bound:
+def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path: str) -> Bound:
+    place = f"{path}:{told['line']}: bound"
+    # A bound does not judge points without its measure.
+    conditions = [told["when"], *(one["when"] for one in measures if one["name"] == told["measure"])]
     return Bound(
         told["measure"] if told["own"] is None else _own(told),
         told["min"],
@@ -595,9 +777,8 @@ def _bound(told: Mapping[str, Any], path: str) -> Bound:
         tuple(told["variants"]),
         tuple(told["scenarios"]),
         {axis: tuple(values) for axis, values in told["at"].items()},
-        told["when"],
+        tuple(Condition(text, place) for text in conditions if text),
         told["fraction"],
         told["why"],
         told["source"],
-        f"{path}:{told['line']}: bound",
     )

@@ -8,14 +8,14 @@ import io
 import itertools
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from steadycast.core import commit
 from steadycast.experiment.spec import Bound, Measure, Point, TableSpec
-from steadycast.experiment.verdict import HOLDS, Experiment
+from steadycast.experiment.verdict import HOLDS, Experiment, all_of, kept_by
 from steadycast.files import write_text
-from steadycast.folder import within
+from steadycast.folder import spread, within
 from steadycast.report import say
 
 
@@ -119,6 +119,7 @@ def _chosen(done: Experiment, spec: TableSpec, *, placebo: bool = False) -> list
         if point.placebo == placebo
         and point.scenario in spec.scenarios
         and (not spec.variants or point.variant in spec.variants)
+        and spec.when.at(point) is True
     ]
 
 
@@ -126,6 +127,8 @@ def _chosen(done: Experiment, spec: TableSpec, *, placebo: bool = False) -> list
 
 
 def _points(done: Experiment, spec: TableSpec) -> Table:
+    if spec.by is not None or spec.against is not None:
+        return _means(done, spec)
     points = _chosen(done, spec)
     labels = Labels(done, points)
     measures = [done.spec.measure(name) for name in spec.measures]
@@ -212,31 +215,135 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def _counts(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: the number of points that keep all their bounds, by seed and in the mean."""
+    """Build a row per group and variant: the number of points that keep all their bounds.
+
+    That is by seed and in the mean, or with the undecided points and the points that keep the bounds of each measure.
+    """
     rows = []
-    groups = _groups(done, spec)
-    for (group, variant), points in groups.items():
-        judged = [kept for point in points if (kept := done.kept(point, spec.measures)) is not None]
+    measures = _measures_of(done, spec) if spec.by_bound else {}
+    for (*group, variant), points in _groups(done, spec).items():
+        judged = {p: kept for p in points if (kept := done.kept(p, spec.measures)) is not None}
         if not judged:
             continue
-        each, means = (
-            sum(kept is True for kept in found)
-            for found in zip(*((k.each, k.mean) for k in judged), strict=True)
-        )
-        runs = [run for kept in judged for run in kept.runs]
-        share = 100 * sum(run is True for run in runs) / len(runs)
-        rows.append(
-            tuple(map(_text, (group, variant, str(len(judged)), str(each), str(means), f"{share:.1f}")))
-        )
-    by = spec.by or "scenario"
-    heads = (by, "variant", "points", "hold with each seed", "hold in the mean", "runs that hold, %")
-    return Table(tuple(Cells(head, (head,)) for head in heads), tuple(rows), 2)
+        each = sum(kept.each is True for kept in judged.values())
+        texts = [*group, variant, str(len(judged)), str(each)]
+        if spec.by_bound:
+            mixed = sum({*kept.runs} == {True, False} for kept in judged.values())
+            unknown = sum(None in kept.runs for kept in judged.values())
+            texts += [str(mixed), str(unknown)]
+            texts += [_held_of(done, bounds, [*judged]) for bounds in measures.values()]
+        else:
+            runs = [run for kept in judged.values() for run in kept.runs]
+            share = 100 * sum(run is True for run in runs) / len(runs)
+            texts += [str(sum(kept.mean is True for kept in judged.values())), f"{share:.1f}"]
+        rows.append(tuple(map(_text, texts)))
+    heads = [*_group_heads(spec), "variant", "points", "hold with each seed"]
+    heads += (
+        ["undecided", "unknown", *measures] if spec.by_bound else ["hold in the mean", "runs that hold, %"]
+    )
+    return Table(tuple(_text(head) for head in heads), tuple(rows), len(_group_heads(spec)) + 1)
+
+
+def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
+    """Return the bounds by the shown name of their measure."""
+    found: dict[str, list[Bound]] = {}
+    for bound in done.spec.bounds:
+        if done.spec.counts(bound, spec.measures):
+            found.setdefault(done.spec.measure(bound.measure).shown, []).append(bound)
+    return found
+
+
+def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
+    """Return the number of points that keep these bounds with each seed, and of those that they judge."""
+    found = []
+    for point in points:
+        each = [
+            kept_by(bound, list(done.values(done.spec.measure(bound.measure), point).values()), "each")
+            for bound in bounds
+            if bound.judges(point)
+        ]
+        if each:
+            found.append(all_of(each) is True)
+    return f"{sum(found)}/{len(found)}" if found else say.NOTHING
+
+
+def _means(done: Experiment, spec: TableSpec) -> Table:
+    """Build a row per group and variant: means over points, or those of the differences from another variant.
+
+    The first number is the share of runs that keep all their bounds. A number in brackets says how many points a mean
+    has, if it is not all of them.
+    """
+    measures = [done.spec.measure(name) for name in spec.measures]
+    rows = []
+    for (*group, variant), points in _groups(done, spec).items():
+        if variant == spec.against:
+            continue
+        pairs = [(p, None if spec.against is None else done.beside(p, spec.against)) for p in points]
+        cells = [_mean_cell([_less(_holding(done, spec), *pair) for pair in pairs], 1, spec.spread)]
+        for measure in measures:
+            found = [_less(lambda p, m=measure: _mean(done, m, p), *pair) for pair in pairs]  # type: ignore[misc]
+            cells.append(_mean_cell(found, measure.digits, spec.spread))
+        rows.append((*map(_text, (*group, variant, str(len(points)))), *cells))
+    less = f" less {spec.against}" if spec.against is not None else ""
+    parts = {"range": ("", " least", " most"), "interval": ("", " ±"), "none": ("",)}[spec.spread]
+    heads = []
+    for name, unit in [("runs that hold", "%"), *((measure.name, measure.unit) for measure in measures)]:
+        tail = f", {unit}" if unit else ""
+        heads.append(Cells(f"{name}{tail}", (*(f"{name}{part}{tail}" for part in parts), f"{name}, points")))
+    labels = (*_group_heads(spec), f"variant{less}", "points")
+    return Table((*map(_text, labels), *heads), tuple(rows), len(labels))
+
+
+_Value = Callable[[Point], float | None]
+
+
+def _holding(done: Experiment, spec: TableSpec) -> _Value:
+    """Return the function that returns the percentage of a point's runs that keep all bounds of these measures."""
+
+    def value(point: Point) -> float | None:
+        kept = done.kept(point, spec.measures)
+        if kept is None or None in kept.runs:
+            return None
+        return 100 * sum(run is True for run in kept.runs) / len(kept.runs)
+
+    return value
+
+
+def _mean(done: Experiment, measure: Measure, point: Point) -> float | None:
+    one = done.spread(measure, point)
+    return None if one is None else float(one["mean"])
+
+
+def _less(value: _Value, point: Point, other: Point | None) -> float | None:
+    """Return a value at a point, or the difference from another point."""
+    found = value(point)
+    if other is None or found is None:
+        return found
+    base = value(other)
+    return None if base is None else found - base
+
+
+def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells:
+    """Return the mean of the known values with its interval or range, and how many they are."""
+    known = [value for value in values if value is not None]
+    count = "" if len(known) == len(values) else f" ({len(known)})"
+    if not known:
+        return Cells(say.NOTHING, ("",) * {"range": 3, "interval": 2, "none": 1}[shown] + ("0",))
+    one = spread(known)
+    mean, low, high = (f"{value:.{digits}f}" for value in (one["mean"], min(known), max(known)))
+    half = "" if one["ci95"] is None else f"{one['ci95']:.{digits}f}"
+    text, plain = {
+        "range": (f"{mean} ({low}…{high})", (mean, low, high)),
+        "interval": (f"{mean} ± {half}" if half else mean, (mean, half)),
+        "none": (mean, (mean,)),
+    }[shown]
+    return Cells(text + count, (*plain, str(len(known))))
 
 
 def _held(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per variant: the number of bounds that it keeps, in each group and in total."""
-    groups = _groups(done, spec)
-    names = list(dict.fromkeys(group for group, _ in groups))
+    groups = {(value, who): points for (*_, value, who), points in _groups(done, spec).items()}
+    names = list(dict.fromkeys(value for value, _ in groups))
     rows = []
     for variant in dict.fromkeys(variant for _, variant in groups):
         row = [variant]
@@ -253,17 +360,35 @@ def _held(done: Experiment, spec: TableSpec) -> Table:
     return Table(tuple(Cells(head, (head,)) for head in ("variant", *names)), tuple(rows), 1)
 
 
-def _groups(done: Experiment, spec: TableSpec) -> Mapping[tuple[str, str], list[Point]]:
-    found: dict[tuple[str, str], list[Point]] = {}
-    for point in _chosen(done, spec):
-        about = done.spec.scenarios[point.scenario].about
-        labels = {"scenario": point.scenario, **dict(point.values), **about}
-        found.setdefault((labels.get(spec.by or "scenario", ""), point.variant), []).append(point)
-    groups = {group for group, _ in found}
-    for variant in done.spec.variants if len(groups) > 1 else ():
-        everything = [point for (_, who), points in found.items() if who == variant for point in points]
-        if everything:
-            found["all", variant] = everything
+def _group_heads(spec: TableSpec) -> tuple[str, ...]:
+    """Return the headings of the columns that name a group."""
+    by = _by(spec)
+    return by if len(by) < 2 else ("class", "value")
+
+
+def _by(spec: TableSpec) -> tuple[str, ...]:
+    if spec.by is not None or spec.kind == "points":
+        return spec.by or ()
+    return ("scenario",)
+
+
+def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
+    """Return the points of each group and variant, those of all groups last. A key has the cells that name them."""
+    found: dict[tuple[str, ...], list[Point]] = {}
+    points, by = _chosen(done, spec), _by(spec)
+    for name in by:
+        # The labels of a class are in the file's order.
+        order = [label for one in done.spec.classes if one.name == name for label, _ in one.labels]
+        values = dict.fromkeys([*order, *(done.spec.label(point, name) for point in points)])
+        for value in values:
+            for point in points:
+                if done.spec.label(point, name) == value:
+                    head = (name,) if len(by) > 1 else ()
+                    found.setdefault((*head, value, point.variant), []).append(point)
+    several = len({key[:-1] for key in found}) > 1
+    everything = ("all", "")[: min(len(by), 2)]
+    for variant in dict.fromkeys(point.variant for point in points) if several or not by else ():
+        found[(*everything, variant)] = [point for point in points if point.variant == variant]
     return found
 
 

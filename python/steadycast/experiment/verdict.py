@@ -106,13 +106,13 @@ class Experiment:
     @cached_property
     def points(self) -> tuple[Point, ...]:
         """All points, with those of the placebo last."""
-        return tuple(self.spec.points())
+        return self.spec.points()
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[object, ...], Point]:
         return {point.name: point for point in self.points}
 
-    def _beside(self, point: Point, name: str) -> Point | None:
+    def beside(self, point: Point, name: str) -> Point | None:
         """Return the point of another variant, or that of another scenario with the same variant."""
         values = point.values
         if name in self.spec.variants:
@@ -126,7 +126,7 @@ class Experiment:
         figures = self.runs.figures.get((point, seed))
 
         def other(name: str) -> Context | None:
-            there = self._beside(point, name)
+            there = self.beside(point, name)
             return None if there is None else self._context(there, seed)
 
         return None if figures is None else Context(figures, other)
