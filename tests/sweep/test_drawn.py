@@ -380,6 +380,17 @@ def test_at_fq_codel_a_video_is_judged_by_its_own_queue() -> None:
         assert formula.value(figures) == pytest.approx(200 - base if own else 300)
 
 
+def test_a_part_of_a_file_writes_the_tables_of_which_nothing_is_missing() -> None:
+    spec = Spec.read(NETWORKS, count=1)
+    written = {
+        part: [t.write is not None for t in spec.only([part]).tables] for part in ("networks", "steady")
+    }
+    where = [(t.scenarios, t.write is not None) for t in spec.tables]
+    assert written["networks"] == [at == ("networks",) and writes for at, writes in where]
+    # `steady` is judged by CUBIC's runs, so that these are made, too.
+    assert written["steady"] == written["networks"]
+
+
 def test_a_file_s_seeds_do_not_change_its_draws(path: Path) -> None:
     spec = Spec.read(path)
     assert replace(spec, seeds=(9,)).draws == spec.draws

@@ -160,7 +160,7 @@ tables! {
     ClassTable {
         /// Its name.
         name: String,
-        /// Its labels, each LABEL = FORMULA over variables and axes. A point has the first label whose formula is not 0.
+        /// Its labels, each LABEL = FORMULA over variables and axes. A point has the first one whose formula is not 0.
         labels: Changes,
     }
     /// A number of a run.

@@ -314,8 +314,9 @@ class Spec:
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether it is complete. If other seeds or only a part of the experiment are run, the file's tables are not
-    written."""
+    """Whether its seeds, draws and variants are the file's. Otherwise the file's tables are not written."""
+    part: tuple[str, ...] = ()
+    """The variants and scenarios that were chosen; empty: all."""
 
     @classmethod
     def read(cls, source: Path | str, draw: int | None = None, count: int | None = None) -> Spec:
@@ -478,6 +479,7 @@ class Spec:
             if name not in (known := [*self.variants, *self.scenarios, *told]):
                 problem = f"{name} is neither a variant nor a scenario of this file"
                 raise UserError(self.path, problem, meant(name, known))
+        asked = names
         names = [*names, *(name for name, texts in about.items() if {*texts} & {*names})]
         looked: dict[str, set[str]] = {name: set() for name in self.scenarios}
         for measure, formula in self.formulas():
@@ -494,8 +496,24 @@ class Spec:
             for name, each in self.scenarios.items()
             if name in chosen
         }
+        shown = {name: {*each.variants} for name, each in kept.items()}
+        tables = (
+            one
+            if all(
+                {*self.scenarios[name].variants} & {*(one.variants or self.variants)}
+                <= shown.get(name, set())
+                for name in one.scenarios
+            )
+            else replace(one, write=None)
+            for one in self.tables
+        )
         return replace(
-            self, scenarios={name: each for name, each in kept.items() if each.variants}, whole=False
+            self,
+            scenarios={name: each for name, each in kept.items() if each.variants},
+            tables=tuple(tables),
+            figures=tuple(replace(one, write=None) for one in self.figures),
+            write=None,
+            part=tuple(asked),
         )
 
     def measure(self, name: str) -> Measure:

@@ -57,12 +57,12 @@ def write(done: Experiment, spec: TableSpec) -> None:
     """Write a table to its CSV file, and a file with its origin beside it: title, day, commit, command and seeds."""
     if spec.write is None:
         return
-    seeds = done.spec.seeds
+    seeds, part = done.spec.seeds, [word for name in done.spec.part for word in ("--only", name)]
     told = {
         "title": spec.title,
         "measured": datetime.date.today().isoformat(),
         "commit": commit() or "",
-        "command": shlex.join(["steadycast", "experiment", done.spec.path]),
+        "command": shlex.join(["steadycast", "experiment", done.spec.path, *part]),
         "note": f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}",
     }
     path = done.folder / spec.write
