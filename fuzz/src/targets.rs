@@ -20,8 +20,8 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 use steadycast_web::{
-    Certificate, Credentials, Feedback, LocalParameters, Output as Way, Stream as Shown, Tunnel, TunnelParameters,
-    agree,
+    Certificate, Credentials, Feedback, LocalParameters, LocalSources, Output as Way, Stream as Shown, Tunnel,
+    TunnelParameters, agree, agree_to_receive,
 };
 use steadycast_wire::ParseError;
 use steadycast_wire::is_rtcp;
@@ -551,12 +551,18 @@ pub fn call(data: &[u8]) {
     assert!(path.bins.iter().all(|bin| finite(bin.sent) && bin.capacity.is_none_or(|band| finite(band.rate))));
 }
 
-/// Offers of browsers: each is answered with one open section, or refused with the place of the problem.
+/// Offers of browsers that play or publish: each is answered with open sections of one direction, or refused with the
+/// place of the problem.
 pub fn web_offer(data: &[u8]) {
     use PayloadFormat::{Av1, H264, Vp8, Vp9};
     let (own, address) = (Credentials::of(&[1; 24]), SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)));
-    for format in [H264, Vp8, Vp9, Av1] {
-        match agree(data, &Shown { format: Some(format), config: &[], audio: true }) {
+    let played = [H264, Vp8, Vp9, Av1].map(|format| {
+        let sources = LocalSources { media: 1, repair: Some(2), audio: Some(3), cname: "it" };
+        ("a=sendonly", Some(sources), agree(data, &Shown { format: Some(format), config: &[], audio: true }))
+    });
+    let published = ("a=recvonly", None, agree_to_receive(data, true));
+    for (direction, sources, agreed) in played.into_iter().chain([published]) {
+        match agreed {
             Ok(agreed) => {
                 let answer = agreed.answer(&LocalParameters {
                     session: 1,
@@ -567,18 +573,16 @@ pub fn web_offer(data: &[u8]) {
                     feedback: if agreed.congestion { Feedback::Congestion } else { Feedback::Transport },
                     send_time: true,
                     key_frames: true,
-                    media: 1,
-                    repair: Some(2),
-                    audio: Some(3),
-                    cname: "it",
+                    sources,
                 });
                 let told = |start: &str| answer.lines().filter(|line| line.starts_with(start)).count();
                 let open = 1 + usize::from(agreed.audio.is_some());
                 assert_eq!(
-                    (told("a=setup:passive"), told("a=sendonly"), told("a=candidate")),
+                    (told("a=setup:passive"), told(direction), told("a=candidate")),
                     (open, open, open),
                     "{answer}"
                 );
+                assert_eq!(told("a=ssrc:") > 0, sources.is_some(), "{answer}");
                 // Equal lines in both sections are one extension (RFC 9143, section 9.3).
                 let maps: BTreeSet<_> = answer.lines().filter_map(|line| line.strip_prefix("a=extmap:")).collect();
                 let ids: BTreeSet<_> = maps.iter().filter_map(|map| map.split(' ').next()).collect();

@@ -152,8 +152,8 @@ class Access:
 
 
 _PREFLIGHT = {
-    "access-control-allow-methods": "GET, POST, DELETE",
-    "access-control-allow-headers": "authorization, content-type",
+    "access-control-allow-methods": "GET, POST, PATCH, DELETE",
+    "access-control-allow-headers": "authorization, content-type, if-match",
     "access-control-max-age": "600",
 }
 

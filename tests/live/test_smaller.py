@@ -106,7 +106,7 @@ def test_a_program_gets_all_pictures_in_one_size(
     data, _, config = units("h264", pictures)
     # The first group has a small size. Without information from the sender, this becomes the size of all.
     data = data[3:]
-    outbox = Outbox(Core(data, config, described), 60)
+    outbox = Outbox(Core(data, config, described), 60, low_delay=True)
     outbox.run()
     got = [outbox.get(1.0) for _ in data]
     shapes = {found[0].to_ndarray(format="rgb24").shape for found in got if found is not None}

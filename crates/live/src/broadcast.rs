@@ -338,8 +338,8 @@ impl Broadcast {
     }
 
     /// Passes an Opus packet to all viewers. It was sampled at `at`, counted from the source's first picture. `begins`
-    /// is true if it follows a silence. Waits up to `patience` for the packet's time. Returns whether this time has
-    /// come, or `None` if the broadcast has ended.
+    /// is true if it follows a silence. Waits up to `patience` for the packet's time, unless the source has its own
+    /// pace. Returns whether this time has come, or `None` if the broadcast has ended.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
         let mut state = self.locked();
@@ -348,7 +348,12 @@ impl Broadcast {
                 return None;
             }
             let now = self.clock.now();
-            let due = state.start.map_or(Time::NEVER, |start| (start + at).before(AUDIO_LEAD));
+            let due = match state.start {
+                // A source with its own pace gives each packet at its time.
+                Some(_) if self.steering.own_pace => Time::ZERO,
+                Some(start) => (start + at).before(AUDIO_LEAD),
+                None => Time::NEVER,
+            };
             if due <= now {
                 break;
             }
@@ -412,15 +417,17 @@ impl Broadcast {
         id
     }
 
-    /// Begins to pass audio packets to a viewer. Returns the picture that is due now, from which the viewer's times are
-    /// counted.
-    fn join_audio(&self, id: u64, audio: Option<AudioQueue>) -> u32 {
+    /// Returns the picture that is due now, if the source does not have its own pace.
+    fn due_picture(&self) -> u32 {
+        self.locked().start.map_or(0, |start| self.pictures_since(start))
+    }
+
+    /// Begins to pass audio packets to a viewer, whose times count from the picture `base`.
+    fn join_audio(&self, id: u64, audio: Option<AudioQueue>, base: u32) {
         let mut state = self.locked();
-        let base = state.start.map_or(0, |start| self.pictures_since(start));
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
             member.audio = audio.map(|queue| (queue, self.time(base), false));
         }
-        base
     }
 
     /// Returns the number of whole pictures since `time`.
@@ -603,7 +610,7 @@ impl RungFeed {
         if self.base.is_none() && frame.first {
             // A source with its own clock numbers its pictures itself, so the session's base is derived from the first
             // frame.
-            self.base = Some(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
+            self.begin_at(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
         }
         // A picture from before the session has no number in it.
         let display = frame.picture.checked_sub(self.base?)?;
@@ -619,6 +626,12 @@ impl RungFeed {
             return None;
         }
         Some(display)
+    }
+
+    /// Sets the picture from which the session's times count.
+    fn begin_at(&mut self, base: u32) {
+        self.base = Some(base);
+        self.broadcast.join_audio(self.id, self.audio.take(), base);
     }
 
     /// Counts a frame that is sent.
@@ -692,7 +705,7 @@ impl Feed for RungFeed {
         if self.began.is_none() {
             self.began = Some(self.broadcast.clock.now());
             if !self.broadcast.steering.own_pace {
-                self.base = Some(self.broadcast.join_audio(self.id, self.audio.take()));
+                self.begin_at(self.broadcast.due_picture());
             }
         }
     }

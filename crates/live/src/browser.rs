@@ -1,7 +1,8 @@
-//! A browser as the receiver of a live sender. This module answers the browser's offer, and sends media over ICE and
+//! A browser as the peer of a live sender or receiver. This module answers its offer, and exchanges media over ICE and
 //! DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
+use crate::sdp::{AudioStream, Description, PacketFeedback, Retransmissions, Sources};
 use crate::{Clock, LiveError, MasterKey, MediaPort, Medium, Outbox, Pair, Srtp, SrtpProfile, Which, entropy};
 use serde_json::{Value, json};
 use std::fmt;
@@ -12,9 +13,24 @@ use steadycast_endpoints::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
-    Certificate, Credentials, Feedback, Keys, LocalParameters, NegotiatedParameters, OfferError, Output, Protocol,
-    Stream, Tunnel, TunnelParameters, agree,
+    Certificate, Credentials, Feedback, Keys, LocalParameters, LocalSources, NegotiatedParameters, OfferError, Output,
+    Protocol, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive,
 };
+
+/// A browser that publishes: the source of a live receiver (WHIP, RFC 9725).
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    /// The browser's offer, a session description.
+    pub offer: String,
+    /// The port for its media.
+    pub port: Arc<MediaPort>,
+    /// The address at which the browser reaches the port.
+    pub address: IpAddr,
+    /// Further addresses of the port.
+    pub others: Vec<IpAddr>,
+    /// Whether its audio is wanted.
+    pub audio: bool,
+}
 
 /// The destination of a live sender.
 #[derive(Clone, Debug)]
@@ -82,6 +98,60 @@ impl NegotiatedOffer {
         let config = medium.config();
         let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config, audio })?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
+    }
+
+    /// Negotiates the offer of a browser that publishes.
+    pub(crate) fn to_receive(publisher: &Publisher) -> Result<Self, LiveError> {
+        let negotiated = agree_to_receive(publisher.offer.as_bytes(), publisher.audio)?;
+        Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
+    }
+
+    /// Returns the description of the media that a publishing browser sends to this address.
+    pub(crate) fn description(&self, address: SocketAddr) -> Description {
+        let negotiated = &self.negotiated;
+        let cname = String::new();
+        let sources = negotiated.offered_sources.map(|(media, repair)| Sources { media, repair, cname });
+        let again = |payload_type| Retransmissions { payload_type, kept: None, sources };
+        let audio = negotiated.audio.as_ref();
+        Description {
+            mux: true,
+            payload_type: negotiated.payload_type,
+            feedback: self.feedback(),
+            repair: negotiated.repair.map(again),
+            audio: audio.map(|audio| AudioStream {
+                payload_type: audio.payload_type,
+                port: address.port(),
+                source: None,
+            }),
+            key_frames: true,
+            ..Description::bare(address, Some(negotiated.format))
+        }
+    }
+
+    /// Returns the per-packet feedback for a publishing browser: RFC 8888, else transport-wide feedback.
+    fn feedback(&self) -> Option<PacketFeedback> {
+        let congestion = self.negotiated.congestion.then_some(PacketFeedback::Congestion);
+        congestion.or(self.negotiated.transport.map(PacketFeedback::Transport))
+    }
+
+    /// Returns the answer to a publishing browser. This end receives at the address, and at `others`.
+    pub(crate) fn receiver_answer(&self, address: SocketAddr, others: &[SocketAddr], session: u64) -> String {
+        self.negotiated.answer(&LocalParameters {
+            session,
+            address,
+            others,
+            credentials: &self.own,
+            fingerprint: self.certificate.fingerprint,
+            feedback: match self.feedback() {
+                Some(PacketFeedback::Congestion) => Feedback::Congestion,
+                Some(PacketFeedback::Transport(_)) => Feedback::Transport,
+                None => Feedback::Standard,
+            },
+            // The session takes a packet's send time from its media clock.
+            send_time: false,
+            key_frames: true,
+            sources: None,
+        })
     }
 
     /// Returns `apart`, the session's parameters, completed for a browser as the peer.
@@ -157,10 +227,12 @@ impl NegotiatedOffer {
             },
             send_time: true,
             key_frames,
-            media: media.ssrc,
-            repair: plan.repair(FLOW).map(|repair| repair.ssrc),
-            audio: plan.audio(FLOW).map(|audio| audio.ssrc),
-            cname: &media.cname,
+            sources: Some(LocalSources {
+                media: media.ssrc,
+                repair: plan.repair(FLOW).map(|repair| repair.ssrc),
+                audio: plan.audio(FLOW).map(|audio| audio.ssrc),
+                cname: &media.cname,
+            }),
         })
     }
 
@@ -183,6 +255,16 @@ pub(crate) struct BrowserConnection {
 }
 
 impl BrowserConnection {
+    /// Returns true if media may be exchanged.
+    pub(crate) fn is_open(&self) -> bool {
+        self.tunnel.state() == State::Connected
+    }
+
+    /// Returns true if the connection has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tunnel.state() == State::Ended
+    }
+
     /// Returns the state of the connection for the status.
     pub(crate) fn status(&self, now: Time) -> Value {
         let tunnel = &self.tunnel;

@@ -31,7 +31,7 @@ mod unused;
 
 pub use audio::{AudioQueue, ReceivedAudio, ReceivedAudioQueue};
 pub use broadcast::{Broadcast, BroadcastJob, BroadcastStatus, NextBroadcastJob};
-pub use browser::Destination;
+pub use browser::{Destination, Publisher};
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use error::LiveError;

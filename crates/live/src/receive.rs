@@ -1,6 +1,7 @@
 //! The session of a live receiver, which runs in a separate thread.
 
 use crate::audio::AudioIntake;
+use crate::browser::{BrowserConnection, NegotiatedOffer};
 use crate::entropy;
 use crate::flow::{self, FlowKeys, SINK};
 use crate::handle::Shared;
@@ -9,9 +10,10 @@ use crate::live_record::STEP;
 use crate::sdp::{Description, PacketFeedback};
 use crate::{
     Clock, Consumer, Discard, FrameCounts, FrameQueue, Handle, JitterBuffer, LiveError, LiveRecord, Loop, MasterKey,
-    Pair, PairOptions, ReceivedAudioQueue, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unused,
+    Pair, PairOptions, Publisher, ReceivedAudioQueue, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unused,
 };
 use serde_json::{Map, Value, json};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_endpoints::{
@@ -70,7 +72,14 @@ pub struct Receiving {
     pub frame_queue: FrameQueue,
     /// The queue of its audio packets.
     pub audio_queue: ReceivedAudioQueue,
+    /// The description of what is received.
+    pub description: Description,
+    /// The answer for a browser that publishes.
+    pub answer: Option<String>,
 }
+
+/// A browser that publishes, its part of the media port, and the answer for it.
+type Published = (NegotiatedOffer, Pair, String);
 
 /// The parameters that a receiver takes from the session description.
 struct DescribedSession {
@@ -159,6 +168,36 @@ impl Receiving {
     /// # Errors
     /// An address can't be used, or the sender's controller is unknown.
     pub fn start(options: ReceiveOptions) -> Result<Self, LiveError> {
+        Self::begin(options, None)
+    }
+
+    /// Answers the offer of a browser that publishes, and starts to receive from it. `cname` is the canonical name.
+    ///
+    /// # Errors
+    /// The offer can't be answered.
+    pub fn from_browser(publisher: &Publisher, cname: String) -> Result<Self, LiveError> {
+        let negotiated = NegotiatedOffer::to_receive(publisher)?;
+        let pair = negotiated.attach(&publisher.port, publisher.address)?;
+        let local = pair.rtp().local();
+        let others: Vec<SocketAddr> =
+            publisher.others.iter().map(|ip| SocketAddr::new(*ip, publisher.port.port())).collect();
+        // The NTP seconds of the start make the session number of the answer unique (RFC 8866, section 5.2).
+        let answer = negotiated.receiver_answer(local, &others, Clock::start().epoch().0 >> 32);
+        let options = ReceiveOptions {
+            description: negotiated.description(local),
+            offered: None,
+            pair: PairOptions::default(),
+            key: None,
+            cname,
+            buffer: None,
+            latency: None,
+            give_up: None,
+            consume: None,
+        };
+        Self::begin(options, Some((negotiated, pair, answer)))
+    }
+
+    fn begin(options: ReceiveOptions, published: Option<Published>) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let description = &options.description;
         let group = description.address.ip().is_multicast();
@@ -175,7 +214,7 @@ impl Receiving {
             audio: AUDIO_PAYLOAD_TYPE,
             audio_shares_feedback: true,
             ids: HeaderIds::default(),
-            authenticated: false,
+            authenticated: published.is_some(),
             floor: Rate::ZERO,
             playout: LATENCY,
             useful: None,
@@ -189,31 +228,23 @@ impl Receiving {
         if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
-        let source = options.pair.source.or(description.source);
-        let mux = options.pair.mux || description.mux;
-        let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
-        let mut pair = Pair::receiver(description.address, &pair_options)?;
-        let beside = description.audio.as_ref().filter(|audio| audio.port != description.address.port());
-        if let Some(audio) = beside {
-            let mut at = description.address;
-            at.set_port(audio.port);
-            pair = pair.with_audio(Pair::receiver(at, &PairOptions { reports: None, ..pair_options })?);
-        }
-        let reports = match description.reports {
-            // `b=RR:0` forbids receiver reports.
-            Some(Rate::ZERO) => Reports::Nowhere,
-            // In a source-specific group, receivers can't reach each other, so reports go to the source.
-            _ if group && source.is_none() => Reports::Group,
-            _ => Reports::Sender { known: None, mux, heard: false },
+        let (pair, reports, browser, answer) = match published {
+            Some((negotiated, pair, answer)) => {
+                let local = pair.rtp().local();
+                (pair, Reports::Connection, Some(negotiated.connection(&clock, local)?), Some(answer))
+            }
+            None => (opened(&options)?, reports_of(&options), None, None),
         };
         let frame_queue = FrameQueue::default().spooled();
         let audio_queue = ReceivedAudioQueue::default();
         let mut wired = wired(&options, &described_session, plan, reports, &frame_queue);
+        wired.browser = browser;
         wired.audio = described_session.audio.map(|payload_type| AudioIntake::new(payload_type, audio_queue.clone()));
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
         let (waker, seen) = (driver.waker(), Arc::clone(&shared));
+        let description = options.description.clone();
         let mut session =
             Session { driver, ix, shared, frame_queue: frame_queue.clone(), options, keys, given_up: None };
         let handle = Handle::start("steadycast-receive", seen, waker, move || {
@@ -221,13 +252,45 @@ impl Receiving {
             session.frame_queue.close();
             record
         })?;
-        Ok(Self { handle, frame_queue, audio_queue })
+        Ok(Self { handle, frame_queue, audio_queue, description, answer })
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
         let _ = self.handle.finish();
+    }
+}
+
+/// Returns the only source that is accepted, and whether RTP and RTCP share a port.
+fn source_and_mux(options: &ReceiveOptions) -> (Option<IpAddr>, bool) {
+    let description = &options.description;
+    (options.pair.source.or(description.source), options.pair.mux || description.mux)
+}
+
+/// Opens the sockets of a receiver.
+fn opened(options: &ReceiveOptions) -> Result<Pair, LiveError> {
+    let description = &options.description;
+    let (source, mux) = source_and_mux(options);
+    let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
+    let pair = Pair::receiver(description.address, &pair_options)?;
+    let beside = description.audio.as_ref().filter(|audio| audio.port != description.address.port());
+    let Some(audio) = beside else { return Ok(pair) };
+    let mut at = description.address;
+    at.set_port(audio.port);
+    Ok(pair.with_audio(Pair::receiver(at, &PairOptions { reports: None, ..pair_options })?))
+}
+
+/// Returns the destination of a receiver's reports.
+fn reports_of(options: &ReceiveOptions) -> Reports {
+    let description = &options.description;
+    let (source, mux) = source_and_mux(options);
+    match description.reports {
+        // `b=RR:0` forbids receiver reports.
+        Some(Rate::ZERO) => Reports::Nowhere,
+        // In a source-specific group, receivers can't reach each other, so reports go to the source.
+        _ if description.address.ip().is_multicast() && source.is_none() => Reports::Group,
+        _ => Reports::Sender { known: None, mux, heard: false },
     }
 }
 
@@ -308,7 +371,13 @@ impl Session {
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
             self.given_up = self.options.give_up.and_then(left);
-            if self.given_up.is_some() || self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= BYE_GRACE) {
+            // The connection to a browser that publishes may end without a BYE.
+            let is_over = self.driver.end(self.ix).browser.as_ref().is_some_and(BrowserConnection::is_over);
+            if is_over
+                || self.given_up.is_some()
+                || self.shared.stopped()
+                || ended.is_some_and(|at| now.since(at) >= BYE_GRACE)
+            {
                 break;
             }
         }
@@ -376,6 +445,7 @@ impl Session {
             "repair": sink.requests().map(|r| json!({ "requests": r.asked, "repaired": sink.repaired.len() })),
             "view": { "rate_bps": view.rate.map(|r| r.as_bps_f64()), "loss": view.loss,
                       "rtt_ms": view.rtt.map(|r| r.as_millis_f64()), "state": view.state },
+            "browser": end.browser.as_ref().map(|browser| browser.status(now)),
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),

@@ -218,6 +218,35 @@ const PARITY_ENCODING: &str = "x-steadycast-rs";
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
+    /// Returns the description of a stream of which only the address and perhaps the format are known. The sender is
+    /// assumed to offer nothing that is optional.
+    pub fn bare(address: SocketAddr, format: Option<PayloadFormat>) -> Self {
+        Self {
+            address,
+            source: None,
+            ttl: None,
+            mux: false,
+            rtcp_port: None,
+            excluded: Vec::new(),
+            reports: None,
+            secure: false,
+            // 96 is the first dynamic payload type (RFC 3551, section 6).
+            payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
+            others: Vec::new(),
+            format,
+            config: Vec::new(),
+            bandwidth: None,
+            feedback: None,
+            ecn: Ecn::NotEct,
+            repair: None,
+            parity: None,
+            audio: None,
+            media: None,
+            key_frames: false,
+            ours: Vec::new(),
+        }
+    }
+
     /// Returns the announced SSRCs of the media and of its repair streams, the media's first. The flag is true if each
     /// repair stream announces its SSRC.
     pub fn sources(&self) -> (Vec<u32>, bool) {

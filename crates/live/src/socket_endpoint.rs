@@ -18,7 +18,6 @@ use steadycast_session::{
     TRANSPORT_NUMBER_ID, UnusedReason, Waiting,
 };
 use steadycast_units::{Bytes, OneWay, PeerTime, Span, Time};
-use steadycast_web::State;
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::parity::ParityHeader;
 use steadycast_wire::rtcp::Compound;
@@ -158,7 +157,7 @@ impl SocketSource {
 
     /// Returns true if media may be sent: always to an address, to a browser while it is connected.
     fn is_open(&self) -> bool {
-        self.browser.as_ref().is_none_or(|browser| browser.tunnel.state() == State::Connected)
+        self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
     /// Sends the connection's pending output, and starts the session when the SRTP keys are available.
@@ -327,6 +326,8 @@ pub struct SocketSink {
     lacks: Option<bool>,
     /// The destination of reports.
     reports: Reports,
+    /// The ICE and DTLS connection to a browser that publishes.
+    pub(crate) browser: Option<BrowserConnection>,
     /// Source addresses whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
@@ -478,6 +479,8 @@ pub enum Reports {
     Group,
     /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
+    /// The browser at the other end of the connection, while it is connected.
+    Connection,
     /// The sender: the address from which its reports come, or else the port after that of its media.
     Sender {
         /// The sender's RTCP address, once it is known.
@@ -526,6 +529,7 @@ impl SocketSink {
             requests_key_frames: false,
             lacks: None,
             reports,
+            browser: None,
             excluded: Vec::new(),
             outgoing: Vec::new(),
             ended: false,
@@ -599,7 +603,27 @@ impl SocketSink {
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
-            Reports::Group | Reports::Nowhere => None,
+            Reports::Group | Reports::Nowhere | Reports::Connection => None,
+        }
+    }
+
+    /// Returns true if packets may be exchanged: always with an address, with a browser while it is connected.
+    fn is_open(&self) -> bool {
+        self.browser.as_ref().is_none_or(BrowserConnection::is_open)
+    }
+
+    /// Sends the connection's pending output, and takes the SRTP keys when they are available.
+    fn drain(&mut self, now: Time, out: &mut Outbox) {
+        let srtp = self.browser.as_mut().and_then(|browser| browser.drain(now, out));
+        self.srtp = srtp.or(self.srtp.take());
+    }
+
+    /// Closes the browser's connection after the BYE has been sent.
+    fn hang_up(&mut self, now: Time, out: &mut Outbox) {
+        let is_left = self.ended && !self.sink.leaving();
+        if let Some(browser) = self.browser.as_mut().filter(|_| is_left) {
+            browser.tunnel.close(now);
+            browser.drain(now, out);
         }
     }
 
@@ -612,6 +636,7 @@ impl SocketSink {
     pub fn leave(&mut self, now: Time, out: &mut Outbox) {
         self.with(out, |sink, o| sink.leave(now, o));
         self.ended = true;
+        self.hang_up(now, out);
     }
 
     /// Announces to the consumer that no more packets follow.
@@ -631,12 +656,14 @@ impl SocketSink {
 
     /// Sends the datagrams that the receiver emitted.
     fn send(&mut self, out: &mut Outbox) {
+        let is_open = self.is_open();
         for (_, _, body) in self.outgoing.drain(..) {
             let Body::Rtcp { bytes, .. } = body else { continue };
             let to = match self.reports {
                 Reports::Group => None,
+                Reports::Connection if is_open => None,
                 // Without an address, the report can't be sent and must not be counted as sent.
-                Reports::Nowhere | Reports::Sender { known: None, .. } => {
+                Reports::Nowhere | Reports::Connection | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
                 }
@@ -847,7 +874,8 @@ impl SocketSink {
         let Arrival { header, payload, notice, transport, .. } = *retransmission;
         // An RTX packet without an original sequence number (OSN) is padding, which fills the rate during probing.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
-            return self.unused.add(UnusedReason::NoPayload);
+            self.unused.add(UnusedReason::NoPayload);
+            return self.report_padding(now, datagram, retransmission, out);
         };
         let number = u16::from_be_bytes(*number);
         // Retransmissions use the timestamps and the clock of the media, although their SSRC differs. A copy is used so
@@ -864,6 +892,9 @@ impl SocketSink {
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
         self.count(received, &header);
+        if let Received::Unused(_) = received {
+            return self.report_padding(now, datagram, retransmission, out);
+        }
         if let Received::Repaired(seq) = received {
             let ssrc = self.clocks.ssrc.unwrap_or(header.ssrc);
             let payload_len = payload.len() as u16;
@@ -878,6 +909,17 @@ impl SocketSink {
             self.recover_packets(now);
             self.update_key_frame_need(now, out);
         }
+    }
+
+    /// Reports the arrival of a browser's packet that carries no media. Browsers probe the path with such packets, and
+    /// without a report they count as lost. SRTP has authenticated the packet.
+    fn report_padding(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
+        if self.browser.is_none() {
+            return;
+        }
+        let Arrival { header, transport, .. } = *arrival;
+        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
+        self.with(out, |sink, o| sink.on_padding(now, &header, transport, size, datagram.meta.ecn, o));
     }
 
     fn on_rtcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
@@ -906,18 +948,35 @@ impl SocketSink {
 
 impl End for SocketSink {
     fn wake(&self) -> Time {
-        self.sink.wake().min(self.consumer.wake())
+        let browser_wake = self.browser.as_ref().map_or(Time::NEVER, |browser| browser.tunnel.wake());
+        self.sink.wake().min(self.consumer.wake()).min(browser_wake)
     }
 
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
+        if let Some(browser) = &mut self.browser {
+            browser.tunnel.on_wake(now);
+            self.drain(now, out);
+        }
         if self.consumer.wake() <= now {
             self.consumer.on_wake(now);
             self.update_key_frame_need(now, out);
         }
         self.with(out, |sink, o| sink.on_wake(now, o));
+        self.hang_up(now, out);
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        let (at, mut datagram) = (datagram.meta.from, *datagram);
+        if let Some(browser) = &mut self.browser {
+            let known = browser.sort(now, at, datagram.bytes);
+            self.drain(now, out);
+            // A packet before the keys are available can't be authenticated, and is ignored.
+            match known.filter(|_| self.is_open()) {
+                Some(known) => datagram.meta.from = known,
+                None => return,
+            }
+        }
+        let datagram = &datagram;
         // An IPv4 address may arrive in IPv6-mapped form, depending on the socket.
         let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
         let excluded = excluded.then_some(UnusedReason::ExcludedSource);
@@ -936,6 +995,9 @@ impl End for SocketSink {
                     return self.unused.add(UnusedReason::FailedAuthentication);
                 };
                 opened = bytes.to_vec();
+                if let Some(browser) = &mut self.browser {
+                    browser.tunnel.on_authenticated(now, at);
+                }
                 &Datagram { bytes: &opened, ..*datagram }
             }
         };
@@ -950,7 +1012,7 @@ impl End for SocketSink {
     }
 
     fn done(&self) -> bool {
-        self.ended && !self.sink.leaving()
+        self.ended && (!self.sink.leaving() || !self.is_open())
     }
 }
 

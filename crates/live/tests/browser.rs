@@ -12,12 +12,12 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use steadycast_live::{
-    Destination, EncodedFrame, FlowKeys, LiveError, MediaPort, Medium, NextJob, PairOptions, SendOptions, Sending,
-    Steering,
+    Destination, EncodedFrame, FlowKeys, LiveError, MediaPort, Medium, NextJob, PairOptions, Publisher, Receiving,
+    SendOptions, Sending, Steering,
 };
 use steadycast_media::{FrameKind, Scale};
 use steadycast_wire::payload::PayloadFormat;
-use steadycast_wire::rtcp::{Compound, Packet};
+use steadycast_wire::rtcp::{Compound, FeedbackKind, Packet, PacketStatus, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
 /// The SSRC of the receiver, as in Chromium.
@@ -245,4 +245,136 @@ fn an_unacceptable_offer_is_an_error_with_its_place() {
     let error = MediaPort::open(&[busy.ip()], busy.port()).unwrap_err();
     assert_eq!(error.place, busy.to_string());
     assert!(error.remedy.contains("another port"), "{error}");
+}
+
+/// A browser that publishes VP8, with what it has received.
+struct Sender {
+    browser: Browser,
+    seq: u16,
+    rtx: u16,
+    number: u16,
+    compounds: Vec<Packet>,
+}
+
+impl Sender {
+    fn of(answer: &str) -> Self {
+        let browser = Browser::of(answer);
+        browser.socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        Self { browser, seq: 65_530, rtx: 9, number: 65_500, compounds: Vec::new() }
+    }
+
+    /// Sends a packet with a transport-wide number.
+    fn packet(&mut self, payload_type: u8, seq: u16, ssrc: u32, timestamp: u32, payload: &[u8]) {
+        let [first, second] = seq.to_be_bytes();
+        let number = self.number.to_be_bytes();
+        self.number = self.number.wrapping_add(1);
+        let padding = if payload.is_empty() { 0x20 } else { 0 };
+        let mut packet = vec![0x90 | padding, 0x80 | payload_type, first, second];
+        packet.extend(timestamp.to_be_bytes());
+        packet.extend(ssrc.to_be_bytes());
+        packet.extend([0xbe, 0xde, 0, 1, 0x41, number[0], number[1], 0]);
+        packet.extend(payload);
+        packet.extend(if payload.is_empty() { vec![0, 0, 0, 4] } else { Vec::new() });
+        self.browser.srtp.as_mut().unwrap().protect_rtp(&mut packet, 0);
+        self.browser.socket.send(&packet).unwrap();
+    }
+
+    /// Sends a frame, or loses it.
+    fn frame(&mut self, n: u32, is_key: bool, is_lost: bool) {
+        // The payload descriptor of a first packet, and a frame header with 320x180 samples (RFC 7741).
+        let head: &[u8] = if is_key { &[0x10, 0x10, 2, 0, 0x9d, 1, 0x2a, 64, 1, 180, 0] } else { &[0x10, 0x11, 2, 0] };
+        let seq = self.seq;
+        self.seq = self.seq.wrapping_add(1);
+        if is_lost {
+            self.number = self.number.wrapping_add(1);
+        } else {
+            self.packet(96, seq, 77, n * 3_600, &[head, &[0; 400]].concat());
+        }
+    }
+
+    /// Sends padding in the retransmission stream, which the browser has not announced.
+    fn padding(&mut self) {
+        self.rtx = self.rtx.wrapping_add(1);
+        self.packet(97, self.rtx, 78, 0, &[]);
+    }
+
+    fn turn(&mut self) {
+        let mut datagram = [0; 2_048];
+        let Some(len) = self.browser.turn(&mut datagram) else { return };
+        let srtp = self.browser.srtp.as_mut().unwrap();
+        self.compounds.extend(Compound::parse(srtp.open_rtcp(&datagram[..len]).unwrap()).unwrap().packets);
+    }
+
+    fn asks_key_frame(&self) -> bool {
+        let pli =
+            |packet: &Packet| matches!(packet, Packet::Feedback { kind: FeedbackKind::Payload, fmt: 1, media: 77, .. });
+        self.compounds.iter().any(pli)
+    }
+
+    /// Returns the transport-wide numbers that were reported as received, and those that were not.
+    fn reported(&self) -> [BTreeSet<u16>; 2] {
+        let mut all = [BTreeSet::new(), BTreeSet::new()];
+        let reports = self.compounds.iter().filter_map(|packet| TransportFeedback::from_packet(packet).unwrap());
+        for report in reports {
+            for (n, status) in report.packets.iter().enumerate() {
+                let is_missing = *status == PacketStatus::Missing;
+                all[usize::from(is_missing)].insert(report.begin_seq.wrapping_add(n as u16));
+            }
+        }
+        all
+    }
+}
+
+#[test]
+fn a_publisher_s_frames_arrive_all_its_packets_are_reported_and_damage_asks_for_a_key_frame() {
+    let offer = offer().replace("a=recvonly", "a=sendonly");
+    let publisher =
+        Publisher { offer, port: media_port(), address: Ipv4Addr::LOCALHOST.into(), others: Vec::new(), audio: true };
+    let receiving = Receiving::from_browser(&publisher, "it".into()).unwrap();
+    receiving.frame_queue.want();
+    let mut sender = Sender::of(receiving.answer.as_ref().unwrap());
+    let from = EPOCH.elapsed();
+    while sender.browser.srtp.is_none() {
+        assert!(EPOCH.elapsed() - from < Duration::from_secs(5), "{:?}", sender.browser.client.failed);
+        sender.turn();
+    }
+    let (mut n, mut frames) = (0, Vec::new());
+    let lost = 40;
+    while !sender.asks_key_frame() || n < 80 {
+        assert!(EPOCH.elapsed() - from < Duration::from_secs(15), "{:?}", receiving.handle.status(Duration::ZERO));
+        sender.frame(n, n == 0, n == lost);
+        if n % 5 == 0 {
+            sender.padding();
+        }
+        n += 1;
+        let next = EPOCH.elapsed() + Duration::from_millis(20);
+        while EPOCH.elapsed() < next {
+            sender.turn();
+        }
+        frames.extend(receiving.frame_queue.take(Duration::ZERO).unwrap());
+    }
+    // After the key frame the frames are whole again.
+    sender.frame(n, true, false);
+    let until = EPOCH.elapsed() + Duration::from_secs(2);
+    while EPOCH.elapsed() < until && frames.iter().filter(|frame| frame.whole).count() < lost as usize + 1 {
+        sender.turn();
+        frames.extend(receiving.frame_queue.take(Duration::ZERO).unwrap());
+    }
+    let whole: Vec<i64> = frames.iter().filter(|frame| frame.whole).map(|frame| frame.ticks / 3_600).collect();
+    assert_eq!(whole[..lost as usize], (0..i64::from(lost)).collect::<Vec<_>>());
+    assert_eq!(whole[lost as usize..], [i64::from(n)], "a frame needs those before it");
+    let [came, missing] = sender.reported();
+    let first = 65_500_u16;
+    // The lost frame's number follows those of the frames and the padding before it.
+    let number = first.wrapping_add(lost as u16 + lost as u16 / 5);
+    assert_eq!(missing.difference(&came).copied().collect::<Vec<_>>(), [number], "{came:?}");
+    let status = receiving.handle.status(Duration::from_secs(1));
+    assert_eq!(status["browser"]["state"], "connected");
+    receiving.handle.stop();
+    let from = EPOCH.elapsed();
+    while !sender.browser.client.closed {
+        assert!(EPOCH.elapsed() - from < Duration::from_secs(5));
+        sender.turn();
+    }
+    assert!(receiving.handle.finish().is_ok());
 }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
     AudioQueue, Broadcast, Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError,
-    LiveRecord, MasterKey, MediaPort, Medium, NextBroadcastJob, NextJob, PairOptions, ReceiveOptions,
+    LiveRecord, MasterKey, MediaPort, Medium, NextBroadcastJob, NextJob, PairOptions, Publisher, ReceiveOptions,
     ReceivedAudioQueue, Receiving, RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
-use steadycast_units::{Bytes, Ecn, Rate, Span};
+use steadycast_units::{Bytes, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 
 fn refused(error: LiveError) -> PyErr {
@@ -55,18 +55,23 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
-/// Reads the destination: a browser's offer with the port and the addresses for its media, or an address.
-fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
-    if !options.contains("offer")? {
-        return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
-    }
+/// Reads the port for a browser's media, the address at which the browser reaches it, and further addresses.
+fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<IpAddr>)> {
     let (port, addresses): (PyRef<'_, PyMediaPort>, Vec<String>) = want(options, "media")?;
     let mut others = addresses.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()?.into_iter();
     let Some(address) = others.next() else {
         return Err(wrong("media", "there is no address for media", "give one that the browser reaches"));
     };
-    let port = Arc::clone(&port.0);
-    Ok(Destination::Browser { offer: want(options, "offer")?, port, address, others: others.collect() })
+    Ok((Arc::clone(&port.0), address, others.collect()))
+}
+
+/// Reads the destination: a browser's offer with the port and the addresses for its media, or an address.
+fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
+    if !options.contains("offer")? {
+        return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
+    }
+    let (port, address, others) = media(options)?;
+    Ok(Destination::Browser { offer: want(options, "offer")?, port, address, others })
 }
 
 /// A UDP port for the media of all browsers. `addresses` are those of this machine, at most one IPv4 and one IPv6.
@@ -427,7 +432,7 @@ impl PySender {
 /// memory.
 const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
-/// A live receiver. `options` is a dict; see `steadycast.live.receive`.
+/// A live receiver. `options` is a dict; see `steadycast.live.receive`. With an `offer`, a browser publishes to it.
 #[pyclass(frozen, extends = PySession, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
     frame_queue: FrameQueue,
@@ -435,7 +440,20 @@ pub(crate) struct PyReceiver {
     description: Description,
     offered: Option<String>,
     other_clock: Option<(String, u8, String)>,
-    _receiving: Receiving,
+    receiving: Receiving,
+}
+
+impl PyReceiver {
+    fn of(
+        receiving: Receiving,
+        offered: Option<String>,
+        other_clock: Option<(String, u8, String)>,
+    ) -> (Self, PySession) {
+        let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
+        let (frame_queue, audio_queue) = (receiving.frame_queue.clone(), receiving.audio_queue.clone());
+        let description = receiving.description.clone();
+        (Self { frame_queue, audio_queue, description, offered, other_clock, receiving }, session)
+    }
 }
 
 #[pymethods]
@@ -443,6 +461,14 @@ impl PyReceiver {
     /// Starts receiving. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
+        if options.contains("offer")? {
+            let (port, address, others) = media(options)?;
+            let (offer, audio) = (want(options, "offer")?, want(options, "audio")?);
+            let publisher = Publisher { offer, port, address, others, audio };
+            let receiving = Receiving::from_browser(&publisher, want(options, "cname")?).map_err(refused)?;
+            let (own, session) = Self::of(receiving, None, None);
+            return Ok(PyClassInitializer::from(session).add_subclass(own));
+        }
         let text: Option<String> = want(options, "sdp")?;
         let offered = text.as_ref().map(|text| sdp::offered(text.as_bytes()));
         let other_clock = text.as_ref().and_then(|text| sdp::other_clock(text.as_bytes()));
@@ -454,31 +480,7 @@ impl PyReceiver {
             None => {
                 let codec: Option<String> = want(options, "codec")?;
                 let format = codec.map(|c| format(&c)).transpose()?;
-                // Without a session description, the sender is assumed to offer no optional feature.
-                Description {
-                    address: socket(&want::<String>(options, "at")?)?,
-                    source: None,
-                    ttl: None,
-                    mux: false,
-                    rtcp_port: None,
-                    excluded: Vec::new(),
-                    reports: None,
-                    secure: false,
-                    // 96 is the first dynamic payload type (RFC 3551, section 6).
-                    payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
-                    others: Vec::new(),
-                    format,
-                    config: Vec::new(),
-                    bandwidth: None,
-                    feedback: None,
-                    ecn: Ecn::NotEct,
-                    repair: None,
-                    parity: None,
-                    audio: None,
-                    media: None,
-                    key_frames: false,
-                    ours: Vec::new(),
-                }
+                Description::bare(socket(&want::<String>(options, "at")?)?, format)
             }
         };
         let options = ReceiveOptions {
@@ -497,18 +499,14 @@ impl PyReceiver {
             return Err(wrong("--key-file", problem, "ask its sender for the key"));
         }
         let receiving = Receiving::start(options).map_err(refused)?;
-        let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
-        let frame_queue = receiving.frame_queue.clone();
-        let audio_queue = receiving.audio_queue.clone();
-        let own = Self {
-            frame_queue,
-            audio_queue,
-            description,
-            offered: offered.map(|all| all.join(", ")),
-            other_clock,
-            _receiving: receiving,
-        };
+        let (own, session) = Self::of(receiving, offered.map(|all| all.join(", ")), other_clock);
         Ok(PyClassInitializer::from(session).add_subclass(own))
+    }
+
+    /// The SDP answer for a browser that publishes; `None` without one.
+    #[getter]
+    fn answer(&self) -> Option<&str> {
+        self.receiving.answer.as_deref()
     }
 
     /// The codec's name, or `None`.

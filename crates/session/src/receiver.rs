@@ -422,6 +422,14 @@ impl Receiver {
         Some(video_timestamp(self.audio.as_ref()?.clock?, video, audio))
     }
 
+    /// Adds the arrival of an authenticated packet that carries no media, for example padding, to the per-packet
+    /// feedback. Poll afterwards.
+    pub fn on_padding(&mut self, now: Time, packet: &MediaPacket<'_>) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.on_packet(now, packet, false);
+        }
+    }
+
     /// Processes an audio packet. Its bytes count as received, and its loss does not affect the controller.
     fn on_audio(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;

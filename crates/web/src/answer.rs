@@ -1,8 +1,8 @@
-//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04).
+//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP is RFC 9725).
 //!
-//! The answer accepts one video section, and an audio section that is bundled with it if there is audio to send. It
-//! rejects all other sections, which keep their positions. Payload types and IDs of header extensions are those of the
-//! offer, because only this end sends.
+//! The answer accepts one video section, and an audio section that is bundled with it if there is audio. It rejects all
+//! other sections, which keep their positions. Payload types and IDs of header extensions are those of the offer,
+//! because only one end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -82,8 +82,15 @@ pub struct LocalParameters<'a> {
     pub feedback: Feedback,
     /// Whether packets carry their send time, if offered.
     pub send_time: bool,
-    /// Whether key frames are made on request.
+    /// Whether key frames are made, or wanted, on request.
     pub key_frames: bool,
+    /// The streams that this end sends; `None` if it receives.
+    pub sources: Option<LocalSources<'a>>,
+}
+
+/// The SSRCs of the streams that this end sends.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSources<'a> {
     /// SSRC of the media.
     pub media: u32,
     /// SSRC of the retransmissions, if there are any.
@@ -126,9 +133,14 @@ pub struct NegotiatedParameters {
     pub peer: Credentials,
     /// The accepted fingerprints of the browser's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// The audio, if there is audio to send and the offer has a section for it in the video's BUNDLE group.
+    /// The audio, if it is wanted and the offer has a section for it in the video's BUNDLE group.
     pub audio: Option<NegotiatedAudio>,
-    format: PayloadFormat,
+    /// Payload format of the media.
+    pub format: PayloadFormat,
+    /// The SSRCs of the offerer's media and of its retransmissions, if it announces both (RFC 5576, section 4.2).
+    pub offered_sources: Option<(u32, u32)>,
+    /// The direction of the media.
+    direction: Direction,
     fmtp: String,
     /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
     requests: Vec<&'static str>,
@@ -279,8 +291,60 @@ fn is_open(media: &Media, kind: &str) -> bool {
     media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
 }
 
-/// Directions of a section that does not receive.
-const NOT_RECEIVING: [&str; 2] = ["sendonly", "inactive"];
+/// The direction of the media, as this end sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Send,
+    Receive,
+}
+
+impl Direction {
+    /// Returns the directions of an offered section that do not fit this one.
+    const fn excluded(self) -> [&'static str; 2] {
+        match self {
+            Self::Send => ["sendonly", "inactive"],
+            Self::Receive => ["recvonly", "inactive"],
+        }
+    }
+
+    /// Returns the direction in the answer.
+    const fn attribute(self) -> &'static str {
+        match self {
+            Self::Send => "sendonly",
+            Self::Receive => "recvonly",
+        }
+    }
+
+    /// Returns the direction that an offer should have.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Send => "take \"recvonly\"",
+            Self::Receive => "take \"sendonly\"",
+        }
+    }
+}
+
+/// The media that this end offers to send or to receive.
+enum Wanted<'a> {
+    Sent(&'a Stream<'a>),
+    Received { audio: bool },
+}
+
+impl Wanted<'_> {
+    const fn direction(&self) -> Direction {
+        match self {
+            Self::Sent(_) => Direction::Send,
+            Self::Received { .. } => Direction::Receive,
+        }
+    }
+
+    const fn audio(&self) -> bool {
+        match self {
+            Self::Sent(stream) => stream.audio,
+            Self::Received { audio } => *audio,
+        }
+    }
+}
 
 /// Returns true if the section asks for reports with the round-trip time (RFC 3611, section 5.1).
 fn asks_round_trip(lines: Lines<'_>) -> bool {
@@ -313,8 +377,9 @@ impl NegotiatedParameters {
             value(media, "mid").is_some_and(|mid| Some(mid) != of_video && group.iter().any(|it| it == mid))
         };
         session.medias.iter().enumerate().find_map(|(section, media)| {
-            let receives = !NOT_RECEIVING.into_iter().any(|direction| media.has_attribute(direction));
-            let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF") && receives;
+            let fits_direction = !self.direction.excluded().into_iter().any(|it| media.has_attribute(it));
+            let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF");
+            let fits = fits && fits_direction;
             let (payload_type, fmtp) = opus(media).filter(|_| fits)?;
             // In a bundle, the payload type also determines to which section a packet belongs (RFC 9143, section 9.2).
             if payload_type == self.payload_type || Some(payload_type) == self.repair {
@@ -337,11 +402,25 @@ impl NegotiatedParameters {
     }
 }
 
-/// Negotiates the first video section of an offer for this stream.
+/// Negotiates the first video section of an offer, in which the other end receives this stream.
 ///
 /// # Errors
 /// The offer can't be answered.
 pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, OfferError> {
+    negotiate(offer, &Wanted::Sent(stream))
+}
+
+/// Negotiates the first video section of an offer, in which the other end sends. `audio` is whether its audio is
+/// wanted.
+///
+/// # Errors
+/// The offer can't be answered.
+pub fn agree_to_receive(offer: &[u8], audio: bool) -> Result<NegotiatedParameters, OfferError> {
+    negotiate(offer, &Wanted::Received { audio })
+}
+
+fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, OfferError> {
+    let direction = wanted.direction();
     if offer.len() > LONGEST {
         return refuse("offer.text", format!("it has {} bytes", offer.len()), "send no more than 65536");
     }
@@ -350,7 +429,10 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         Err(error) => return refuse("offer.text", format!("not a session description ({error})"), BROWSER),
     };
     let Some(taken) = session.medias.iter().position(|media| is_open(media, "video")) else {
-        return refuse("offer.video", "it asks for no video", "add a video transceiver, \"recvonly\"");
+        return match direction {
+            Direction::Send => refuse("offer.video", "it asks for no video", "add a video transceiver, \"recvonly\""),
+            Direction::Receive => refuse("offer.video", "it sends no video", "add a video track"),
+        };
     };
     let media = &session.medias[taken];
     let own = Lines { session: &session, media };
@@ -368,8 +450,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
     }
-    if let Some(wrong) = NOT_RECEIVING.into_iter().find(|d| media.has_attribute(d)) {
-        return refuse("offer.direction", format!("its video is {wrong}"), "take \"recvonly\"");
+    if let Some(wrong) = direction.excluded().into_iter().find(|d| media.has_attribute(d)) {
+        return refuse("offer.direction", format!("its video is {wrong}"), direction.remedy());
     }
     // The tunnel has a single socket for media and reports.
     if !flag("rtcp-mux") {
@@ -383,7 +465,10 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         return refuse("offer.setup", "it does not begin DTLS itself", "take a=setup:actpass, as browsers do");
     }
     let (peer, fingerprints) = (transport.credentials()?, transport.fingerprints()?);
-    let (format, played) = offered(media, stream)?;
+    let (format, played) = match wanted {
+        Wanted::Sent(stream) => offered(media, stream)?,
+        Wanted::Received { .. } => decodable(media)?,
+    };
     let payload_type = played.payload_type;
     let asks = |words: &[&str]| asks(media, payload_type, words);
     let requests = ["nack pli", "ccm fir"];
@@ -399,6 +484,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         fingerprints,
         audio: None,
         format,
+        offered_sources: announced_pair(media),
+        direction,
         fmtp: played.fmtp,
         requests: requests.into_iter().filter(|it| asks(&it.split(' ').collect::<Vec<_>>())).collect(),
         small_reports: flag("rtcp-rsize"),
@@ -407,7 +494,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         sections: session.medias.iter().map(named).collect(),
         taken,
     };
-    if stream.audio {
+    if wanted.audio() {
         negotiated.audio = negotiated.audio_of(&session);
     }
     Ok(negotiated)
@@ -440,6 +527,28 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
+/// Returns the first offered payload type that this program can decode.
+fn decodable(media: &Media) -> Result<(PayloadFormat, Format), OfferError> {
+    use PayloadFormat::{Av1, H264, Vp8, Vp9};
+    let all = formats(media);
+    let mut names: Vec<String> = all.iter().map(|it| it.name.clone()).collect();
+    names.dedup();
+    let found = all.into_iter().find_map(|offered| {
+        let format = offered.format.filter(|format| matches!(format, Vp8 | H264 | Vp9 | Av1))?;
+        plays(&offered, format, None).then_some((format, offered))
+    });
+    let remedy = "send vp8, h264 (packetization-mode=1), vp9 (profile 0) or av1 (profile 0)";
+    found.map_or_else(|| refuse("offer.codec", format!("it offers {}", names.join(", ")), remedy), Ok)
+}
+
+/// Returns the SSRCs of a section's first group of media and retransmissions.
+fn announced_pair(media: &Media) -> Option<(u32, u32)> {
+    media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
+        let mut ssrcs = said.strip_prefix("FID ")?.split_whitespace().map(str::parse);
+        Some((ssrcs.next()?.ok()?, ssrcs.next()?.ok()?))
+    })
+}
+
 impl NegotiatedParameters {
     /// Returns the answer.
     pub fn answer(&self, own: &LocalParameters<'_>) -> String {
@@ -447,8 +556,9 @@ impl NegotiatedParameters {
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        let audio = self.audio.as_ref().zip(own.audio);
-        let accepted = |place: usize| place == self.taken || audio.is_some_and(|(audio, _)| audio.section == place);
+        // An end that sends may have no audio to send.
+        let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
+        let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
             // The order is that of the offer. The first section stays the tagged one, unless it is rejected (RFC 9143,
             // section 7.3).
@@ -464,9 +574,9 @@ impl NegotiatedParameters {
         for (place, section) in self.sections.iter().enumerate() {
             let mut media = section.clone();
             media.add_connection(Connection::from_ip_addr_ttl(address, None));
-            match audio.filter(|(audio, _)| audio.section == place) {
+            match audio.filter(|audio| audio.section == place) {
                 _ if place == self.taken => self.describe_video(&mut media, own),
-                Some((audio, ssrc)) => self.describe_audio(&mut media, own, audio, ssrc),
+                Some(audio) => self.describe_audio(&mut media, own, audio),
                 // Rejected sections keep their positions, with port 0, because sections are matched by position (RFC
                 // 3264, section 6).
                 None => media.add_attribute(Attribute::new("inactive")),
@@ -481,12 +591,12 @@ impl NegotiatedParameters {
 
     /// Writes the direction and the transport. The sections of a bundle share the transport, but browsers look for it
     /// in each section.
-    fn describe_transport(media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
+    fn describe_transport(&self, media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
         media.port = own.address.port();
         let Credentials { ufrag, password } = own.credentials;
         let digits: Vec<String> = own.fingerprint.iter().map(|byte| hex(&[*byte])).collect();
         let mut flag = |name: &str| media.add_attribute(Attribute::new(name));
-        flag("sendonly");
+        flag(self.direction.attribute());
         flag("rtcp-mux");
         if small_reports {
             flag("rtcp-rsize");
@@ -525,13 +635,14 @@ impl NegotiatedParameters {
 
     /// Writes the attributes of the video's section.
     fn describe_video(&self, media: &mut Media, own: &LocalParameters<'_>) {
-        let repair = self.repair.zip(own.repair);
+        // An end that sends may not retransmit.
+        let repair = self.repair.filter(|_| own.sources.is_none_or(|own| own.repair.is_some()));
         let pt = self.payload_type;
         media.fmt = pt.to_string();
-        if let Some((again, _)) = repair {
+        if let Some(again) = repair {
             media.fmt += &format!(" {again}");
         }
-        Self::describe_transport(media, own, self.small_reports);
+        self.describe_transport(media, own, self.small_reports);
         add_attribute(media, "rtpmap", format!("{pt} {}/90000", self.format.encoding()));
         if !self.fmtp.is_empty() {
             add_attribute(media, "fmtp", format!("{pt} {}", self.fmtp));
@@ -544,24 +655,29 @@ impl NegotiatedParameters {
         if self.round_trip {
             add_attribute("rtcp-xr", "rcvr-rtt=all".into());
         }
-        add_attribute("msid", format!("{MEDIA_STREAM} video"));
-        if let Some((again, ssrc)) = repair {
+        if let Some(again) = repair {
             add_attribute("rtcp-fb", format!("{pt} nack"));
             add_attribute("rtpmap", format!("{again} rtx/90000"));
             add_attribute("fmtp", format!("{again} apt={pt}"));
-            add_attribute("ssrc-group", format!("FID {} {ssrc}", own.media));
         }
-        for ssrc in [own.media].into_iter().chain(repair.map(|(_, ssrc)| ssrc)) {
-            add_attribute("ssrc", format!("{ssrc} cname:{}", own.cname));
+        if let Some(own) = &own.sources {
+            let again = own.repair.filter(|_| repair.is_some());
+            add_attribute("msid", format!("{MEDIA_STREAM} video"));
+            if let Some(ssrc) = again {
+                add_attribute("ssrc-group", format!("FID {} {ssrc}", own.media));
+            }
+            for ssrc in [own.media].into_iter().chain(again) {
+                add_attribute("ssrc", format!("{ssrc} cname:{}", own.cname));
+            }
         }
         media.add_attribute(Attribute::new("end-of-candidates"));
     }
 
     /// Writes the attributes of the audio's section.
-    fn describe_audio(&self, media: &mut Media, own: &LocalParameters<'_>, audio: &NegotiatedAudio, ssrc: u32) {
+    fn describe_audio(&self, media: &mut Media, own: &LocalParameters<'_>, audio: &NegotiatedAudio) {
         let pt = audio.payload_type;
         media.fmt = pt.to_string();
-        Self::describe_transport(media, own, audio.small_reports);
+        self.describe_transport(media, own, audio.small_reports);
         add_attribute(media, "rtpmap", format!("{pt} opus/48000/2"));
         if !audio.fmtp.is_empty() {
             add_attribute(media, "fmtp", format!("{pt} {}", audio.fmtp));
@@ -572,8 +688,10 @@ impl NegotiatedParameters {
         if audio.round_trip {
             add_attribute(media, "rtcp-xr", "rcvr-rtt=all");
         }
-        add_attribute(media, "msid", format!("{MEDIA_STREAM} audio"));
-        add_attribute(media, "ssrc", format!("{ssrc} cname:{}", own.cname));
+        if let Some((ssrc, cname)) = own.sources.and_then(|own| Some((own.audio?, own.cname))) {
+            add_attribute(media, "msid", format!("{MEDIA_STREAM} audio"));
+            add_attribute(media, "ssrc", format!("{ssrc} cname:{cname}"));
+        }
         media.add_attribute(Attribute::new("end-of-candidates"));
     }
 }

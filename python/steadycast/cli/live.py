@@ -148,12 +148,18 @@ def send(
     "Send a source live to browsers, each at the rate that its network allows.",
     "steadycast serve film.mkv --loop",
     "steadycast serve testsrc --controller gcc --max-rate 3Mbps",
+    "steadycast serve whip --size 1280x720",
     "steadycast serve film.mkv --ladder --viewers 20 --listen 10.0.0.1:8080 -o runs/viewers",
 )
 @flow_options("mode", "feedback", "ecn")
 def serve(
     source: Annotated[
-        str, argument("SOURCE", 'A video file, a clip\'s name, "testsrc" or a camera ("/dev/video0").')
+        str,
+        argument(
+            "SOURCE",
+            'A video file, a clip\'s name, "testsrc", a camera ("/dev/video0"), or "whip" for what a browser or OBS '
+            "publishes.",
+        ),
     ],
     flow: Flow,
     listen: Annotated[
@@ -203,8 +209,8 @@ def serve(
 ) -> None:
     """Send a source live to web browsers, and show the reason for its rate on the page. Ctrl-C ends it.
 
-    It prints the address of the page. Other players can use WHEP at /whep/video. It needs the extra: pip install
-    "steadycast[serve]".
+    It prints the address of the page, and with "whip" also the address and the token for a publisher. Other players
+    can use WHEP at /whep/video. It needs the extra: pip install "steadycast[serve]".
     """
     from steadycast.progress import Terminal
 

@@ -45,10 +45,14 @@ class ReceivedFrame:
 
 
 class Outbox:
-    """Decodes arriving frames in a separate thread, and keeps the newest pictures for a reader."""
+    """Decodes arriving frames in a separate thread, and keeps the newest pictures for a reader.
 
-    def __init__(self, core: Any, room: int) -> None:
-        self._core, self._room = core, room
+    ``low_delay`` returns each picture immediately, which a stream with B frames does not allow. ``scaled`` gives all
+    pictures the size of the first one.
+    """
+
+    def __init__(self, core: Any, room: int, *, low_delay: bool, scaled: bool = True) -> None:
+        self._core, self._room, self._low_delay, self._scaled = core, room, low_delay, scaled
         self._pictures: deque[tuple[Any, int, float, bool]] = deque()
         self._size: tuple[int, int] | None = core.size
         self._change = threading.Condition()
@@ -73,9 +77,8 @@ class Outbox:
         from steadycast.media.decode import decoder_of, packet_of
         from steadycast.media.ladder import codec_of
 
-        # Damaged pictures are delivered with `whole` unset. Steadycast's senders use no B frames, so that the decoder
-        # may return each picture immediately.
-        flags = ["low_delay"] if self._core.controller is not None else []
+        # Damaged pictures are delivered with `whole` unset.
+        flags = ["low_delay"] if self._low_delay else []
         decoder: Any = decoder_of(codec_of(self._core.codec), self._core.config, *flags)
         known: dict[int, tuple[float, bool]] = {}
 
@@ -101,7 +104,7 @@ class Outbox:
     def _put(self, frame: Any, ticks: int, arrived: float, whole: bool) -> None:
         # The coded size may be smaller than the display size (`keep_size` of `sc.Sender`).
         self._size = self._size or (frame.width, frame.height)
-        if (frame.width, frame.height) != self._size:
+        if self._scaled and (frame.width, frame.height) != self._size:
             frame = frame.reformat(*self._size, interpolation="BICUBIC")
         with self._change:
             if len(self._pictures) >= self._room:
@@ -193,7 +196,8 @@ class Receiver(ends.Ends):
         self.pixels = pixels
         self._outbox: Outbox | None = None
         if pixels is not None:
-            self._outbox = Outbox(self._core, queue)
+            # Steadycast's senders use no B frames.
+            self._outbox = Outbox(self._core, queue, low_delay=self._core.controller is not None)
             threading.Thread(target=self._outbox.run, daemon=True, name="steadycast-decoder").start()
 
     @property

@@ -129,44 +129,31 @@ class Pattern:
         return Pictures(width, height, rate, frames())
 
 
-class Camera(Pictures):
-    """A capture device or standard input; only the newest picture is kept, and unread older ones are dropped."""
+class Newest(Pictures):
+    """A source with its own pace; only the newest picture is kept, and unread older ones are dropped."""
 
     own_pace = True
 
-    def __init__(self, place: str, size: str, fps: str) -> None:
-        from steadycast.live.encoder import Shape
-        from steadycast.media.clip import own_rate, parse_size
-
-        self._reader = _opened(place)
-        facts = self._reader.facts
-        width, height = parse_size(size, (facts.width, facts.height))
-        rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
-        self.shape = Shape(width, height, rate)
-        self.warnings = self._reader.warnings
+    def __init__(self, shape: Shape, warnings: list[str]) -> None:
+        self.shape, self.warnings = shape, warnings
         self._newest: tuple[float, U8] | None = None
         self._over = False
         self._change = threading.Condition()
         self._began: float | None = None
         self._last = -1
-        threading.Thread(target=self._read, daemon=True, name="camera").start()
 
-    def _read(self) -> None:
-        first: float | None = None
-        try:
-            for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
-                now = time.monotonic()
-                # A file on standard input is read in real time, or most of its pictures would be dropped.
-                first = now - float(at) if first is None else first
-                time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
-                with self._change:
-                    self._passed += self._newest is not None
-                    self._newest = (time.monotonic(), samples)
-                    self._change.notify()
-        finally:
-            with self._change:
-                self._over = True
-                self._change.notify()
+    def _put(self, at: float, samples: U8) -> None:
+        """Replace the newest picture by one that was taken at this time, in seconds."""
+        with self._change:
+            self._passed += self._newest is not None
+            self._newest = (at, samples)
+            self._change.notify()
+
+    def _end(self) -> None:
+        """Announce that there are no more pictures."""
+        with self._change:
+            self._over = True
+            self._change.notify()
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """See `Pictures.picture`; waits for a newer picture than the last one."""
@@ -177,8 +164,8 @@ class Camera(Pictures):
                 return None
             at, samples = self._newest
             self._newest = None
-        if self._began is None:
-            self._began = at
+            if self._began is None:
+                self._began = at
         self._last = max(self._last + 1, round((at - self._began) * self.shape.fps))
         return self._last, samples
 
@@ -186,6 +173,33 @@ class Camera(Pictures):
         """See `Pictures.passed`; counts the pictures that were replaced by newer ones."""
         with self._change:
             return super().passed()
+
+
+class Camera(Newest):
+    """A capture device or standard input."""
+
+    def __init__(self, place: str, size: str, fps: str) -> None:
+        from steadycast.live.encoder import Shape
+        from steadycast.media.clip import own_rate, parse_size
+
+        self._reader = _opened(place)
+        facts = self._reader.facts
+        width, height = parse_size(size, (facts.width, facts.height))
+        rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
+        super().__init__(Shape(width, height, rate), self._reader.warnings)
+        threading.Thread(target=self._read, daemon=True, name="camera").start()
+
+    def _read(self) -> None:
+        first: float | None = None
+        try:
+            for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
+                now = time.monotonic()
+                # A file on standard input is read in real time, or most of its pictures would be dropped.
+                first = now - float(at) if first is None else first
+                time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
+                self._put(time.monotonic(), samples)
+        finally:
+            self._end()
 
     def close(self) -> UserError | None:
         """See `Pictures.close`."""

@@ -15,8 +15,9 @@ from steadycast.errors import UserError
 from steadycast.live import session
 from steadycast.live.encoder import Encoder
 from steadycast.live.flow import Flow, encoding
-from steadycast.live.source import Pictures, Plan, pictures_of, steering
+from steadycast.live.source import Filed, Pattern, Pictures, Plan, pictures_of, steering
 from steadycast.media.ladder import as_options, codec_of
+from steadycast.serve import publisher
 from steadycast.serve.capacity import Capacity, cores, rungs_for
 
 if TYPE_CHECKING:
@@ -104,9 +105,11 @@ class _Running:
         encoders: _Encoders,
         audio: AudioWork | None,
         told: Callable[[str], None],
+        *,
+        has_sound: bool,
     ):
         self.core, self.encoders = medium["broadcast"], encoders
-        self.plan = Plan(medium, None, warnings=encoders.pictures.warnings, sound_is_shared=audio is not None)
+        self.plan = Plan(medium, None, warnings=encoders.pictures.warnings, sound_is_shared=has_sound)
         self._threads = [
             threading.Thread(target=encoders, args=(self.core, told), daemon=True, name="encoders")
         ]
@@ -133,7 +136,11 @@ class LiveSource:
         pictures, self._clip = self._open()
         # A camera or a pipe can be opened only once.
         self._kept = pictures if pictures.own_pace else None
-        self.cost_s = self._measured(pictures)
+        self.publishers: publisher.Publishers | None = None
+        """The publishers that are the source; `None` for another source."""
+        if isinstance(pictures, publisher.Published):
+            self.publishers = publisher.Publishers(pictures, self._hear, told, audio=settings.audio)
+        self.cost_s = self._measured(self._alike(pictures))
         self.fps = float(pictures.shape.fps)
         shape = pictures.shape
         wanted = _TOP_BITS * shape.width * shape.height * self.fps
@@ -145,6 +152,8 @@ class LiveSource:
     def _open(self) -> tuple[Pictures, str | None]:
         with as_options():
             given = self._settings
+            if given.source == publisher.SOURCE:
+                return publisher.Published(self._encoding["size"], self._encoding["fps"]), None
             return pictures_of(given.source, self._encoding["size"], self._encoding["fps"], loop=given.loop)
 
     def _encoder(self, pictures: Pictures) -> Encoder:
@@ -153,6 +162,19 @@ class LiveSource:
             profile = "baseline" if self._codec.name == "h264" else ""
             gop, keep = self._encoding["gop"], self._settings.keep_size
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
+
+    def _alike(self, pictures: Pictures) -> Pictures:
+        """Return the pictures by which the encoders' cost is measured: those of the source, if there are any yet."""
+        if self.publishers is None:
+            return pictures
+        shape = pictures.shape
+        return Filed(Pattern(), f"{shape.width}x{shape.height}", str(shape.fps), loop=True)
+
+    def _hear(self, at_s: float, begins: bool, data: bytes) -> None:
+        """Pass a publisher's Opus packet to all viewers."""
+        running = self._running
+        if running is not None:
+            running.core.push_audio(at_s, begins, data, 0.0)
 
     def _measured(self, pictures: Pictures) -> float | None:
         """Encode some pictures, which are consumed, and return the processor time per picture in seconds.
@@ -201,8 +223,12 @@ class LiveSource:
     def checked(self) -> Plan:
         """Return the plan of a viewer's session, for a check of the options, without starting an encoder."""
         pictures = self._kept or self._open()[0]
-        sound = self._sound is not None
-        return Plan(self._medium(pictures, self._cap_bps()), self._clip, sound_is_shared=sound)
+        return Plan(self._medium(pictures, self._cap_bps()), self._clip, sound_is_shared=self._has_sound)
+
+    @property
+    def _has_sound(self) -> bool:
+        """Whether viewers are offered sound. Whether a publisher has some is not known before it comes."""
+        return self._settings.audio and (self._sound is not None or self.publishers is not None)
 
     def plan(self) -> Plan:
         """Return the plan of a viewer's session; begin to encode if nobody watches yet.
@@ -221,7 +247,7 @@ class LiveSource:
                 medium = self._medium(pictures, self._cap_bps())
                 sound = self._sound_of(pictures)
                 encoders = _Encoders(lambda: self._encoder(pictures), pictures, self.rungs)
-                self._running = _Running(medium, encoders, sound, self._told)
+                self._running = _Running(medium, encoders, sound, self._told, has_sound=self._has_sound)
                 self._running.plan.clip = self._clip
             return self._running.plan
 
@@ -237,7 +263,9 @@ class LiveSource:
                 self._end()
 
     def close(self) -> None:
-        """End the broadcast."""
+        """End the broadcast, and a publisher's session."""
+        if self.publishers is not None:
+            self.publishers.close()
         with self._lock:
             self._end()
 
@@ -252,4 +280,5 @@ class LiveSource:
         running = self._running
         rungs = [] if running is None else running.core.status()[0]
         told = [{"bps": bps, "width": width, "height": height} for bps, width, height in rungs]
-        return {"rungs": told, "rungs_at_start": self.rungs}
+        published = {} if self.publishers is None else {"publisher": self.publishers.shown()}
+        return {"rungs": told, "rungs_at_start": self.rungs, **published}

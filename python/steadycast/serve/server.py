@@ -1,7 +1,8 @@
 """`steadycast serve`: a page, and WHEP for it and for other players (draft-ietf-wish-whep-04).
 
 A viewer's browser posts its offer and receives an answer; media are then sent over UDP, without this server. The sender
-is ICE-lite and has no late candidates, so that PATCH is not supported.
+is ICE-lite and has no late candidates, so that PATCH is not supported. The source may be a publisher, which posts its
+offer in the same way (WHIP, RFC 9725).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from steadycast.errors import MissingError, UserError, reason
 from steadycast.folder import Json
 from steadycast.live import outlets, session
 from steadycast.progress import Progress
+from steadycast.serve.publisher import BusyError, Publisher, Publishers
 from steadycast.serve.viewers import FullError, Options, Viewers, say
 
 try:
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
     import ssl
 
 STREAM = "/whep/video"
+WHIP = "/whip"
 _SDP = "application/sdp"
+_FRAGMENT = "application/trickle-ice-sdpfrag"
 _MOST_BODY = 64 << 10
 _POSTS = 10
 """The most offers that are processed per second."""
@@ -72,8 +76,18 @@ class Public:
 class Serving:
     """The HTTP handlers for pages and players."""
 
-    def __init__(self, viewers: Viewers, port: Any, token: str | None, public: Public | None = None) -> None:
+    def __init__(
+        self,
+        viewers: Viewers,
+        port: Any,
+        token: str | None,
+        public: Public | None = None,
+        *,
+        publish_token: str | None = None,
+    ) -> None:
         self.viewers, self.token, self.public = viewers, token, public or Public()
+        self.publish_token = publish_token
+        """The token of publishers, which viewers do not have."""
         self.port = port
         """The core's `MediaPort`."""
         self._posts: deque[float] = deque(maxlen=_POSTS)
@@ -88,20 +102,65 @@ class Serving:
             Route(STREAM + "/{viewer}", _told("DELETE, GET, HEAD, OPTIONS"), methods=["GET", "OPTIONS"]),
             Route("/api/viewers", self.shown, methods=["GET"]),
         ]
+        if self.viewers.publishers is not None:
+            routes += [
+                Route(WHIP, self.publish, methods=["POST"]),
+                Route(WHIP, _told("GET, HEAD, OPTIONS, POST"), methods=["GET", "OPTIONS"]),
+                Route(WHIP + "/{publisher}", self.end_publisher, methods=["DELETE"]),
+                Route(WHIP + "/{publisher}", self.trickle, methods=["PATCH"]),
+                Route(
+                    WHIP + "/{publisher}",
+                    _told("DELETE, GET, HEAD, OPTIONS, PATCH"),
+                    methods=["GET", "OPTIONS"],
+                ),
+            ]
         return web.application(routes, self.public.access)
 
     def _refused(self, request: Request) -> Response | None:
+        return self._refused_without(request, self.token, "the token is not this server's")
+
+    def _refused_without(self, request: Request, token: str | None, what: str) -> Response | None:
         if not self.public.access.is_allowed(request):
             return web.wrong(403, "this request comes from another page")
         kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if self.token is not None and not (kind.lower() == "bearer" and web.is_token(given, self.token)):
-            return web.wrong(401, "the token is not this server's", {"www-authenticate": "Bearer"})
+        if token is not None and not (kind.lower() == "bearer" and web.is_token(given.strip(), token)):
+            return web.wrong(401, what, {"www-authenticate": "Bearer"})
         return None
 
+    def _refused_publisher(self, request: Request) -> Response | None:
+        what = "the token is not the one for publishers, which serve prints at its start"
+        return self._refused_without(request, self.publish_token, what)
+
     async def offer(self, request: Request) -> Response:
-        """Answer a browser's SDP offer, and start to send to it."""
+        """Answer a viewer's SDP offer, and start to send to it."""
         if (refused := self._refused(request)) is not None:
             return refused
+        controller = request.query_params.get("controller")
+        return await self._answered(request, STREAM, lambda sdp, media: self._view(sdp, media, controller))
+
+    def _view(self, sdp: str, media: Any, controller: str | None) -> tuple[str, str]:
+        viewer = self.viewers.offer(sdp, media, controller)
+        return viewer.id, viewer.core.sdp
+
+    def _publishers(self) -> Publishers:
+        assert self.viewers.publishers is not None
+        return self.viewers.publishers
+
+    async def publish(self, request: Request) -> Response:
+        """Answer a publisher's SDP offer, and start to receive from it (RFC 9725, section 4.2)."""
+        if (refused := self._refused_publisher(request)) is not None:
+            return refused
+
+        def begin(sdp: str, media: Any) -> tuple[str, str]:
+            found = self._publishers().offer(sdp, media)
+            return found.id, found.core.answer
+
+        return await self._answered(request, WHIP, begin)
+
+    async def _answered(
+        self, request: Request, place: str, begin: Callable[[str, Any], tuple[str, str]]
+    ) -> Response:
+        """Answer an SDP offer. ``begin`` starts its session, and returns its ID and the SDP answer."""
         now = time.monotonic()
         if len(self._posts) == _POSTS and now - self._posts[0] < 1.0:
             return web.wrong(429, f"at most {_POSTS} offers are looked at in a second", _LATER)
@@ -111,20 +170,21 @@ class Serving:
         body = await web.body(request, _MOST_BODY)
         if body is None:
             return web.wrong(413, f"an offer has at most {_MOST_BODY} bytes")
-        controller = request.query_params.get("controller")
         try:
             # The browser can reach the address at which its request arrived, so media use it, too.
             media = self.port, list(self.public.media) or [web.here(request)]
-            viewer = await asyncio.to_thread(self.viewers.offer, body.decode(), media, controller)
+            name, answer = await asyncio.to_thread(begin, body.decode(), media)
         except UnicodeDecodeError:
             return web.wrong(400, "an offer is a text in UTF-8")
+        except BusyError as error:
+            return web.wrong(409, str(error), _LATER)
         except FullError as error:
             return web.wrong(503, str(error), _LATER)
         except UserError as error:
             return web.wrong(406 if error.place == "offer.codec" else 400, str(error))
-        place = f"{self.public.path}{STREAM.removeprefix('/')}/{viewer.id}"
-        headers = {"location": place, "etag": f'"{viewer.id}"', "content-type": _SDP}
-        return Response(viewer.core.sdp, 201, headers=headers)
+        location = f"{self.public.path}{place.removeprefix('/')}/{name}"
+        headers = {"location": location, "etag": _tag(name), "content-type": _SDP}
+        return Response(answer, 201, headers=headers)
 
     async def end(self, request: Request) -> Response:
         """End a viewer's session."""
@@ -133,6 +193,45 @@ class Serving:
         if not self.viewers.end(request.path_params["viewer"]):
             return web.wrong(404, "there is no such viewer")
         return Response(status_code=200)
+
+    def _publisher(self, request: Request) -> Publisher | None:
+        return self._publishers().named(request.path_params["publisher"])
+
+    async def end_publisher(self, request: Request) -> Response:
+        """End a publisher's session. The entity tag of a request is ignored (RFC 9725, section 4.3.1)."""
+        if (refused := self._refused_publisher(request)) is not None:
+            return refused
+        if (found := self._publisher(request)) is None:
+            return web.wrong(404, "there is no such publisher")
+        found.core.stop()
+        return Response(status_code=200)
+
+    async def trickle(self, request: Request) -> Response:
+        """Accept a publisher's late candidates (RFC 9725, section 4.3.2).
+
+        They are not needed, because this end is ICE-lite and learns addresses from the publisher's checks.
+        """
+        if (refused := self._refused_publisher(request)) is not None:
+            return refused
+        if (found := self._publisher(request)) is None:
+            return web.wrong(404, "there is no such publisher")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FRAGMENT:
+            return web.wrong(415, f"candidates are {_FRAGMENT}", {"accept-patch": _FRAGMENT})
+        body = await web.body(request, _MOST_BODY)
+        if body is None:
+            return web.wrong(413, f"a fragment has at most {_MOST_BODY} bytes")
+        try:
+            fragment = body.decode()
+        except UnicodeDecodeError:
+            return web.wrong(400, "a fragment is a text in UTF-8")
+        if found.is_restart(fragment):
+            return web.wrong(422, "ICE is not restarted here: send DELETE, and then a new offer by POST")
+        matched = request.headers.get("if-match")
+        if matched is None:
+            return web.wrong(428, "give the answer's ETag as If-Match")
+        if matched.strip() not in ("*", _tag(found.id)):
+            return web.wrong(412, "the entity tag is not that of this session")
+        return Response(status_code=204)
 
     async def shown(self, request: Request) -> Response:
         """Return the status of each viewer's session."""
@@ -154,8 +253,13 @@ class Serving:
         return JSONResponse(told)
 
 
+def _tag(name: str) -> str:
+    """Return the entity tag of a session's ICE credentials."""
+    return f'"{name}"'
+
+
 def _told(allowed: str) -> Callable[[Request], Any]:
-    """Return a handler for OPTIONS. Players recognise a WHEP endpoint by the accepted content type."""
+    """Return a handler for OPTIONS and GET. Players recognise an endpoint by the accepted content type."""
 
     async def answer(_: Request) -> Response:
         more = {"accept-post": _SDP, "content-type": _SDP} if "POST" in allowed else {}
@@ -285,7 +389,8 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         media = _opened(host, number, public.media)
         stack.callback(viewers.close)
         stack.enter_context(outlets.several(options.outlets, viewers.told))
-        app = Serving(viewers, media, token, public).app()
+        publish_token = None if options.no_token else secrets.token_urlsafe(24)
+        app = Serving(viewers, media, token, public, publish_token=publish_token).app()
         # All requests of a proxy come from one address.
         proxied = public.access.public is not None and encrypted is None
         places = web.Places(of_one=sys.maxsize) if proxied else web.Places()
@@ -295,6 +400,9 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
             told(f"{shown}#token={token}" if token else shown)
             if not (loopback and public.access.public is None):
                 told(_reach(shown))
+            if viewers.publishers is not None:
+                by = "without a token" if publish_token is None else f"with the bearer token {publish_token}"
+                told(f"publish by WHIP at {shown.rstrip('/')}{WHIP} {by}")
             say(viewers.capacity.told(viewers.options.viewers))
 
         asyncio.run(web.serve(app, listener, ready, places=places, encrypted=encrypted))

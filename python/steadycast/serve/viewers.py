@@ -23,6 +23,8 @@ from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
 from steadycast.serve.broadcast import LiveSource, Settings
 from steadycast.serve.capacity import Capacity, cores
+from steadycast.serve.publisher import SOURCE as WHIP
+from steadycast.serve.publisher import Publishers
 
 CODECS = ("vp8", "h264", "vp9", "av1")
 """The codecs that both browsers and this sender support."""
@@ -150,6 +152,9 @@ class Viewers:
             raise UserError(f"--codec {flow['codec']}", "no browser plays what is sent of it", remedy)
         if options.source == "greedy":
             raise UserError(options.source, "there are no pictures", 'take a file, "testsrc" or a camera')
+        if options.source == WHIP and options.ladder:
+            what = "what a publisher sends can't be encoded before"
+            raise UserError("--ladder", what, "leave it away, or serve a file")
         if options.out is not None:
             free_or_force(options.out, force=options.force)
         self.options = replace(options, flow=flow)
@@ -193,6 +198,11 @@ class Viewers:
     def _source(self) -> LiveSource:
         assert self.live is not None
         return self.live
+
+    @property
+    def publishers(self) -> Publishers | None:
+        """The publishers that are the source; `None` for another source."""
+        return None if self.live is None else self.live.publishers
 
     def __iter__(self) -> Iterator[Viewer]:
         with self._lock:

@@ -941,6 +941,23 @@ impl VideoSink {
         received
     }
 
+    /// Reports the arrival of an authenticated packet that carries no media.
+    pub fn on_padding(
+        &mut self,
+        now: Time,
+        header: &RtpHeader,
+        transport: Option<u16>,
+        size: Bytes,
+        ecn: Ecn,
+        out: &mut Out<'_>,
+    ) {
+        if let Some(receiver) = &mut self.receiver {
+            let packet = MediaPacket { header, notice: &[], transport, repairs: None, size, ecn, buffer: None };
+            receiver.on_padding(self.skew.own(now), &packet);
+        }
+        self.drain(now, out);
+    }
+
     /// Processes a parity packet. `protection` states which packets it covers.
     pub fn on_parity(
         &mut self,

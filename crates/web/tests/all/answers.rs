@@ -1,7 +1,10 @@
 use crate::client::{address, certificate, credentials};
 use proptest::prelude::*;
 use sdp_types::Session;
-use steadycast_web::{Credentials, Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
+use steadycast_web::{
+    Credentials, Feedback, LocalParameters, LocalSources, NegotiatedParameters, OfferError, Stream, agree,
+    agree_to_receive,
+};
 use steadycast_wire::payload::PayloadFormat;
 
 /// Chromium's offers: with one "recvonly" video transceiver, and with audio before it and RFC 8888 enabled.
@@ -31,10 +34,24 @@ pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Sessi
         feedback,
         send_time: true,
         key_frames: true,
-        media: 11,
-        repair: Some(12),
-        audio: Some(13),
-        cname: "it",
+        sources: Some(LocalSources { media: 11, repair: Some(12), audio: Some(13), cname: "it" }),
+    };
+    Session::parse(agreed.answer(&own).as_bytes()).unwrap()
+}
+
+/// Returns the answer of an end that receives.
+pub(crate) fn receiver_answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Session {
+    let own = credentials(1);
+    let own = LocalParameters {
+        session: 7,
+        address: address("192.0.2.1:40003"),
+        others: &[],
+        credentials: &own,
+        fingerprint: certificate(1).fingerprint,
+        feedback,
+        send_time: false,
+        key_frames: true,
+        sources: None,
     };
     Session::parse(agreed.answer(&own).as_bytes()).unwrap()
 }
@@ -148,6 +165,75 @@ fn audio_is_bundled_with_the_video_under_the_numbers_of_the_offer() {
     assert!(!agreed.audio.as_ref().unwrap().shares_feedback);
     let of_audio = lines(&answer(&agreed, Feedback::Transport), 0);
     assert!(!of_audio.iter().any(|it| it.starts_with("extmap") || it.starts_with("rtcp-fb")), "{of_audio:?}");
+}
+
+/// Returns an offer of a browser that publishes.
+fn publishing(offer: &str) -> String {
+    offer.replace("a=recvonly", "a=sendonly")
+}
+
+#[test]
+fn a_publisher_is_answered_with_the_first_codec_that_can_be_decoded_and_no_ssrc() {
+    let offer = publishing(WITH_AUDIO);
+    let agreed = agree_to_receive(offer.as_bytes(), true).unwrap();
+    assert_eq!((agreed.payload_type, agreed.format), (96, PayloadFormat::Vp8));
+    let said = receiver_answer(&agreed, Feedback::Transport);
+    assert_eq!(said.get_first_attribute_value("group"), Some(Some("BUNDLE 0 1")));
+    for section in [0, 1] {
+        let lines = lines(&said, section);
+        for line in ["recvonly", "rtcp-mux", "setup:passive"] {
+            assert_eq!(lines.iter().filter(|it| *it == line).count(), 1, "{line} in {lines:?}");
+        }
+        assert!(!lines.iter().any(|it| it.starts_with("ssrc") || it.starts_with("msid") || it == "sendonly"));
+        assert!(lines.iter().any(|it| it.ends_with(" transport-cc")), "{lines:?}");
+    }
+    let video = lines(&said, 1);
+    for line in ["rtcp-fb:96 nack", "rtcp-fb:96 nack pli", "rtcp-fb:96 ccm fir", "fmtp:97 apt=96"] {
+        assert!(video.contains(&line.to_owned()), "{line} in {video:?}");
+    }
+    // Without audio its section is rejected in place.
+    let agreed = agree_to_receive(offer.as_bytes(), false).unwrap();
+    assert_eq!(receiver_answer(&agreed, Feedback::Transport).medias[0].port, 0);
+    // The formats of the offer are taken in its order, as far as they can be decoded.
+    let firefox = agree_to_receive(publishing(FIREFOX).as_bytes(), true).unwrap();
+    assert_eq!(firefox.payload_type, 120);
+    let without_vp8 = publishing(CHROMIUM).replace(" VP8/", " VP7/");
+    assert_eq!(agree_to_receive(without_vp8.as_bytes(), true).unwrap().format, PayloadFormat::Vp9);
+}
+
+#[test]
+fn the_ssrcs_that_a_publisher_announces_are_known() {
+    let mid = CHROMIUM.lines().find(|line| line.starts_with("a=mid")).unwrap();
+    let with = |line: &str| {
+        let offer = publishing(CHROMIUM).replace(mid, &format!("{mid}\r\n{line}"));
+        agree_to_receive(offer.as_bytes(), true).unwrap().offered_sources
+    };
+    assert_eq!(with("a=ssrc-group:FID 77 78"), Some((77, 78)));
+    for other in ["a=ssrc-group:SIM 77 78", "a=ssrc-group:FID 77", "a=ssrc-group:FID x y", "a=ssrc:77 cname:a"] {
+        assert_eq!(with(other), None, "{other}");
+    }
+}
+
+#[test]
+fn an_offer_that_can_not_be_received_is_refused_with_its_place() {
+    let offer = publishing(CHROMIUM);
+    let cases = [
+        ("offer.direction", CHROMIUM.to_owned()),
+        ("offer.direction", CHROMIUM.replace("a=recvonly", "a=inactive")),
+        ("offer.video", offer.replace("m=video 9", "m=audio 9")),
+        ("offer.codec", ["VP8", "VP9", "H264", "AV1"].into_iter().fold(offer.clone(), |all, it| all.replace(it, "x"))),
+        ("offer.setup", offer.replace("actpass", "passive")),
+        ("offer.ice", offer.replace("a=ice-pwd", "a=ice-word")),
+    ];
+    for (place, offer) in cases {
+        let Err(OfferError { place: told, problem, .. }) = agree_to_receive(offer.as_bytes(), true) else {
+            panic!("{place}")
+        };
+        assert_eq!(told, place, "{problem}");
+    }
+    // A publisher may offer both directions (RFC 9725, section 4.2).
+    let both = CHROMIUM.replace("a=recvonly", "a=sendrecv");
+    assert!(agree_to_receive(both.as_bytes(), true).is_ok());
 }
 
 #[test]
@@ -276,10 +362,7 @@ fn an_answer_omits_what_it_cannot_carry() {
         feedback: Feedback::Standard,
         send_time: false,
         key_frames: false,
-        media: 1,
-        repair: None,
-        audio: None,
-        cname: "it",
+        sources: Some(LocalSources { media: 1, repair: None, audio: None, cname: "it" }),
     };
     let said = Session::parse(agreed.answer(&own).as_bytes()).unwrap();
     let lines = lines(&said, 0);

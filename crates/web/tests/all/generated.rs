@@ -1,14 +1,16 @@
 //! Answers to generated offers.
 
-use crate::answers::{answer, with_audio};
+use crate::answers::{answer, receiver_answer, with_audio};
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use sdp_types::{Media, Session};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use steadycast_web::{Feedback, agree};
+use steadycast_web::{Feedback, agree, agree_to_receive};
 use steadycast_wire::payload::PayloadFormat;
 
+const FORMATS: [PayloadFormat; 4] = [PayloadFormat::Vp8, PayloadFormat::Vp9, PayloadFormat::H264, PayloadFormat::Av1];
 const CODECS: [(&str, &str); 8] = [
     ("VP8", ""),
     ("VP9", "profile-id=0"),
@@ -158,12 +160,17 @@ proptest! {
     #[test]
     fn an_answer_contains_only_offered_values_in_order_and_once(
         text in offer(),
-        format in select(vec![PayloadFormat::Vp8, PayloadFormat::Vp9, PayloadFormat::H264, PayloadFormat::Av1]),
+        // `None` is an end that receives.
+        format in option::of(select(FORMATS.to_vec())),
         feedback in select(vec![Feedback::Congestion, Feedback::Transport, Feedback::Standard]),
     ) {
         let offer = Session::parse(text.as_bytes()).unwrap();
-        let Ok(agreed) = agree(text.as_bytes(), &with_audio(format)) else { return Ok(()) };
-        let said = answer(&agreed, feedback);
+        let agreed = match format {
+            Some(format) => agree(text.as_bytes(), &with_audio(format)),
+            None => agree_to_receive(text.as_bytes(), true),
+        };
+        let Ok(agreed) = agreed else { return Ok(()) };
+        let said = if format.is_some() { answer(&agreed, feedback) } else { receiver_answer(&agreed, feedback) };
         let heads = |of: &Session| -> Vec<_> {
             let head = |media: &Media| (media.media.clone(), media.proto.clone(), values(media, "mid").concat());
             of.medias.iter().map(head).collect()

@@ -101,8 +101,10 @@ function told() {
     status('wrong', 'ended');
     notice(viewer.ended_by || 'The source has ended: "play again" begins it again.');
   } else if (here === 'connected') {
-    status('', `live, by ${viewer.controller || $('controller').value}`);
-    notice(slow());
+    const absent = unpublished();
+    if (absent) status('busy', 'waiting for a publisher');
+    else status('', `live, by ${viewer.controller || $('controller').value}`);
+    notice(absent || slow());
   } else if (here === 'failed') {
     status('wrong', 'no connection');
     notice(unreached());
@@ -111,13 +113,22 @@ function told() {
   }
 }
 
+// Returns a message if the source is a publisher, and none sends.
+function unpublished() {
+  const { publisher } = state.about || {};
+  if (!publisher || publisher.state === 'connected') return '';
+  if (publisher.state === 'checking' || publisher.state === 'connecting') return 'A publisher is connecting.';
+  const left = { ended: 'The publisher has left', silent: 'The publisher has been silent for some seconds' }[publisher.state];
+  return left ? `${left}. The video goes on when one sends again.` : 'Nobody publishes yet. The video begins when a publisher sends.';
+}
+
 // Returns a message if the encoders were too slow for a rung, or for some recent pictures.
 function slow() {
   const { rungs, rungs_at_start: planned } = state.about || {};
   const given = rungs && rungs.length && rungs.length < planned ? `The encoders fell behind, and ${rungs.length} of ${planned} rungs are left, up to ${rate(rungs[0].bps)}. ` : '';
   const last = state.rows.at(-1), before = state.rows.find((row) => last && row.t > last.t - RECENT);
   const left = before ? (last.left ?? 0) - (before.left ?? 0) : 0;
-  return given + (left >= 2 * RECENT ? `The encoder is too slow: ${left} pictures were left out in the last ${RECENT} s. Serve with a smaller --size or --fps, or with --ladder.` : '');
+  return given + (left >= 2 * RECENT ? `The encoder is too slow: ${left} pictures were left out in the last ${RECENT} s. Serve with a smaller --size or --fps${state.about.publisher ? '' : ', or with --ladder'}.` : '');
 }
 
 // Returns a message with the address of the sender's only candidate.
@@ -224,8 +235,10 @@ function rungSaid({ rung, size, state: now }) {
 
 function drawViewers() {
   const { viewers, places, source, codec, rungs, rungs_at_start: planned } = state.about;
+  const { publisher } = state.about;
+  const origin = publisher && publisher.size ? `${publisher.codec} ${publisher.size.width}×${publisher.size.height} by WHIP, as ` : '';
   const encoded = rungs && rungs.length ? `, ${rungs.length === planned ? many(planned, 'rung') : `${rungs.length} of ${planned} rungs`}` : '';
-  $('source').textContent = `${source.split('/').pop()}, ${codec}${encoded}`;
+  $('source').textContent = `${source.split('/').pop()}, ${origin}${codec}${encoded}`;
   $('places').textContent = `${viewers.filter((each) => each.state !== 'ended').length} of ${many(places, 'place')}`;
   const heads = ['viewer', 'state', 'from', 'controller', 'sent', 'target', 'round trip', 'loss', 'rung', 'why'];
   $('viewers').replaceChildren(

@@ -1,0 +1,288 @@
+"""A publisher as the source of `serve`: a browser, OBS or a sender of ours that gives its media by WHIP (RFC 9725).
+
+One publisher sends at a time. When it leaves, the source waits for the next one, and viewers keep the last picture.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from steadycast.errors import UserError
+from steadycast.folder import Json
+from steadycast.live import session
+from steadycast.live.encoder import Shape
+from steadycast.live.receiver import Outbox
+from steadycast.live.source import Newest
+from steadycast.media.clip import parse_fps, parse_size
+from steadycast.media.table import U8
+
+SOURCE = "whip"
+"""The name of this source on the command line."""
+_SIZE = (1280, 720)
+"""The size of the source's pictures in samples, unless one is given: a publisher's size may change at any time."""
+_FPS = Fraction(30)
+"""The most pictures per second, unless given."""
+_CLOCK = 90_000
+"""Ticks per second of the media's time stamps."""
+_APART_S = 0.5
+"""A difference in seconds between arrivals and time stamps after which the publisher's clock counts as set anew."""
+_PAUSE_S = 0.1
+"""A gap in seconds between audio packets after which a packet begins a talkspurt (RFC 3551, section 4.1)."""
+_ROOM = 2
+"""The most decoded pictures that wait."""
+_POLL_S = 0.02
+"""The polling interval of the audio, in seconds: the length of its packets."""
+_BLACK = (16, 128)
+"""The samples of black: luma and chroma (BT.601)."""
+_UFRAG = re.compile(r"^a=ice-ufrag:(\S+)", re.MULTILINE)
+
+
+class BusyError(UserError):
+    """The error when another publisher sends."""
+
+
+class RestartError(UserError):
+    """The error of a request for new ICE credentials."""
+
+
+class Published(Newest):
+    """The pictures of the present publisher, all of one size.
+
+    Its pictures are scaled to this size, with black bars if their aspect ratio is another one.
+    """
+
+    def __init__(self, size: str, fps: str) -> None:
+        width, height = parse_size(size, _SIZE)
+        super().__init__(Shape(width, height, parse_fps(fps, _FPS)), [])
+
+    def put(self, at: float, frame: Any) -> None:
+        """Add a decoded picture that was taken at this time, in seconds of a monotonic clock."""
+        self._put(at, fitted(frame, self.shape.width, self.shape.height))
+
+    def since_first(self, at: float) -> float | None:
+        """Return a time counted from the source's first picture, in seconds; `None` before that picture."""
+        with self._change:
+            return None if self._began is None else at - self._began
+
+    def stop(self) -> None:
+        """End the source."""
+        self._end()
+
+
+def fitted(frame: Any, width: int, height: int) -> U8:
+    """Return a decoded picture's samples (yuv420p) at this size, with black bars where its aspect ratio differs."""
+    scale = min(Fraction(width, frame.width), Fraction(height, frame.height))
+    inner = [
+        max(2, min(most, round(side * scale / 2) * 2))
+        for side, most in ((frame.width, width), (frame.height, height))
+    ]
+    samples = frame.reformat(*inner, format="yuv420p", interpolation="BICUBIC").to_ndarray()
+    if inner == [width, height]:
+        return np.asarray(samples, dtype=np.uint8).reshape(-1)
+    # The three planes follow each other. The chroma planes have half the width and height.
+    planes, taken = [], samples.reshape(-1)
+    for half, value in ((1, _BLACK[0]), (2, _BLACK[1]), (2, _BLACK[1])):
+        wide, high = inner[0] // half, inner[1] // half
+        plane = np.full((height // half, width // half), value, dtype=np.uint8)
+        top, left = (height // half - high) // 2, (width // half - wide) // 2
+        plane[top : top + high, left : left + wide] = taken[: wide * high].reshape(high, wide)
+        planes.append(plane.reshape(-1))
+        taken = taken[wide * high :]
+    return np.concatenate(planes)
+
+
+class _Clock:
+    """The mapping from a publisher's time stamps to this machine's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._offset: float | None = None
+
+    def at(self, ticks: int, now: float) -> float:
+        """Return the time of these ticks; ``now`` is the time at which their picture was decoded."""
+        media = ticks / _CLOCK
+        if self._offset is None or abs(now - media - self._offset) > _APART_S:
+            self._offset = now - media
+        return media + self._offset
+
+    def known(self, ticks: int) -> float | None:
+        """Return the time of these ticks; `None` before the first picture."""
+        return None if self._offset is None else ticks / _CLOCK + self._offset
+
+
+class Publisher:
+    """One publisher, and the session that receives from it."""
+
+    def __init__(self, core: Any, offer: str) -> None:
+        self.id = secrets.token_urlsafe(16)
+        """A secret of the publisher, which authorises it to end the session."""
+        self.core = core
+        self.why: str | None = None
+        """The reason if this server ended the session."""
+        self.failed: BaseException | None = None
+        self.pictures = 0
+        self.size: tuple[int, int] | None = None
+        self._ufrags = set(_UFRAG.findall(offer))
+        self.status: Json = {}
+        self.thread: threading.Thread | None = None
+
+    @property
+    def connection(self) -> Json:
+        """The state of the connection, the reason of its end, and the publisher's address."""
+        return {"state": "checking", "why": None, "address": None, "is_silent": False} | (
+            self.status.get("browser") or {}
+        )
+
+    def look(self) -> None:
+        """Read the session's status."""
+        self.status = json.loads(self.core.status()) or self.status
+
+    def is_restart(self, fragment: str) -> bool:
+        """Whether an SDP fragment has other ICE credentials than the offer."""
+        return not set(_UFRAG.findall(fragment)) <= self._ufrags
+
+    def shown(self) -> Json:
+        """Return the publisher's data for the page."""
+        connection, status = self.connection, self.status
+        size = self.size
+        return {
+            "state": "ended"
+            if self.core.done
+            else "silent"
+            if connection["is_silent"]
+            else connection["state"],
+            "address": connection["address"],
+            "codec": self.core.codec,
+            "audio": self.core.has_audio,
+            "size": None if size is None else {"width": size[0], "height": size[1]},
+            "rate_bps": status.get("rate_bps"),
+            "loss_frac": status.get("loss_frac"),
+            "pictures": self.pictures,
+            "why": str(self.failed or self.why or connection["why"] or "") or None,
+        }
+
+
+class Publishers:
+    """The source's present publisher, of which there is at most one."""
+
+    def __init__(
+        self,
+        pictures: Published,
+        hear: Callable[[float, bool, bytes], None],
+        told: Callable[[str], None],
+        *,
+        audio: bool,
+    ) -> None:
+        self.pictures, self._hear, self._told, self._audio = pictures, hear, told, audio
+        self._lock = threading.Lock()
+        self.present: Publisher | None = None
+        """The present publisher, or the last one."""
+
+    def offer(self, sdp: str, media: tuple[Any, list[str]]) -> Publisher:
+        """Begin to receive from a publisher with this offer.
+
+        Raises:
+            BusyError: another publisher sends.
+            UserError: the offer can't be answered; the error's place is ``offer.codec``, or begins with ``offer``.
+
+        """
+        with self._lock:
+            former = self.present
+            if former is not None and not former.core.done:
+                former.look()
+                if not former.connection["is_silent"]:
+                    raise BusyError(
+                        "publisher", "another one is sending", "end that one first, or try again later"
+                    )
+                former.why = "it was silent, and another publisher came"
+                former.core.stop()
+            settings = {"offer": sdp, "media": media, "audio": self._audio, "cname": session.own_name()}
+            found = Publisher(session.live_core().Receiver(settings), sdp)
+            self.present = found
+        found.thread = threading.Thread(target=self._follow, args=(found,), daemon=True, name="publisher")
+        found.thread.start()
+        return found
+
+    def named(self, name: str) -> Publisher | None:
+        """Return the present publisher if it has this id and has not ended."""
+        with self._lock:
+            found = self.present
+        known = found is not None and secrets.compare_digest(found.id.encode(), name.encode())
+        return found if known and found is not None and not found.core.done else None
+
+    def shown(self) -> Json:
+        """Return the publisher's data for the page."""
+        found = self.present
+        return {"state": "waiting"} if found is None else found.shown()
+
+    def close(self) -> None:
+        """End the publisher's session and the source."""
+        found = self.present
+        if found is not None:
+            found.core.stop()
+            if found.thread is not None:
+                found.thread.join(5.0)
+        self.pictures.stop()
+
+    def _follow(self, publisher: Publisher) -> None:
+        """Pass on the publisher's media until its session ends."""
+        clock = _Clock()
+        # WebRTC encoders send no B frames.
+        outbox = Outbox(publisher.core, _ROOM, low_delay=True, scaled=False)
+        threads = [
+            threading.Thread(target=outbox.run, daemon=True, name="publisher-decoder"),
+            threading.Thread(target=self._pictures_of, args=(publisher, outbox, clock), daemon=True),
+        ]
+        if publisher.core.has_audio:
+            threads.append(threading.Thread(target=self._audio_of, args=(publisher, clock), daemon=True))
+        for thread in threads:
+            thread.start()
+        is_known = False
+        while not publisher.core.wait(0.25):
+            publisher.look()
+            if not is_known and publisher.connection["state"] == "connected":
+                is_known = True
+                sound = " and sound" if publisher.core.has_audio else ""
+                self._told(
+                    f"a publisher sends {publisher.core.codec}{sound} from {publisher.connection['address']}"
+                )
+        publisher.look()
+        for thread in threads:
+            thread.join(5.0)
+        publisher.failed = publisher.failed or outbox.failed
+        with suppress(UserError):
+            publisher.core.finish()
+        why = publisher.failed or publisher.why or publisher.connection["why"] or "it said so"
+        self._told(f"the publisher has left: {why}. Viewers keep its last picture until another one comes")
+
+    def _pictures_of(self, publisher: Publisher, outbox: Outbox, clock: _Clock) -> None:
+        try:
+            while (found := outbox.get(None)) is not None:
+                frame, ticks, _, whole = found
+                at = clock.at(ticks, time.monotonic())
+                # The publisher is asked for a key frame after damage, until which the last whole picture stays.
+                if whole:
+                    publisher.pictures, publisher.size = publisher.pictures + 1, (frame.width, frame.height)
+                    self.pictures.put(at, frame)
+        except BaseException as error:
+            publisher.failed = error
+            publisher.core.stop()
+
+    def _audio_of(self, publisher: Publisher, clock: _Clock) -> None:
+        last = -1e9
+        while not publisher.core.wait(_POLL_S):
+            for ticks, _, data in publisher.core.audio():
+                known = clock.known(ticks)
+                at = None if known is None else self.pictures.since_first(known)
+                if at is not None and at >= 0:
+                    self._hear(at, at - last > _PAUSE_S, data)
+                    last = at

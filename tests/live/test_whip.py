@@ -1,0 +1,318 @@
+"""WHIP (RFC 9725): browsers and senders of ours that publish into `steadycast serve`."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from steadycast.core import core
+from steadycast.errors import UserError
+
+from tests.conftest import bounded, needs_chromium, started, until
+from tests.live.conftest import ports, steadycast
+
+PUBLISH = """
+async ([token, size, sound]) => {
+    const canvas = document.createElement('canvas');
+    [canvas.width, canvas.height] = size;
+    const pen = canvas.getContext('2d');
+    let n = 0;
+    setInterval(() => {
+        pen.fillStyle = '#fff';
+        pen.fillRect(0, 0, ...size);
+        pen.fillStyle = `hsl(${(n * 3) % 360} 80% 50%)`;
+        pen.fillRect((n++ * 4) % size[0], 20, 80, size[1] - 40);
+    }, 40);
+    const pc = new RTCPeerConnection();
+    const stream = canvas.captureStream(25);
+    for (const track of stream.getTracks()) pc.addTransceiver(track, { direction: 'sendonly', streams: [stream] });
+    if (sound) {
+        const context = new AudioContext(), tone = context.createOscillator();
+        const out = context.createMediaStreamDestination();
+        tone.connect(out);
+        tone.start();
+        pc.addTransceiver(out.stream.getAudioTracks()[0], { direction: 'sendonly', streams: [stream] });
+    }
+    await pc.setLocalDescription(await pc.createOffer());
+    const headers = { 'content-type': 'application/sdp', authorization: `Bearer ${token}` };
+    const answer = await fetch('/whip', { method: 'POST', headers, body: pc.localDescription.sdp });
+    const text = await answer.text();
+    if (!answer.ok) return [answer.status, text];
+    await pc.setRemoteDescription({ type: 'answer', sdp: text });
+    Object.assign(window, { pc, place: answer.headers.get('location'), headers });
+    return [answer.status, text];
+}
+"""
+LEAVE = "async () => { const a = await fetch(place, { method: 'DELETE', headers }); pc.close(); return a.status; }"
+SENT = """
+async () => {
+    const all = [...(await pc.getStats()).values()];
+    const of = (type, kind) => all.find((it) => it.type === type && (!kind || it.kind === kind)) || {};
+    const pair = all.find((it) => it.type === 'candidate-pair' && it.nominated) || {};
+    return [of('outbound-rtp', 'video').framesSent || 0, of('remote-inbound-rtp', 'video').fractionLost ?? 1,
+            pair.availableOutgoingBitrate || 0];
+}
+"""
+CONNECTION = """
+const Real = RTCPeerConnection;
+window.RTCPeerConnection = class extends Real { constructor(...all) { super(...all); window.last = this; } };
+"""
+HEARD = """
+async () => {
+    const all = [...(await last.getStats()).values()];
+    return (all.find((it) => it.type === 'inbound-rtp' && it.kind === 'audio')?.totalAudioEnergy || 0) > 0.01;
+}
+"""
+
+
+@dataclass
+class Served:
+    """A served publisher's media in a separate process."""
+
+    process: subprocess.Popen[str]
+    page: str
+    token: str
+
+    @property
+    def address(self) -> str:
+        return self.page.partition("#")[0]
+
+
+@contextmanager
+def serving(*more: str) -> Iterator[Served]:
+    """Serves what a publisher sends."""
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    listen, media = ports(2)
+    words = steadycast("serve", "whip", "--size", "320x180", "--fps", "25", *more)
+    words += ["--listen", f"127.0.0.1:{listen}", "--media-port", str(media)]
+    with bounded(started(words)) as process:
+        assert process.stdout is not None
+        page, told = (process.stdout.readline().strip() for _ in range(2))
+        found = re.fullmatch(r"publish by WHIP at (\S+) with the bearer token (\S+)", told)
+        assert found is not None, told
+        assert found[1] == page.partition("#")[0] + "whip"
+        yield Served(process, page, found[2])
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving() as found:
+        yield found
+
+
+def playing(page: Any, since: float = 0.2) -> None:
+    """Waits until pictures move beyond this time."""
+    page.wait_for_function("(at) => document.querySelector('video').currentTime > at", arg=since)
+
+
+@needs_chromium
+def test_a_browser_publishes_another_one_plays_and_a_second_publisher_goes_on(
+    served: Served, browser: Any
+) -> None:
+    viewer, publisher = (browser.new_context().new_page() for _ in range(2))
+    viewer.add_init_script(CONNECTION)
+    viewer.goto(served.page)
+    viewer.wait_for_function("() => document.querySelector('#status').textContent.includes('waiting')")
+    publisher.goto(served.address + "serve.css")
+    code, answer = publisher.evaluate(PUBLISH, [served.token, [320, 180], True])
+    assert code == 201
+    for line in ("a=recvonly", "a=ice-lite", "a=setup:passive", "transport-cc", "nack pli"):
+        assert line in answer
+    assert "a=ssrc" not in answer
+    playing(viewer)
+    viewer.wait_for_function(HEARD)
+    # One publisher at a time.
+    other = browser.new_context().new_page()
+    other.goto(served.address + "serve.css")
+    assert other.evaluate(PUBLISH, [served.token, [320, 180], False])[0] == 409
+    # Transport-wide feedback feeds the browser's estimate, which starts at 300 kb/s.
+    until(lambda: publisher.evaluate(SENT)[2] > 600_000, "the estimate does not grow", 30)
+    frames, lost, _ = publisher.evaluate(SENT)
+    assert frames > 25
+    assert lost < 0.05
+    viewer.wait_for_function("() => /live/.test(document.querySelector('#status').textContent)")
+    assert publisher.evaluate(LEAVE) == 200
+    viewer.wait_for_function("() => document.querySelector('#status').textContent.includes('waiting')")
+    stood = viewer.evaluate("() => document.querySelector('video').currentTime")
+    # The second publisher's pictures have another aspect ratio, and no sound.
+    assert other.evaluate(PUBLISH, [served.token, [240, 240], False])[0] == 201
+    playing(viewer, stood + 0.5)
+    for page in (viewer, publisher, other):
+        page.context.close()
+
+
+OFFERS = Path(__file__).parents[2] / "crates" / "web" / "tests" / "all" / "offers"
+FRAGMENT = "application/trickle-ice-sdpfrag"
+
+
+@pytest.fixture
+def asked() -> Iterator[Callable[..., tuple[int, dict[str, str], bytes]]]:
+    """Serves in this process, with real sessions, and sends requests."""
+    server = pytest.importorskip("steadycast.serve.server", reason="the extra serve is not installed")
+    from steadycast.serve.viewers import Options, Viewers
+
+    from tests.live.test_serve import Served as Here
+
+    viewers = Viewers(Options(source="whip", flow={"size": "64x64"}))
+    port = core.MediaPort(["127.0.0.1"], ports(1)[0])
+    serving = server.Serving(viewers, port, "viewers", publish_token="publishers")
+    here = Here(serving.app(), viewers)
+
+    def ask(
+        method: str, path: str = "/whip", body: bytes = b"", **headers: str | None
+    ) -> tuple[int, dict[str, str], bytes]:
+        serving._posts.clear()
+        given = {"authorization": "Bearer publishers", **headers}
+        # The thread of a test that drives a browser has an event loop already.
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(here.ask, method, path, body, **given).result()
+        return found.code, found.headers, found.body
+
+    yield ask
+    viewers.close()
+
+
+def published(name: str = "chromium.sdp") -> str:
+    """An offer of a browser that sends."""
+    return (OFFERS / name).read_text().replace("a=recvonly", "a=sendonly")
+
+
+def test_requests_have_the_answers_of_rfc_9725(
+    asked: Callable[..., tuple[int, dict[str, str], bytes]],
+) -> None:
+    offer = published().encode()
+    code, headers, answer = asked("POST", body=offer)
+    assert (code, headers["content-type"]) == (201, "application/sdp")
+    assert b"a=recvonly" in answer
+    place, tag = headers["location"], headers["etag"]
+    assert re.fullmatch(r"/whip/[\w-]{22}", place)
+    # Another publisher has to wait, and viewers' tokens are no publishers'.
+    code, headers, wrong = asked("POST", body=offer)
+    assert (code, headers["retry-after"]) == (409, "5")
+    assert b"another one is sending" in wrong
+    for token in ("Bearer viewers", "Basic publishers", "publishers", None):
+        code, headers, _ = asked("POST", body=offer, authorization=token)
+        assert (code, headers["www-authenticate"]) == (401, "Bearer"), token
+        assert asked("DELETE", place, authorization=token)[0] == 401
+    # Candidates are accepted, a restart of ICE is not.
+    user = re.search(r"a=ice-ufrag:\S+", published()).group()
+    late = f"{user}\r\na=candidate:1 1 udp 2122260223 192.0.2.1 61764 typ host\r\n".encode()
+    of: dict[str, Any] = {"content_type": FRAGMENT, "if_match": tag}
+    patched = [
+        asked("PATCH", place, late, **of),
+        asked("PATCH", place, late, **{**of, "if_match": "*"}),
+        asked("PATCH", place, late, **{**of, "if_match": None}),
+        asked("PATCH", place, late, **{**of, "if_match": '"another"'}),
+        asked("PATCH", place, late, **{**of, "content_type": "application/sdp"}),
+        asked("PATCH", place, b"\xff", **of),
+        asked("PATCH", place, b"a" * 65_537, **of),
+        asked("PATCH", place, b"a=ice-ufrag:other\r\n", **of),
+        asked("PATCH", "/whip/x", late, **of),
+    ]
+    assert [each[0] for each in patched] == [204, 204, 428, 412, 415, 400, 413, 422, 404]
+    assert patched[0][2] == b""
+    assert "etag" not in patched[0][1]
+    # GET has no representation, and OPTIONS names what is accepted.
+    for method in ("GET", "HEAD", "OPTIONS"):
+        for path in ("/whip", place):
+            assert asked(method, path, authorization=None)[0] == 200, (method, path)
+    assert asked("OPTIONS")[1]["accept-post"] == "application/sdp"
+    assert "PATCH" in asked("OPTIONS", place)[1]["allow"]
+    for method, path in (("PUT", "/whip"), ("DELETE", "/whip"), ("PATCH", "/whip"), ("POST", place)):
+        assert asked(method, path)[0] == 405, (method, path)
+    # A DELETE ignores entity tags; after it, the next publisher comes.
+    assert asked("DELETE", place, if_match='"another"')[0] == 200
+    until(lambda: asked("DELETE", place)[0] == 404)
+    code, headers, _ = asked("POST", body=offer)
+    assert code == 201
+    assert headers["location"] != place
+
+
+def test_what_is_no_offer_of_a_publisher_is_refused_with_its_reason(
+    asked: Callable[..., tuple[int, dict[str, str], bytes]],
+) -> None:
+    whole = published()
+    wrong = {
+        "play": (whole.replace("a=sendonly", "a=recvonly"), 400, "direction"),
+        "codec": (re.sub("VP8|VP9|H264|AV1", "X", whole), 406, "codec"),
+        "no video": (whole.replace("m=video", "m=audio"), 400, "video"),
+        "plain": (whole.replace("UDP/TLS/RTP/SAVPF", "RTP/AVP"), 400, "transport"),
+        "no text": ("hello", 400, "description"),
+    }
+    for name, (offer, expected, word) in wrong.items():
+        code, _, body = asked("POST", body=offer.encode())
+        assert code == expected, name
+        assert word in json.loads(body)["wrong"], name
+    assert asked("POST", body=whole.encode(), content_type="application/json")[0] == 415
+    assert asked("POST", body=b"a" * 65_537)[0] == 413
+    assert asked("POST", body=b"\xff")[0] == 400
+    assert asked("POST", body=whole.encode(), origin="http://example.net")[0] == 403
+
+
+def test_offers_whose_lines_are_mixed_or_cut_are_answered_or_refused(
+    asked: Callable[..., tuple[int, dict[str, str], bytes]],
+) -> None:
+    chance, seen = random.Random(9725), set()
+    for _ in range(300):
+        lines = published(chance.choice(["chromium.sdp", "chromium-ccfb.sdp", "firefox.sdp"])).splitlines()
+        for _ in range(chance.randrange(1, 6)):
+            place = chance.randrange(len(lines))
+            kind = chance.randrange(4)
+            if kind == 0:
+                del lines[place]
+            elif kind == 1:
+                lines.insert(place, chance.choice(lines))
+            elif kind == 2:
+                lines[place] = lines[place][: chance.randrange(len(lines[place]) + 1)]
+            else:
+                lines[place] = re.sub(
+                    r"\d+", lambda _: str(chance.randrange(1 << chance.randrange(1, 40))), lines[place]
+                )
+        code, headers, body = asked("POST", body="\r\n".join([*lines, ""]).encode())
+        assert code in (201, 400, 406), body
+        seen.add(code)
+        if code == 201:
+            made = headers["location"]
+            assert asked("DELETE", made)[0] == 200
+            until(lambda: asked("DELETE", made)[0] == 404)  # noqa: B023
+        else:
+            assert json.loads(body)["wrong"].startswith("offer."), body
+    assert seen >= {201, 400}
+
+
+@pytest.mark.parametrize("size", [(320, 180), (100, 300), (640, 90), (64, 64), (33, 17)])
+def test_pictures_of_any_size_are_fitted_with_black_bars(size: tuple[int, int]) -> None:
+    from steadycast.serve.publisher import fitted
+
+    frame = av.VideoFrame.from_ndarray(np.full((size[1], size[0], 3), 255, dtype=np.uint8), format="rgb24")
+    samples = fitted(frame, 320, 180)
+    assert samples.shape == (320 * 180 * 3 // 2,)
+    luma = samples[: 320 * 180].reshape(180, 320)
+    white = luma > 200
+    scale = min(320 / size[0], 180 / size[1])
+    assert abs(white.any(axis=0).sum() - size[0] * scale) <= 2
+    assert abs(white.any(axis=1).sum() - size[1] * scale) <= 2
+    # The picture stands in the middle, and white and black have no colour.
+    assert white[90, 160]
+    assert (luma[~white] == 16).all()
+    assert np.abs(samples[320 * 180 :].astype(int) - 128).max() <= 2
+
+
+def test_another_source_has_no_place_for_publishers_and_a_publisher_has_no_ladder() -> None:
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from steadycast.serve.viewers import Options, Viewers
+
+    with pytest.raises(UserError, match="--ladder"):
+        Viewers(Options(source="whip", ladder=True))
+    assert Viewers(Options(source="testsrc", flow={"size": "64x64"})).publishers is None
