@@ -59,12 +59,12 @@ How each command ends, for scripts and pipelines. Made with the site from the li
 |---|---|
 """
 EXITS_TAIL = """
-- With 1 the results are all there; "not reproduced" and "not near" are results, and 0.
-- 2, 3 and 4 come with one line on stderr: the place, the problem, the remedy. A reader that closes its pipe (`| head`)
-  is 4 without a line.
-- 4 leaves nothing that looks whole: files take their names when they are whole, and an unfinished run folder stays
-  DIR.part.
-- `receive` ends with 5 after it has written its record. A file that could not be written (4) goes before.
+- With 1 all results are complete. "Not reproduced" and "not near" are results, with code 0.
+- With 2, 3 and 4 stderr has one line: the place, the problem, the remedy. If the reader of a pipe closes it (`| head`),
+  the code is 4, without a line.
+- After 4 no incomplete file looks complete: a file gets its name when it is complete, and an unfinished run folder
+  keeps the name DIR.part.
+- `receive` writes its record before it ends with 5. If a file could not be written, the code is 4 instead.
 - `send` and `receive` end with 0 when a signal ends the session and the record is written. The first signal ends the
   session, a second one changes nothing, a third one aborts it, with 130.
 - `emulate --in HOST -- COMMAND` ends with the command's own code, or 128 and the number of the signal that ended it.

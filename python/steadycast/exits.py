@@ -17,17 +17,17 @@ class Exit(IntEnum):
         member.about = about
         return member
 
-    DONE = 0, "Done; also a live session that Ctrl-C, SIGTERM or SIGHUP ended."
+    DONE = 0, "The command is done. A live session that Ctrl-C, SIGTERM or SIGHUP ended counts as done."
     FAILED = (
         1,
-        "Done, and an expectation, a condition on a baseline, a run of a sweep or a live source failed, "
-        "or no cell of judge can be trusted.",
+        "The command is done, but an expectation, a condition on a baseline, a run of a sweep or a live source "
+        "failed, or no cell of judge is trustworthy.",
     )
-    MISUSED = 2, "Bad input or usage; stderr says where, what and the remedy."
+    MISUSED = 2, "The input or the usage is wrong; stderr has the place, the problem and the remedy."
     MISSING = 3, "A right or a tool is missing on this machine."
-    UNWRITTEN = 4, "Something could not be written, for example to a full disk."
-    SILENT = 5, "Nothing that could be used ever came (receive); stderr says what came instead, if anything."
-    INTERRUPTED = 130, "Interrupted before the end by Ctrl-C, SIGTERM or SIGHUP."
+    UNWRITTEN = 4, "A file could not be written, for example because the disk is full."
+    SILENT = 5, "`receive` got no usable packet; stderr says what arrived instead, if anything."
+    INTERRUPTED = 130, "Ctrl-C, SIGTERM or SIGHUP interrupted the command before its end."
 
 
 def listed() -> str:

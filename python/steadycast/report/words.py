@@ -15,25 +15,25 @@ _WORDS: dict[str, str] = {
     "receiver": "A destination of a flow. A multicast flow has many; a TCP flow has one.",
     "loss event": "All losses within one round-trip time, counted as one sign of congestion.",
     "median": "The middle value: half of the values are larger, half are smaller.",
-    "play-out limit": "The time from a frame's sending to its display; a frame that arrives after it is late.",
+    "play-out limit": "The time from a frame's sending to its display; a frame that arrives later is late.",
     "quantizer": "The coarseness of the encoding: a larger number gives fewer bits and a worse picture.",
     "limited by": "What limited the rate, as shares of the run: the network, the encoder's best quality, the start "
     "phase, or a cap.",
-    "network": "The controller saw congestion or is recovering from it: the only phase in which "
-    "controllers can be compared.",
-    "encoder": "The encoder's best quality needs no more: more network would change nothing.",
+    "network": "The network limits the rate: the controller detected congestion or is recovering from it. Only in this "
+    "phase can controllers be compared.",
+    "encoder": "The encoder's best quality needs no higher rate, so a faster network would change nothing.",
     "start": "The start phase, before the first sign of congestion.",
     "cap": "A configured upper limit of the rate, or a constant rate.",
     "floor": "A lower limit of the rate: the encoder's worst quality, or a configured one.",
     "target": "The rate that the controller sets for the encoder.",
     "pacing": "The rate at which packets leave the sender.",
-    "warm-up": "The start of the run, which means exclude; series show it, and the links' loads and drops "
-    "include it.",
+    "warm-up": "The first part of the run. Means do not include it; figures over time show it, and the links' loads "
+    "and drops include it.",
     "rule": "The controller's rule that led to a rate.",
     "by": "The receiver whose report led to the decision.",
     "bandwidth": "A link's rate, which scenario files call `rate` and reports call capacity.",
-    "bitrate": "The rate of a flow: bits of IP packets per second. The controller sets the target, packets leave the "
-    "sender at the pacing, and the throughput is what arrives.",
+    "bitrate": "The rate of a flow: bits of IP packets per second. The controller sets the target rate. Packets "
+    "leave the sender at the pacing rate, and arrive with the throughput.",
     "capacity": "The highest rate that a link can carry.",
     "mode": "repaired or paper. In mode paper a controller follows its paper literally. In mode repaired, the default, "
     "the paper's contradictions are decided and its gaps are filled.",
