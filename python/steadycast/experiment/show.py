@@ -89,8 +89,10 @@ def tables(done: Experiment) -> list[Table | terminal.Fitted]:
             more = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
             found.append(terminal.plain(more))
 
+    # A part of an experiment may have no points for a table.
     for table in (built(done, each) for each in done.spec.tables):
-        add(*table.shown(), table.labels)
+        if table.rows:
+            add(*table.shown(), table.labels)
     if not done.spec.tables:
         heads, rows = measured(done)
         add(heads, rows, len(heads) - sum(measure.name == measure.shown for measure in done.spec.measures))
@@ -170,6 +172,8 @@ def write_report(done: Experiment) -> None:
     ]
     for each in spec.tables:
         heads, rows = built(done, each).shown()
+        if not rows:
+            continue
         prose = [
             n for n, head in enumerate(heads) if head in ("scenario", "what is asked", "keep all bounds")
         ]
