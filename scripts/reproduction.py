@@ -4,6 +4,7 @@
     .venv/bin/python scripts/reproduction.py B       # of one paper, by its family; the others' rows stay as they are
     .venv/bin/python scripts/reproduction.py K FILE…     # with pictures of these clips in place of the synthetic film
     .venv/bin/python scripts/reproduction.py --sweep H   # searches other settings: docs/data/papers-*-sweep.csv
+    .venv/bin/python scripts/reproduction.py --calculate [NAME…]  # checks of statements without the simulator
     .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
 The tables are docs/data/papers-*.csv and reproduction*.csv, and the pictures are docs/pictures/papers. The text of
@@ -86,6 +87,11 @@ def main(words: list[str]) -> None:
     """Run the experiments that are not cached, and write the results."""
     # The laboratory is imported from the checkout, because it is not an installed package.
     sys.path.insert(0, str(ROOT))
+    if words[:1] == ["--calculate"]:
+        from papers.engine import calculate
+
+        calculate.show(words[1:])
+        return
     if words[:1] == ["--emulated"]:
         clips = [Path(word) for word in words[1:]]
         _live(_made(ROOT / "runs" / "papers-live", REAL_TIME, emulated=True, clips=clips))

@@ -1,4 +1,4 @@
-"""Measures a kernel's TCP on the dumbbell of `validation.agree`: its delay after acknowledgments, and its windows.
+"""Measures a kernel's TCP on the dumbbell of scenarios/agree.toml: its delay after acknowledgments, and its windows.
 
     python -m validation.kernel             # the delays, over 20 s of reno and of cubic
     python -m validation.kernel --write     # and write crates/tcp/src/sender/kernel-*.txt
@@ -22,9 +22,9 @@ from steadycast.emulate import emulate
 from steadycast.progress import Silent
 
 from validation import page
-from validation.agree import SCENARIO
 
 MODEL = Path(__file__).parent.parent / "crates" / "tcp" / "src" / "sender"
+SCENARIO = Path(__file__).parent / "scenarios" / "agree.toml"
 SECONDS = 20
 INTERVAL_S = 0.1
 LINK = "tcp.src-left"

@@ -1,15 +1,15 @@
 """Calculations that check a paper's statement independently of our simulator.
 
-`python -m validation.calculate` prints them. Each is an equation or a short Monte Carlo calculation under the paper's
-own conditions. Values that the paper leaves open are varied, with three seeds each. If our runs don't reproduce a
-statement, it counts as refuted only if no calculated value keeps its bound, under any condition or seed, and if none
-of our own runs with a change keeps it either.
+`python scripts/reproduction.py --calculate` prints them. Each is an equation or a short Monte Carlo calculation under
+the paper's own conditions. Values that the paper leaves open are varied, with three seeds each. If our runs don't
+reproduce a statement, it counts as refuted only if no calculated value keeps its bound, under any condition or seed,
+and if none of our own runs with a change keeps it either.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -310,3 +310,11 @@ ALL: tuple[Calculation, ...] = (
 def calculation(name: str) -> Calculation:
     """Return the calculation with this name."""
     return next(c for c in ALL if c.name == name)
+
+
+def show(names: Sequence[str]) -> None:
+    """Print calculations, one condition per line."""
+    for each in [calculation(name) for name in names] or ALL:
+        print(f"{each.name}: {each.title}")
+        for condition, value in each.values.items():
+            print(f"  {condition:<32} {value:7.3f}")

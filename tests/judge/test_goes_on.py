@@ -117,9 +117,7 @@ def test_a_cell_without_its_evidence_is_run_again(setup: Setup, monkeypatch: pyt
     goes_on(setup, second, monkeypatch)
     assert second.began == [TASKS[2]]
     assert all(
-        json.loads(line)["complete"]
-        for path in (setup.folder / store.PARTS).iterdir()
-        for line in path.open()
+        json.loads(line)["outcome"] for path in (setup.folder / store.PARTS).iterdir() for line in path.open()
     )
 
 

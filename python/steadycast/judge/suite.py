@@ -222,7 +222,7 @@ def conducted(
                     raise came
                 found[task] = came
                 if not came.doubts and came.failed is None:
-                    row = {"key": keys[task], "complete": True, "outcome": asdict(came)}
+                    row = {"key": keys[task], "outcome": asdict(came)}
                     kept.append(json.dumps(row).encode() + b"\n")
                 fresh += 1
                 again = what != "judging"
