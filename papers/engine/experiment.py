@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from papers.engine.quantity import DRAWN, GRADES, Quantity, Term
+from papers.engine.quantity import DECISIONS, DRAWN, GRADES, Quantity, Term
 from papers.engine.take import Take
 
 Sets = Mapping[str, object]
@@ -458,6 +458,13 @@ class Experiment:
         """
         return any("jitter" in str(arg) for q in self._quantities() for arg in q.args) or any(
             line.series == "jitters" for f in self.figures for line in f.lines
+        )
+
+    @property
+    def decides(self) -> bool:
+        """Whether a statement or a figure needs each decision of the sender."""
+        return any(q.name in DECISIONS for q in self._quantities()) or any(
+            line.series == "p" for f in self.figures for line in f.lines
         )
 
     def _quantities(self) -> Iterator[Quantity]:

@@ -226,12 +226,18 @@ _OF_RECEIVER = (
 """Keys that are copied from the summary of a flow and of its first receiver, where they are present."""
 
 
-def observe(run: Run) -> Json:
-    """Extract from a run all data that statements and figures need."""
+def observe(run: Run, *, decisions: bool = True) -> Json:
+    """Extract from a run all data that statements and figures need.
+
+    Args:
+        run: a run with its tables.
+        decisions: whether to include each decision of the sender.
+
+    """
     import polars as pl
 
     summary = run.summary
-    rates, frames, decisions = run.rates.to_polars(), run.frames.to_polars(), run.decisions.to_polars()
+    rates, frames, decided = run.rates.to_polars(), run.frames.to_polars(), run.decisions.to_polars()
     packets = run.packets.to_polars()
     times = rates["t_s"].unique().sort()
     step = float(times[1] - times[0]) if len(times) > 1 else 1.0
@@ -251,12 +257,12 @@ def observe(run: Run) -> Json:
         }
         if flow["kind"] == "video":
             seen |= _frames(frames.filter(here).sort("frame"))
-            seen |= _decided(rates, decisions, flow, here, step)
+            seen |= _decided(rates, decided, flow, here, step)
             seen["buffer"] = [round(x) for x in rates.filter(here)["buffer_bytes"].drop_nulls().to_list()]
-            seen["states"] = dict(decisions.filter(here).group_by("rule").len().sort("rule").iter_rows())
-            seen["decisions"] = _decisions(
-                decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
-            )
+            seen["states"] = dict(decided.filter(here).group_by("rule").len().sort("rule").iter_rows())
+            if decisions:
+                own = (pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null()
+                seen["decisions"] = _decisions(decided.filter(own))
         flows[flow["name"]] = seen
     return {
         "format": FORMAT,

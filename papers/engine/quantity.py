@@ -461,6 +461,10 @@ def overflow_entries(flow: Flow) -> float:
     return float(sum(b and not a for a, b in pairwise(rules)))
 
 
+DECISIONS = ("decisions", "decided_rtt", "decision_period", "overflow_entries", "loss_kept")
+"""Numbers that need each decision of the sender. In runs of hours these are nearly all of an observation."""
+
+
 def limiter_changes(flow: Flow, start: float) -> float:
     """Number of times from `start` on that another receiver became the one that limits the rate."""
     return float(sum(t >= start for t, _ in flow.switches))

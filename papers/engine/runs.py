@@ -55,6 +55,8 @@ class Job:
     emulated: bool = False
     graded: bool = False
     """Whether its pictures are also graded against the encoded pictures, and by index."""
+    decisions: bool = True
+    """Whether each decision of the sender is kept."""
 
     @staticmethod
     def of(
@@ -65,12 +67,13 @@ class Job:
         pixels: bool,
         emulated: bool = False,
         graded: bool = False,
+        decisions: bool = True,
     ) -> Job:
         """Create a job with all changes applied. If two changes set the same path, the later one counts."""
         merged: dict[str, object] = {}
         for each in sets:
             merged |= each
-        return Job(scenario, tuple(changes(merged)), seed, pixels, emulated, graded)
+        return Job(scenario, tuple(changes(merged)), seed, pixels, emulated, graded, decisions)
 
     def load(self) -> core.Scenario:
         """Load and check its scenario."""
@@ -129,6 +132,7 @@ def key_of(job: Job) -> str:
             "pixels": job.pixels,
             "world": "emulated" if job.emulated else "simulated",
             "program": _program(video["controller"] for video in loaded.videos()),
+            **({} if job.decisions else {"decisions": False}),
             **({"graded": _content(str(frames.__file__))} if job.graded else {}),
         }
     )
@@ -269,7 +273,7 @@ def _work(job: Job) -> bytes:
         if job.graded:
             # The ladders hold the pictures and scores that the run has measured, so they are not decoded again.
             grades = frames.graded(done, ready.ladders)
-    seen = observe.observe(done)
+    seen = observe.observe(done, decisions=job.decisions)
     for name, each in grades.items():
         seen["flows"][name]["graded"] = each
     # The file has no time stamp, so that equal results are equal files.

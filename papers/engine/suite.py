@@ -243,6 +243,9 @@ class Plan:
         self.extended: set[tuple[str, str]] = set()
         """Pairs of a setting and a variant that are also run with the additional seeds."""
         self.variants: list[Variant] = medium.variants(experiment)
+        # The same for all experiments of a family, because they share runs.
+        family = [e for e in EXPERIMENTS if e.id[0] == experiment.id[0]]
+        self.decisions = any(e.decides for e in (experiment, *family))
         self.settings = self._settings()
         self.judged = WORLD if experiment.world is not None else ""
 
@@ -278,7 +281,15 @@ class Plan:
         recorded: Sets = {} if e.jitters else {"record.packets": []}
         all_sets = (recorded, self.medium.sets, variant.sets, *changed)
         graded = self.medium.pixels and not emulated and e.grades
-        return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated, graded=graded)
+        return Job.of(
+            scenario,
+            all_sets,
+            seed,
+            pixels=self.medium.pixels,
+            emulated=emulated,
+            graded=graded,
+            decisions=self.decisions,
+        )
 
     def ask_more(self, rows: Sequence[Row]) -> None:
         """Add seeds for undecided statements, in the setting in which they are undecided and in its placebo."""

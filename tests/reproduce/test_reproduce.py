@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import tomllib
@@ -387,6 +388,23 @@ def test_grades_by_index_and_of_what_was_sent_are_taken_where_a_statement_asks_f
     # A frame in flight at the end is neither lost nor given to the decoder.
     given = flow.content["graded"]["index_psnr_y_db"]
     assert 0 <= flow.frames["sent"] - flow.frames["lost"] - len(given) <= 2
+
+
+def test_decisions_are_kept_where_a_number_needs_them(cache: Path) -> None:
+    functions = {name: each for name, each in vars(quantity).items() if inspect.isfunction(each)}
+    needed = {name for name, each in functions.items() if ".decisions" in inspect.getsource(each)}
+    # A number may call another one.
+    needed |= {
+        n for n, each in functions.items() if any(f" {x}(" in inspect.getsource(each) for x in needed - {n})
+    }
+    assert needed == set(quantity.DECISIONS)
+
+    job = Job.of(K_F, (SHORT,), 1, pixels=False)
+    whole, without = run_all([job, replace(job, decisions=False)], Silent()).values()
+    assert whole.flow("video").decisions
+    for flow in whole.content["flows"].values():
+        flow.pop("decisions", None)
+    assert whole.content == without.content
 
 
 @pytest.mark.parametrize(
