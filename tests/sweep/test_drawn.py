@@ -15,7 +15,7 @@ from steadycast.errors import UserError
 from steadycast.experiment import Experiment, Spec, run_experiment
 from steadycast.experiment.formula import Formula
 from steadycast.experiment.runs import Runs
-from steadycast.experiment.spec import Point, resolved
+from steadycast.experiment.spec import Condition, Point, resolved
 from steadycast.experiment.tables import built
 from steadycast.progress import Silent
 
@@ -145,6 +145,18 @@ def test_a_draw_is_repeated_by_its_number_and_a_larger_count_continues_it(path: 
     assert Spec.read(path, 11, 24).draws == Spec.read(path).draws
 
 
+@given(st.sampled_from(["0", "0.0", "-0", "0 * -1", "1 - 1", "0e3", "2", "-0.5", "1e-12", "3 > 2"]))
+def test_a_condition_is_true_where_its_value_is_not_0(text: str) -> None:
+    point = Point("s", (), None, "v", (), (("zero", text),) if " " not in text else ())
+    value = {"0 * -1": 0.0, "1 - 1": 0.0, "3 > 2": 1.0}.get(text)
+    expected = (float(text) if value is None else value) != 0
+    assert Condition(text, "here").at(point) == expected
+    if " " not in text:
+        assert Condition("zero", "here").at(point) == expected
+    assert Condition("", "here").at(point)
+    assert Condition("absent", "here").at(point) is None
+
+
 @given(st.permutations(range(12)), st.integers(1, 9))
 def test_variables_are_filled_in_whatever_their_order(order: list[int], first: int) -> None:
     told = {f"v{n}": f"${{v{n - 1} + {n}}}" if n else str(first) for n in order}
@@ -160,6 +172,7 @@ def test_variables_are_filled_in_whatever_their_order(order: list[int], first: i
         ("${round(rate) + deep}", "${round(rte) + deep}", "variable level: there is no variable rte"),
         ("${round(rate) + deep}", "${round(rate) + packets}", "level, packets"),
         ('when = "deep * (rate', 'when = "deap * (rate', "deep"),
+        ('when = "deep * (rate < 4)"', 'when = "queue"', "0 and 1"),
         ('slow = "rate < 2"', 'slow = "rat < 2"', "rate"),
         ('slow = "rate < 2"', 'slow = "rate <"', "class"),
         ('by = ["speed", "queue"]', 'by = ["sped", "queue"]', "speed"),

@@ -42,11 +42,22 @@ class Condition:
     """The place in the file, for errors."""
 
     def at(self, point: Point) -> bool | None:
-        """Whether it is true at a point; `None` if the point lacks one of its variables."""
+        """Whether it is true at a point; `None` if the point lacks one of its variables.
+
+        Raises:
+            UserError: its value is a text.
+
+        """
         if not self.text:
             return True
         found = filled(f"${{{self.text}}}", point.variables, self.place)
-        return None if found is None else found != "0"
+        if found is None:
+            return None
+        value = number_of(found)
+        if value is None:
+            remedy = "compare numbers: a card can have another column with 0 and 1"
+            raise UserError(self.place, f"{self.text} is {found}, which is no number", remedy)
+        return value != 0
 
     def check(self, points: Sequence[Point]) -> None:
         """Check that at least one point has the variables of the formula.
