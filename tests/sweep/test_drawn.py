@@ -288,6 +288,15 @@ def test_classes_count_each_point_once_for_each_name(path: Path) -> None:
     assert [row[1] for row in rows if row[0] == "speed" and row[2] == "tfrc"] == ["slow", "middle", "fast"]
 
 
+def test_the_numbers_of_an_experiment_say_what_was_drawn(path: Path) -> None:
+    keys = [(draw, who, seed) for draw in range(1, 25) for who in ("tfrc", "asmp") for seed in (1, 2)]
+    done = judged(path, dict.fromkeys(keys, (2.0, 0.0)))
+    for point, told in zip(done.points, done.json()["points"], strict=True):
+        drawn = {name: value for name, value in told["drawn"].items() if "${" not in value}
+        assert drawn.items() <= dict(point.variables).items()
+        assert {"rate", "queue", "deep"} <= drawn.keys()
+
+
 def test_a_measure_that_a_point_lacks_is_absent_and_its_bound_judges_only_the_others(path: Path) -> None:
     keys = [(draw, who, seed) for draw in range(1, 25) for who in ("tfrc", "asmp") for seed in (1, 2)]
     done = judged(path, dict.fromkeys(keys, (2.0, 3.0)))

@@ -226,6 +226,7 @@ class Experiment:
                     "scenario": point.scenario,
                     "values": dict(point.values),
                     "draw": point.draw,
+                    "drawn": {} if point.draw is None else dict(self.spec.draws[point.draw - 1].variables),
                     "variant": point.variant,
                     "placebo": point.placebo,
                     "set": list(point.sets),
