@@ -298,7 +298,7 @@ TABLES = (
     ),
     Table(
         "q-7-mixed",
-        "7. EAIO-TFRC in company",
+        "7. EAIO-TFRC beside other flows",
         ("two of each together", "rate of one, Mb/s", "n"),
         (),
         ("EAIO-TFRC", ("mixed-eaio", RATE), ("mixed-n-eaio", NUMBER)),

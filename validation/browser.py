@@ -56,8 +56,8 @@ from validation import link, page
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
     "first": "From a browser's offer to the first picture",
-    "freezes": "Freezes as the browser counts them and as we do, beside one CUBIC",
-    "share": "The share beside one CUBIC, towards a browser and towards a receiver of ours",
+    "freezes": "Freezes beside one CUBIC, by the browser's count and by ours",
+    "share": "The share beside one CUBIC, towards a browser and towards our receiver",
     "teleop": "Freezes at 15 frames per second, 240 ms of round trip and 5 % of loss",
     "many": "Viewers of one ladder, and how late their senders' loops are called",
     "live": "Viewers of one live source, and how late their senders' loops are called",

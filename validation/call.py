@@ -349,7 +349,7 @@ def told(rows: list[list[str]]) -> bool:
 
 def browsers(seeds: Iterable[int], *, write: bool) -> None:
     """Print a row for each call of two Chromiums that was set up."""
-    title = "Capacities that logs of two Chromiums show, against the networks that they called across"
+    title = "Capacities that logs of two Chromiums show, compared with the networks that the calls crossed"
     for cells in filter(None, map(browser, seeds)):
         print(page.head(BROWSER_HEADS), page.row(cells), sep="\n", flush=True)
         if write:
@@ -392,7 +392,7 @@ def main() -> int:
         made = page.merged("call", page.table(HEADS, rows), 1)
         rows = [list(each) for each in made.rows if 0 <= int(each[0]) - FIRST < CELLS]
         rows.sort(key=lambda each: int(each[0]))
-        title = "Paths that calls showed, and rankings on them, against the networks that they went over"
+        title = "Paths and rankings that calls showed, compared with the networks that they crossed"
         page.save("call", title, page.table(HEADS, rows), "python -m validation.call --write")
     told(rows)
     return 0

@@ -171,7 +171,7 @@ def own(options: argparse.Namespace) -> int:
         f" freezes {FREEZES:g} a minute, rate {RATE_PCT:g} %"
     )
     if options.write:
-        title = "Our own pair: what judge says, and what its receiver wrote down"
+        title = "Judge's figures of our own pair, and those of its receiver's record"
         page.save("judge-own", title, made, page.command("validation.judge", None))
     return int(missed > 0)
 
@@ -266,7 +266,7 @@ def table(options: argparse.Namespace) -> int:
     print(made)
     if options.write and new:
         origin = {
-            "title": "Pairs, judged",
+            "title": "Judged pairs of programs",
             "measured": told[-1]["volatile"]["at"][:10],
             "command": page.command("validation.judge", None),
             "note": "each row has the seconds of its cell and the commit that it was measured with",

@@ -340,7 +340,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     made = page.table(["program", "set-up", "figure", "theirs", "ours", "ours / theirs", "near"], lines)
     note = f"means over seeds; near: within {100 * NEAR:g} % of theirs"
     page.show(
-        args, NAME, "Queues, TCPs and controllers beside other programs'", page.merged(NAME, made, 3), note
+        args,
+        NAME,
+        "Queues, TCPs and controllers compared with other programs",
+        page.merged(NAME, made, 3),
+        note,
     )
     return 0
 

@@ -185,7 +185,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"five drawn seeds in {100 * rate:.1f} %; in {100 * broken:.1f} % the right one breaks one of the rule's first "
         "three bounds."
     )
-    page.show(args, TABLE, "How runs differ by their seed alone", page.table(HEAD, rows), note)
+    page.show(
+        args, TABLE, "Differences between runs that differ only by their seeds", page.table(HEAD, rows), note
+    )
     print(note, file=sys.stderr)
     return 0
 

@@ -408,7 +408,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         note = f"mean ± 95 % interval over seeds; {within}"
         page.save(COMPARED, "ns-2 and ours in the same scenarios", compared, command, note)
         page.save(EQUATION, "ns-2 and ours beside the equation that they follow", equation, command, note)
-        page.save(SIDES, "What both sides were told", sides, command)
+        page.save(SIDES, "The set-up of both sides", sides, command)
     return 1 if report.outside else 0
 
 

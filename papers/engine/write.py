@@ -39,10 +39,10 @@ _COUNTED = {
 _CLASS = {Verdict.COMES_OUT: "ok", Verdict.FAILS: "bad", Verdict.WOULD: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = (
-    "Mean over the seeds ± half of its 95 % interval. It decides where the whole interval is on one side of the bound; "
-    "what five seeds leave undecided is run with twenty. One world is the joint setting, allowed by the paper's words, "
-    "in which most of its statements hold: chosen on seeds 1 to 5, judged on others. As printed is the paper's letter "
-    "where it has one, and our set-up where it has none."
+    "Values are means over the seeds ± half of the 95 % interval. A verdict needs the whole interval on one side of "
+    "the bound; statements that five seeds leave undecided are run with twenty. One world is a single setting, "
+    "allowed by the paper's words, in which most of its statements hold; it was chosen on seeds 1 to 5, and is judged "
+    "on others. As printed has the paper's values, and our own choice where the paper has none."
 )
 
 
@@ -90,8 +90,8 @@ def note(result: Result) -> str:
     if not result.emulated:
         return _NOTE
     return (
-        f"{_NOTE} Emulated: in real time, across this machine's kernel and its TCP; simulated: the same runs, "
-        "as long and with the same seeds. The verdict is that of the emulation."
+        f"{_NOTE} Emulated runs are made in real time with this machine's kernel and its TCP. Simulated are the same "
+        "runs, with the same duration and seeds. The verdict is that of the emulated runs."
     )
 
 
