@@ -2,6 +2,7 @@
 
     .venv/bin/python scripts/clib.py                  # make clib
     .venv/bin/python scripts/clib.py --profile dev    # compiled quickly, to try it
+    .venv/bin/python scripts/clib.py --static FILE    # packs a static library that is compiled already
 
 The archive has include/, share/doc/ and lib/, with the shared library and its SONAME, the static library, and the
 file for pkg-config. It is unpacked into any prefix, such as /usr/local, where pkg-config finds the library. The same
@@ -35,9 +36,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "build" / "dist", help="the folder for the archive"
     )
+    parser.add_argument(
+        "--static", type=Path, metavar="FILE", help="pack this static library, and compile nothing"
+    )
     given = parser.parse_args(words)
     try:
-        static = build(given.profile)
+        static = given.static or build(given.profile)
         with tempfile.TemporaryDirectory(prefix="steadycast-clib-") as folder:
             archive = pack(install(static, Path(folder)), given.out)
     except subprocess.CalledProcessError as error:
