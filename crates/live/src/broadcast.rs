@@ -26,6 +26,13 @@ const SOON: Span = Span::millis(600);
 const LAG_OVER: Span = Span::secs(6);
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
+/// Maximum share of pictures that the encoders may leave out while they count as on time.
+const ON_TIME_SHARE: f64 = 0.01;
+/// The time for which the encoders have to be on time before a rung is encoded again. It doubles with each rung that has
+/// to be given up after one was encoded again, up to the longest wait.
+const FIRST_RETURN_WAIT: Span = Span::secs(60);
+const MAX_RETURN_WAIT: Span = Span::secs(3_600);
+
 /// Number of groups whose frames are kept for viewers that are late.
 const KEPT_GROUPS: usize = 3;
 
@@ -105,7 +112,13 @@ struct State {
     key_wanted: bool,
     /// Whether the next group follows a time without viewers. If so, the group before it is not evaluated.
     fresh: bool,
-    given_up: u32,
+    /// The rates of the rungs that were given up, the coarsest last.
+    given_up: Vec<Rate>,
+    /// The time for which the encoders have been on time, the time after which a rung is encoded again, and whether the
+    /// last change was such a return.
+    on_time: Span,
+    return_wait: Span,
+    has_returned: bool,
     /// The numbers of pictures that were coded and that were left out since the lag was last evaluated.
     lag: (u64, u64),
     lag_since: Time,
@@ -155,7 +168,10 @@ impl Broadcast {
             pushed: 0,
             key_wanted: false,
             fresh: true,
-            given_up: 0,
+            given_up: Vec::new(),
+            on_time: Span::ZERO,
+            return_wait: FIRST_RETURN_WAIT,
+            has_returned: false,
             lag: (0, 0),
             lag_since: Time::ZERO,
             left_out: 0,
@@ -230,13 +246,15 @@ impl Broadcast {
     fn begin_group(&self, state: &mut State, now: Time) {
         let lasted = self.time(state.next.saturating_sub(state.group_began));
         let whole = !std::mem::take(&mut state.fresh) && lasted > Span::ZERO;
+        let mut has_new = false;
         if whole {
             let rates = state.group.iter().map(|bytes| bytes.per(lasted)).collect();
             state.history.push(self.time(state.next), rates);
-            self.judge_lag(state, now);
+            has_new = self.judge_lag(state, now);
         }
-        for (control, rate) in state.controls.iter_mut().zip(&state.rates) {
-            let last = if whole { LastGroup::Whole } else { LastGroup::Cut };
+        for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
+            // A rung that is encoded again has no last group.
+            let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
             // A group that ended early gets a budget for its actual duration.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
@@ -245,20 +263,37 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Gives up the finest rung if the encoders have left too many pictures out.
-    fn judge_lag(&self, state: &mut State, now: Time) {
-        if now.since(state.lag_since) < LAG_OVER {
-            return;
+    /// Gives up the finest rung if the encoders have left too many pictures out. Encodes the last one that was given up
+    /// again if they have been on time for long enough, and returns true in this case.
+    fn judge_lag(&self, state: &mut State, now: Time) -> bool {
+        let lasted = now.since(state.lag_since);
+        if lasted < LAG_OVER {
+            return false;
         }
         let (coded, left_out) = std::mem::take(&mut state.lag);
         state.lag_since = now;
-        if left_out as f64 > MAX_LEFT_OUT_SHARE * (coded + left_out) as f64 && state.controls.len() > 1 {
+        let share = left_out as f64 / ((coded + left_out) as f64).max(1.0);
+        if share > MAX_LEFT_OUT_SHARE && state.controls.len() > 1 {
             state.controls.remove(0);
-            state.rates.remove(0);
             state.group.remove(0);
-            state.given_up += 1;
+            state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
+            // The first falls show how many rungs the encoders carry. A fall after a return shows that it was too early.
+            if std::mem::take(&mut state.has_returned) {
+                state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
+            }
         }
+        state.on_time = if share <= ON_TIME_SHARE { state.on_time + lasted } else { Span::ZERO };
+        if state.on_time < state.return_wait {
+            return false;
+        }
+        state.on_time = Span::ZERO;
+        let Some(rate) = state.given_up.pop() else { return false };
+        state.rates.insert(0, rate);
+        state.controls.insert(0, GroupControl::new((*self.steering).clone()));
+        state.history.add_finest(rate);
+        state.has_returned = true;
+        true
     }
 
     /// Adds a picture's access units, each with its kind, from the finest rung on. `picture` is the number of the
@@ -282,7 +317,7 @@ impl Broadcast {
             bytes: bytes.into(),
         };
         let units = job.rungs.iter().zip(units).map(made).collect();
-        let (number, given_up) = (state.pushed, state.given_up);
+        let (number, given_up) = (state.pushed, state.given_up.len() as u32);
         state.frames.push_back(Arc::new(SharedFrame {
             number,
             picture,
@@ -389,7 +424,7 @@ impl Broadcast {
         let state = self.locked();
         let size = |control: &GroupControl| self.steering.sizes.get(control.size).copied().unwrap_or_default();
         let rungs = state.rates.iter().zip(&state.controls).map(|(rate, control)| (*rate, size(control))).collect();
-        BroadcastStatus { rungs, given_up: state.given_up, left_out: state.left_out }
+        BroadcastStatus { rungs, given_up: state.given_up.len() as u32, left_out: state.left_out }
     }
 
     /// Returns the sizes at which pictures may be coded.
@@ -534,7 +569,7 @@ impl RungFeed {
         let id = broadcast.join();
         let (cursor, given_up, left_out_before) = {
             let state = broadcast.locked();
-            (state.pushed, state.given_up, state.left_out)
+            (state.pushed, state.given_up.len() as u32, state.left_out)
         };
         Self {
             id,
@@ -571,10 +606,20 @@ impl RungFeed {
         }
     }
 
+    /// Returns true if the rest of the frame's group is not to be sent.
+    fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
+        let needs = self.broadcast.needs();
+        // A rung may have been added since the frame was coded.
+        self.chooser.abandons(&needs[needs.len().saturating_sub(frame.units.len())..], rate)
+    }
+
     /// Chooses the rung for the group that begins.
     fn choose(&mut self, frame: &SharedFrame, backlog: Bytes) {
         for _ in self.given_up..frame.given_up {
             self.chooser.remove_finest();
+        }
+        for _ in frame.given_up..self.given_up {
+            self.chooser.add_finest();
         }
         self.given_up = frame.given_up;
         let mean = match std::mem::take(&mut self.rate_sum) {
@@ -582,7 +627,7 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // A rung may have been given up since the frame was coded.
+        // A rung may have been given up or added since the frame was coded.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
@@ -617,7 +662,7 @@ impl RungFeed {
         if frame.first {
             self.choose(frame, backlog);
             self.waits_for_key = false;
-        } else if !self.waits_for_key && self.chooser.abandons(&self.broadcast.needs(), rate) {
+        } else if !self.waits_for_key && self.abandons(frame, rate) {
             self.waits_for_key = true;
         }
         if self.waits_for_key {
@@ -896,6 +941,64 @@ mod tests {
             assert_eq!((after.rungs.len(), feed.status().view().rungs), (left, left));
             assert!(after.rungs.iter().zip(&before[given_up as usize..]).all(|(after, before)| after.0 == before.0));
         }
+    }
+
+    /// Codes pictures for this many seconds, of which one in `every` is left out. The lag is evaluated every six seconds.
+    fn code_for(broadcast: &Broadcast, feed: &mut RungFeed, picture: &mut u32, seconds: u32, every: Option<u32>) {
+        let until = *picture + 25 * seconds;
+        let mut n = 0;
+        while *picture < until {
+            n += 1;
+            // The clock stands still in comparison with the pictures.
+            let is_due = (until - *picture) % 150 < 6;
+            broadcast.locked().lag_since = broadcast.clock.now().before(if is_due { LAG_OVER } else { Span::ZERO });
+            code(broadcast, *picture);
+            taken(feed, Rate::mbps(1));
+            let late = u32::from(every.is_some_and(|every| n % every == 0));
+            *picture += 1 + late;
+            broadcast.passed(late);
+        }
+    }
+
+    #[test]
+    fn a_rung_that_was_given_up_returns_and_the_wait_doubles_after_each_new_fall() {
+        let mut broadcast = broadcast(6, 4);
+        broadcast.clock = Clock::old();
+        let mut feed = viewer(&broadcast, Rate::mbps(1));
+        let before: Vec<Rate> = broadcast.status().rungs.iter().map(|rung| rung.0).collect();
+        let mut picture = 0;
+        let given_up = |broadcast: &Broadcast| broadcast.status().given_up;
+        // Two falls in a row show how many rungs the encoders carry. They do not make the wait longer.
+        while given_up(&broadcast) < 2 {
+            code_for(&broadcast, &mut feed, &mut picture, 6, Some(3));
+        }
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            let mut waited = 0;
+            while given_up(&broadcast) == 2 {
+                code_for(&broadcast, &mut feed, &mut picture, 6, None);
+                waited += 6;
+                assert!(waited < 1_000, "{waits:?}");
+            }
+            assert_eq!(broadcast.status().rungs[0].0, before[1], "the coarsest of those given up comes first");
+            waits.push(waited);
+            while given_up(&broadcast) == 1 {
+                code_for(&broadcast, &mut feed, &mut picture, 6, Some(3));
+            }
+        }
+        // Evaluations lie six seconds apart, and the first one still covers pictures that were left out.
+        for (n, waited) in waits.iter().enumerate() {
+            let expected = 60 << n;
+            assert!((expected..=expected + 18).contains(waited), "{waits:?}");
+        }
+        // Between 1 and 10 % nothing changes: the encoders are not on time.
+        (broadcast.locked().return_wait, broadcast.locked().lag) = (FIRST_RETURN_WAIT, (0, 0));
+        code_for(&broadcast, &mut feed, &mut picture, 120, Some(20));
+        assert_eq!(given_up(&broadcast), 2);
+        // All rungs return if the encoders stay on time.
+        code_for(&broadcast, &mut feed, &mut picture, 160, None);
+        assert_eq!(broadcast.status().rungs.iter().map(|rung| rung.0).collect::<Vec<_>>(), before);
+        assert_eq!(feed.status().view().rungs, 4);
     }
 
     #[test]

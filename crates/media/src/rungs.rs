@@ -103,6 +103,13 @@ impl RungHistory {
         }
     }
 
+    /// Adds a finest rung. Until it has been measured, its target rate stands for its rates.
+    pub fn add_finest(&mut self, target: Rate) {
+        for (_, rates) in &mut self.groups {
+            rates.insert(0, target);
+        }
+    }
+
     /// Returns what each rung needs; empty before the first group.
     pub fn needs(&self) -> Vec<RungNeed> {
         let rungs = self.groups.back().map_or(0, |(_, rates)| rates.len());
@@ -238,6 +245,15 @@ impl RungChooser {
         self.fits_since = None;
         if !self.climbs.is_empty() {
             self.climbs.remove(0);
+        }
+    }
+
+    /// Adds a finest rung to the choice. The stream keeps its rung.
+    pub fn add_finest(&mut self) {
+        self.rung = self.rung.map(|rung| rung + 1);
+        self.fits_since = None;
+        if !self.climbs.is_empty() {
+            self.climbs.insert(0, Climb { last: None, wait: FIRST_WAIT });
         }
     }
 

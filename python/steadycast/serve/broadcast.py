@@ -64,8 +64,8 @@ class _Encoders:
                         continue
                     number, first, rungs = job
                     if first and (now := broadcast.status()[1]) != given_up:
+                        told(changed(broadcast, returned=now < given_up))
                         given_up = now
-                        told(behind(broadcast))
                     taken = self.pictures.picture(number)
                     if passed := self.pictures.passed():
                         broadcast.passed(passed)
@@ -87,13 +87,13 @@ class _Encoders:
             broadcast.end()
 
 
-def behind(broadcast: Any) -> str:
-    """Return the operator's line about rungs that were given up."""
+def changed(broadcast: Any, *, returned: bool) -> str:
+    """Return the operator's line about a rung that was given up, or that is encoded again."""
     rungs, given_up, _ = broadcast.status()
-    return (
-        f"the encoders fall behind: {len(rungs)} of {len(rungs) + given_up} rungs are left, "
-        f"up to {rungs[0][0] / 1e6:.2g} Mb/s. Serve a smaller --size or --fps"
-    )
+    count, top = f"{len(rungs)} of {len(rungs) + given_up} rungs", f"up to {rungs[0][0] / 1e6:.2g} Mb/s"
+    if returned:
+        return f"the encoders are on time again: {count} are encoded, {top}"
+    return f"the encoders fall behind: {count} are left, {top}. Serve a smaller --size or --fps"
 
 
 class _Running:
