@@ -28,8 +28,8 @@ const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Maximum share of pictures that the encoders may leave out while they count as on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// The time for which the encoders have to be on time before a rung is encoded again. It doubles with each rung that has
-/// to be given up after one was encoded again, up to the longest wait.
+/// The time for which the encoders have to be on time before a rung is encoded again. It doubles with each rung that
+/// has to be given up after one was encoded again, up to the longest wait.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
@@ -278,7 +278,8 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // The first falls show how many rungs the encoders carry. A fall after a return shows that it was too early.
+            // The first falls show how many rungs the encoders carry. A fall after a return shows that it was too
+            // early.
             if std::mem::take(&mut state.has_returned) {
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
             }
@@ -943,7 +944,8 @@ mod tests {
         }
     }
 
-    /// Codes pictures for this many seconds, of which one in `every` is left out. The lag is evaluated every six seconds.
+    /// Codes pictures for this many seconds, of which one in `every` is left out. The lag is evaluated every six
+    /// seconds.
     fn code_for(broadcast: &Broadcast, feed: &mut RungFeed, picture: &mut u32, seconds: u32, every: Option<u32>) {
         let until = *picture + 25 * seconds;
         let mut n = 0;
