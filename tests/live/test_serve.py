@@ -627,3 +627,23 @@ def test_the_encoder_is_measured_at_the_start(served: Served) -> None:
     assert 0 < small.encoding < large.encoding
     told = json.loads(served.ask("GET", "/api/viewers").body)
     assert told["expected_viewers"] == small.viewers
+
+
+@pytest.mark.parametrize(
+    ("returned", "line"),
+    [
+        (
+            False,
+            "the encoders fall behind: 2 of 3 rungs are left, up to 1.2 Mb/s. Serve a smaller --size or --fps",
+        ),
+        (True, "the encoders are on time again: 2 of 3 rungs are encoded, up to 1.2 Mb/s"),
+    ],
+)
+def test_the_operator_reads_of_rungs_that_are_given_up_and_of_rungs_that_return(
+    returned: bool, line: str
+) -> None:
+    class Core:
+        def status(self) -> tuple[list[tuple[float, int, int]], int, int]:
+            return [(1.2e6, 320, 180), (1e5, 160, 90)], 1, 9
+
+    assert broadcast.changed(Core(), returned=returned) == line

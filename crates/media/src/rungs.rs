@@ -352,6 +352,30 @@ mod tests {
     }
 
     #[test]
+    fn a_finest_rung_that_leaves_and_returns_does_not_move_the_stream() {
+        let (mut chooser, mut history) = (RungChooser::default(), RungHistory::default());
+        let rates: Vec<Rate> = [4_000, 2_000, 1_000, 500].map(Rate::kbps).into();
+        history.push(GROUP, rates.clone());
+        let choose = |at: u64, chooser: &mut RungChooser, history: &RungHistory| {
+            let (needs, backlog) = (history.needs(), Bytes::ZERO);
+            let rate = Rate::kbps(1_500);
+            let rung = chooser.choose(&RungContext { at: GROUP * at, needs: &needs, lasts: GROUP, rate, backlog });
+            needs[rung].recent
+        };
+        assert_eq!(choose(1, &mut chooser, &history), Rate::kbps(1_000));
+        for n in 0..3 {
+            history.remove_finest();
+            chooser.remove_finest();
+            assert_eq!((history.needs().len(), choose(2 + 2 * n, &mut chooser, &history)), (3, Rate::kbps(1_000)));
+            history.add_finest(rates[0]);
+            chooser.add_finest();
+            assert_eq!(choose(3 + 2 * n, &mut chooser, &history), Rate::kbps(1_000));
+            // Until it has been measured, its target stands for its rates.
+            assert_eq!(history.needs()[0], RungNeed { recent: rates[0], worst: rates[0] });
+        }
+    }
+
+    #[test]
     fn rungs_span_the_range_or_lie_around_its_middle() {
         let kbps = |count| {
             let rates = spaced_rates(count, Rate::mbps(8), Rate::kbps(100));
