@@ -18,7 +18,7 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 pub(crate) const BIN_S: f64 = 0.5;
 /// The capacity of a bin is known if the trains in it have at least this total duration, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// A train needs at least this number of packets and this duration in seconds. The first pair of limits holds without
+/// A train needs at least this number of packets and a minimum duration, in seconds. The first duration applies without
 /// jitter behind the queue, the second one with it.
 const LEAST_PACKETS: usize = 4;
 const LEAST_S: f64 = 0.004;
@@ -261,6 +261,8 @@ impl Path {
             let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
+                // Trains between the steps are right even if the delay stepped. Other trains are used only if they
+                // agree with these.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
         }
@@ -574,6 +576,7 @@ fn routes(least: &[f64]) -> Vec<u32> {
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // This is the lower hull of the delays, built from left to right.
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &point in &sorted {
         while let [.., a, b] = hull[..] {
@@ -621,6 +624,7 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
     let mut train: Vec<Pair> = Vec::new();
     let mut before: Option<f64> = None;
     for (i, point) in points.iter().enumerate() {
+        // The margin covers the resolution of the times.
         let waits = point.left + margin + level_before(levels, i);
         let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
@@ -640,7 +644,7 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
     all
 }
 
-/// Returns the level of the packet before the one at an index.
+/// Returns the level of the packet before the packet at index `i`.
 fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
     levels.and_then(|levels| levels.get(i.checked_sub(1)?)).copied().unwrap_or(0.0)
 }
@@ -1047,6 +1051,7 @@ fn nearest(bins: &[Bin]) -> Vec<f64> {
 /// Returns the share of the packets that arrived after more than three packets that had left later.
 fn late(points: &[Point]) -> f64 {
     let arrived: Vec<f64> = points.iter().filter_map(|point| point.delay().and(point.out())).collect();
+    // Only the 64 packets that left next are compared, so that the time is linear in the number of packets.
     let behind = |i: usize| arrived[i + 1..(i + 65).min(arrived.len())].iter().filter(|at| **at < arrived[i]).count();
     let late = (0..arrived.len()).filter(|i| behind(*i) > 3).count();
     late as f64 / arrived.len().max(1) as f64

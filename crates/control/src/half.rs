@@ -257,8 +257,8 @@ pub struct Decision {
     pub why: Why,
 }
 
-/// The bytes that a sender may send until a time. A frame that does not fit is skipped, as are all later ones until
-/// then.
+/// The bytes that a sender may send until a time. If a frame does not fit, it is skipped, and so are all later frames
+/// until this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The budget in IP bytes of media, counted from the time when an allowance with this end was first returned.

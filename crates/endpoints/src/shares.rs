@@ -160,6 +160,7 @@ impl Record<'_> {
                 let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
                 let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
                 let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
+                // If each receiver has a session of its own, the share is measured from the receiver's join on.
                 let own =
                     sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
@@ -273,6 +274,7 @@ impl Record<'_> {
         let second = |(n, (content, took)): (usize, (&Span, Bytes))| {
             let begin = Time::ZERO + SECOND * n as u64;
             let present = within(there.iter().copied(), begin, begin + SECOND);
+            // The source counts as the limit of a second if it limited the rate for at least half of it.
             Demand::AtMost(if *content * 2 >= present { took.per(present) } else { video.most })
         };
         Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())

@@ -552,7 +552,8 @@ impl ControllerChoice {
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Returns true if the receivers' halves run at the sender, on the basis of per-packet feedback.
+    /// Returns true if the receivers' halves run at the sender, on the basis of per-packet feedback. For a class in
+    /// Python they don't, because it gets the packet reports itself.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }

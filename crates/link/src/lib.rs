@@ -518,8 +518,8 @@ impl Link {
         self.idle.passed > 0
     }
 
-    /// Whether the last accepted packet, with this latency, waited for exactly one packet of the same size, which was
-    /// offered at the same time and found a plain link idle.
+    /// Whether the last accepted packet has this latency and waited for exactly one other packet. The other packet has
+    /// the same size, was offered at the same time, and found a plain link idle.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
@@ -541,9 +541,9 @@ impl Link {
         self.state.transmitter.capacity(from, until)
     }
 
-    /// Returns the long-term throughput limit between two times between which the rate does not change: at most the
-    /// policer's and the shaper's rate, zero while every packet is lost, and the mean of a trace. `None` if nothing
-    /// limits it.
+    /// Returns the long-term limit of the throughput between two times. The rate must not change between them. The
+    /// limit is at most the policer's and the shaper's rate. It is zero while every packet is lost, and the mean of a
+    /// trace. `None` if nothing limits the throughput.
     // A loss rate of 1 is an outage: it limits throughput as a rate of zero does.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {

@@ -231,6 +231,7 @@ impl Broadcast {
         }
         let since = self.time(state.since_key);
         let left = self.time(self.steering.gop.saturating_sub(state.since_key));
+        // If the group ends soon, the next group's key frame answers the request.
         let wanted = state.key_wanted && since >= KEY_FRAMES_APART && left > SOON;
         let first = state.fresh || state.since_key >= self.steering.gop || wanted;
         if first {
@@ -444,6 +445,7 @@ impl Broadcast {
         state.joined += 1;
         let id = state.joined;
         if state.members.is_empty() {
+            // Nothing was coded while there was no viewer, so the measurements start anew.
             (state.fresh, state.lag, state.lag_since) = (true, (0, 0), self.clock.now());
         }
         state.members.push(Member { id, waker: None, audio: None });

@@ -238,7 +238,7 @@ const MAX_BACKLOG: Span = Span::millis(400);
 /// is draining already.
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// A group whose predicted backlog at its end takes longer than this to send is aborted.
+/// A group is aborted if its predicted backlog at its end takes longer than this to send.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
 /// Maximum time between two coded pictures, regardless of the backlog.

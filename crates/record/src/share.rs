@@ -216,7 +216,8 @@ impl Claims {
 /// The mean max–min shares of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Over the time in which it is present. `None` if it is never present, or unlimited at some time.
+    /// The mean share over the time in which the claim is present. `None` if the claim is never present, or if its
+    /// share is unlimited at some time.
     pub there: Option<Rate>,
     /// The time for which it is present.
     pub time_there: Span,

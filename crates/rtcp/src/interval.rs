@@ -75,8 +75,8 @@ pub enum Profile {
     Rfc3550,
     /// RFC 3550 with a minimum of 1 s. The published reaction times of ASMP imply this minimum.
     Asmp,
-    /// RFC 4585: there is early feedback and no minimum interval, except that in a group the first report waits for 1
-    /// s. Unless `t_rr_interval` is zero, regular reports are about this time apart.
+    /// RFC 4585: there is early feedback, and no minimum interval except 1 s before the first report in a group. Unless
+    /// `t_rr_interval` is zero, regular reports are about this time apart.
     Avpf {
         /// Spacing of full regular reports.
         t_rr_interval: Span,
@@ -175,7 +175,7 @@ pub enum Leave {
 pub struct Timer {
     config: TimerConfig,
     chance: Chance,
-    /// When the previous packet was sent, or would have been sent if it was suppressed.
+    /// When the previous regular packet was sent, or would have been sent if it was skipped or suppressed.
     tp: Time,
     /// When the next packet is due, before timer reconsideration.
     tn: Time,

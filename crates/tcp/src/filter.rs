@@ -42,7 +42,7 @@ impl AckAggregation {
     /// Processes `fresh` acknowledged segments in round `round`. The maximum is taken over `length` rounds.
     pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
-        // The bandwidth explains everything so far: a new aggregation epoch starts.
+        // The bandwidth explains all segments that were acknowledged so far, so a new aggregation epoch starts.
         if self.delivered <= expected {
             self.restart(now);
             expected = 0.0;

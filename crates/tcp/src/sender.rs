@@ -665,7 +665,7 @@ impl Sender {
         })
     }
 
-    /// Whether TSO lets a new segment leave, with room for `room` of them.
+    /// Whether TSO lets a new segment leave. The window has room for `room` segments.
     #[inline]
     fn offload_admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };

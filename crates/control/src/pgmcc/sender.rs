@@ -69,8 +69,8 @@ pub(super) struct Sender {
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Whether reports are confirmed, which suppresses those of other receivers. Then the last confirmation, and
-    /// whether a packet has carried it.
+    /// Whether reports are confirmed. A confirmation suppresses the reports of other receivers. The next two fields are
+    /// the last confirmation, and whether a packet has carried it.
     confirms: bool,
     confirmed: Option<Confirmation>,
     confirmation_sent: bool,

@@ -23,8 +23,8 @@ pub(super) struct Profile {
     pub(super) delay_congests: bool,
     /// The minimum interval between two reductions if `VIRTUAL_RTT` is shorter, in seconds.
     pub(super) cut_interval: f64,
-    /// Whether a reduction by delay is divided a second time by the round-trip time over the interval between
-    /// reductions.
+    /// Whether a reduction by delay is divided a second time by the ratio of the round-trip time to the interval
+    /// between reductions.
     pub(super) divided_twice: bool,
     /// The ratio of the target to the receive rate below which reductions by delay and L4S marks are quartered.
     pub(super) spare_below: f64,

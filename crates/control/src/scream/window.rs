@@ -144,7 +144,7 @@ impl ReferenceWindow {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
                 let long = RESET_QUIET_RTTS * VIRTUAL_RTT.as_secs_f64().max(input.s_rtt);
-                // After a long growth without marks the window may exceed what the path carries by far.
+                // After a long growth without marks, the window may be far above what the path carries.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }

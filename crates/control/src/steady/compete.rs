@@ -120,7 +120,7 @@ struct Cubic {
     w_est: f64,
     epoch_start: f64,
     k: f64,
-    /// The session competes for the first time, and nothing was lost yet: the window grows exponentially.
+    /// Whether the window grows exponentially: the session competes for the first time, and nothing was lost yet.
     slow_start: bool,
 }
 

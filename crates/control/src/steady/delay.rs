@@ -225,8 +225,8 @@ impl DelayConstancy {
         now - self.since > CONSTANT_DELAY_SPANS * span
     }
 
-    /// Whether the constant delay is the path's: the yield, which takes effect a round trip later, would have drained
-    /// all of it.
+    /// Whether the constant delay is that of the path. If it were a queue, the yield would have drained all of it. A
+    /// yield takes effect a round trip later.
     fn is_path(&self, now: f64, (share, rtt): (f64, f64), span: f64) -> bool {
         self.is_constant(now - rtt, span) && self.yielded - share * rtt > self.max
     }

@@ -36,7 +36,7 @@ pub(super) struct LawInput<'a> {
     pub(super) feedback: &'a FeedbackSummary,
     /// The newest loss, if its packet left after the last response to a loss (one response per round trip).
     pub(super) loss: Option<Loss>,
-    /// A packet with a CE mark left after the last response to a mark or a loss.
+    /// Whether a packet that left after the last response to a mark or a loss was CE-marked.
     pub(super) mark: bool,
     /// The flow's share of the queue by its trains; `None` without trains.
     pub(super) share: Option<f64>,

@@ -8,11 +8,12 @@
 //!    └──────────────────────────────────────────────────────────────────────────────▶
 //! ```
 //!
-//! A sender can't see whether an elastic flow, as a TCP, shares its queue. It can make an experiment: it yields a third
-//! of its rate, and watches whether the queue drains. Alone, among flows of its kind or in a separate queue it does;
-//! beside a TCP that fills the queue it does not. Until then [`delay`] keeps a packet or two in the queue. From then on
-//! [`compete`] is a paced CUBIC window (RFC 9438), which tests after its losses whether it is alone again. [`scalable`]
-//! rules where packets are L4S and marked. `docs/controllers/steady.md` has the rules.
+//! A sender can't see whether an elastic flow, such as a TCP flow, shares its queue. It can make an experiment: it
+//! yields a third of its rate, and watches whether the queue drains. The queue drains if the flow is alone, among flows
+//! of its kind, or in a separate queue. It does not drain beside a TCP flow that fills it. Until an experiment shows
+//! such a flow, [`delay`] keeps a packet or two in the queue. From then on [`compete`] runs a paced CUBIC window (RFC
+//! 9438). After its losses it tests whether the flow is alone again. If packets are L4S and get marked, [`scalable`]
+//! decides. `docs/controllers/steady.md` has the rules.
 //!
 //! The files depend on each other in one direction: [`packet`] ← [`trains`] ← [`signals`] ← [`law_input`] ← the laws
 //! ([`delay`], [`compete`], [`scalable`], with the estimators of [`verdict`]) ← [`law`] ← the half

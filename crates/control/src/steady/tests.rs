@@ -137,8 +137,8 @@ fn a_burst_at_a_path_that_carries_half_the_rate_is_still_a_queue() {
 /// The one-way delay of reports, in seconds.
 const BACK: f64 = 0.02;
 
-/// Returns the queueing delay of a TCP whose window varies: a triangle of 1 s with its maximum `most` at each whole
-/// second, and a share of `depth` less half a second later.
+/// Returns the queueing delay of a TCP flow whose window varies. It is a triangle of 1 s: its maximum `most` is at each
+/// whole second, and half a second later it is lower by the share `depth`.
 fn tcp_queue(at: f64, most: f64, depth: f64) -> f64 {
     most * (1.0 - depth * (1.0 - 2.0 * (at.rem_euclid(1.0) - 0.5).abs()))
 }
@@ -446,8 +446,8 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
     assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 1e-9), "{rates:?}");
 }
 
-/// Returns whether losses are taken for a policer's after a minute, the number of trials, and the rate in bit/s. `lost`
-/// gives the lost packets by time and number.
+/// Returns whether losses are attributed to a policer after a minute, the number of trials, and the rate in bit/s.
+/// `lost` gives the lost packets by time and number.
 fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
     let mut driver = LawDriver::new(Rate::mbps(4));
     driver.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));

@@ -157,8 +157,7 @@ impl Adaptive {
 /// sent immediately. Times are in nanoseconds, because a restarted flow continues its numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
-    /// The minimum of the present period, the minimum of the present and the previous period, and the start of the
-    /// present one.
+    /// The minimum of the present period, the minimum of the previous period, and the start of the present period.
     earliest: Option<(i64, i64, Time)>,
 }
 
