@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,8 @@ def test_a_world_takes_one_level_of_a_value_at_most_so_that_a_design_can_contain
 
 
 def _found(name: str, *numbers: float, kind: str = "one at a time") -> sweep.Found:
-    outcomes = {("A", str(n)): sweep.Outcome((x, x), Bound(most=1.0)) for n, x in enumerate(numbers)}
-    return sweep.Found(sweep.Tried(kind, name, frozenset()), (1, 2), outcomes)
+    outcomes = {("A", str(n)): sweep.Outcome((x,) * 5, Bound(most=1.0)) for n, x in enumerate(numbers)}
+    return sweep.Found(sweep.Tried(kind, name, frozenset()), JUDGED, outcomes)
 
 
 def test_what_a_setting_turns_is_told_beside_the_world() -> None:
@@ -83,12 +84,11 @@ def test_a_statement_holds_by_its_mean_if_it_does_not_hold_without_its_event(
     assert sweep.Outcome(values, Bound(most=1.0), placebo, little).holds is holds
 
 
-def test_a_difference_between_settings_is_paired_by_seed_with_a_99_per_cent_interval() -> None:
-    mean, half = sweep.paired([12, 14, 13, 15, 16], [10, 12, 11, 13, 14])
-    assert (mean, half) == (2.0, 0.0)
+def test_a_difference_between_settings_is_paired_by_seed_with_a_995_per_mille_interval() -> None:
+    assert sweep.paired([12, 14, 13, 15, 16], [10, 12, 11, 13, 14]) == (2.0, 0.0)
     mean, half = sweep.paired([1, 0, 1, 0, 1], [0, 1, 0, 1, 0])
     assert mean == pytest.approx(0.2)
-    assert half == pytest.approx(4.604 * 1.0954 / 5**0.5, rel=1e-3)
+    assert half == pytest.approx(5.598 * 1.0954 / 5**0.5, rel=1e-3)
 
 
 def test_the_best_level_of_each_value_is_that_whose_rows_have_the_most_statements() -> None:
@@ -135,6 +135,37 @@ def test_a_search_judges_one_candidate_on_seeds_that_it_has_not_used(
     assert len(candidate.holds) == max(len(f.holds) for f in found.tried[1:] if f.tried.allowed)
     assert found.better == (len(candidate.holds) > len(world.holds))
     assert len({row[1] for row in sweep.table(found)}) > 12
+
+
+def test_a_candidate_that_five_seeds_leave_undecided_has_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[tuple[int, ...], frozenset[str]]] = []
+
+    def run(
+        family: str, tried: list[sweep.Tried], seeds: tuple[int, ...], *_: object, **how: Any
+    ) -> list[sweep.Found]:
+        asked.append((tuple(seeds), how["without"]))
+        world = set(FAMILIES[family][0].world.takes)
+        # A statement never holds in the world, and with every second seed in other settings.
+        values = {
+            True: (2.0,) * len(seeds),
+            False: tuple(2.0 * (n % 2) for n in range(len(seeds))),
+        }
+        return [
+            sweep.Found(
+                t, tuple(seeds), {("A", "1"): sweep.Outcome(values[t.takes == world], Bound(most=1.0))}
+            )
+            for t in tried
+        ]
+
+    monkeypatch.setattr(sweep, "run", run)
+    found = sweep.search("H", rows=4, seeds=(1, 2))
+    seeds, left = asked[-1]
+    assert seeds == sweep.MORE
+    assert set(JUDGED) < set(seeds)
+    assert not set(seeds) & {1, 2, 3, 4, 5}
+    assert left == sweep._same_in("H", found.judged[0].tried, found.judged[1].tried)
+    assert found.gain == pytest.approx((0.5, 3.174 * 0.51299 / 20**0.5), rel=1e-3)
+    assert found.better
 
 
 @pytest.mark.parametrize(
