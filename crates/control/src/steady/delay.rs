@@ -512,14 +512,13 @@ impl DelayLaw {
         if !is_congestion && !stood {
             return None;
         }
+        // An AQM drops or marks at the target. Halving the scale lowers the target below the AQM's threshold.
+        self.scale = (0.5 * self.scale).max(SCALE_MIN);
         if own && config.frames && !input.mark {
-            // No other flow fills this queue, so the source itself has overflowed it. A lower target would not prevent
-            // that.
+            // No other flow fills this queue, so the source itself has overflowed it: it sends more than is served.
             (self.path_rate, self.cut_at) = (Some(received), now);
             return Some(Transition::Stay(rate.min(received), "delay: lost in its own queue"));
         }
-        // An AQM drops or marks at the target. Halving the scale lowers the target below the AQM's threshold.
-        self.scale = (0.5 * self.scale).max(SCALE_MIN);
         input.mark.then(|| {
             self.cut_at = now;
             Transition::Stay(MARK_BETA * rate.min(received), "delay: marked")

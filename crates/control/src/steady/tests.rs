@@ -880,8 +880,8 @@ fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_tar
 }
 
 #[test]
-fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_queue() {
-    let after = |frames: bool, own: bool| {
+fn a_loss_at_the_top_of_a_queue_lowers_the_target_of_every_source_in_any_queue() {
+    for (frames, own) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut driver = LawDriver::new(Rate::mbps(50));
         driver.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
         let (signals, feedback, config) =
@@ -897,16 +897,19 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
         let before = delay.target(1e6, &config);
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
         let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut losses, true, &config);
-        (turn, delay.target(1e6, &config) < before)
-    };
-    let (Transition::Stay(rate, "delay: lost in its own queue"), false) = after(true, true) else {
-        panic!("{:?}", after(true, true))
-    };
-    assert!((7e5..9e5).contains(&rate), "{rate}");
-    for (frames, own) in [(true, false), (false, true)] {
-        let (turn, lower) = after(frames, own);
-        assert!(lower && !matches!(turn, Transition::Stay(_, "delay: lost in its own queue")), "{turn:?}");
+        assert!(delay.target(1e6, &config) < before, "{frames} {own}");
+        // Only the source of frames in its own queue takes what arrives.
+        match turn {
+            Transition::Stay(rate, "delay: lost in its own queue") => {
+                assert!(frames && own && (7e5..9e5).contains(&rate), "{frames} {own} {rate}");
+            }
+            turn => assert!(!(frames && own) && matches!(turn, Transition::Stay(..)), "{frames} {own} {turn:?}"),
+        }
     }
+}
+
+#[test]
+fn in_a_queue_of_its_own_the_bursts_of_frames_are_a_queue() {
     let queue = |own: bool| {
         let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Delay);
         if own {
