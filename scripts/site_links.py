@@ -66,7 +66,10 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Make the search from file:// use the site's own script, and keep pictures in tables legible."""
+    """Replace the address of the search's worker script by the site's own copy, and give pictures in tables a width.
+
+    The search needs the copy if the site is opened from file://. The width keeps the pictures legible.
+    """
     output = output.replace("</head>", f"{STYLE}</head>", 1)
     return output.replace(FOREIGN_WORKER, posixpath.relpath(WORKER, posixpath.dirname(page.url) or "."))
 

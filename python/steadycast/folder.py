@@ -320,8 +320,8 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # `holder` also acquires the lock for a moment, so a failed attempt does not prove that there is another
-                # writer.
+                # Another process that calls `holder()` takes the lock for a moment to test it, so that one failed
+                # attempt does not prove that there is another writer.
                 tries += 1
                 time.sleep(0.02)
                 continue

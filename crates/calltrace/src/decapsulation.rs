@@ -68,7 +68,7 @@ pub(crate) enum Skipped {
     CutShort,
     /// The packet is UDP, but not RTP.
     NotRtp,
-    /// It is UDP, but not RTP.
+    /// A header is damaged.
     Damaged,
     /// The packet's record has no time.
     Timeless,

@@ -288,7 +288,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Returns the median of the latest pairs.
+    /// Returns the median of the rates that the latest packet pairs show.
     fn estimate(&self) -> Option<Rate> {
         let mut sorted: Vec<Rate> = self.pairs.iter().copied().collect();
         sorted.sort_unstable();

@@ -387,8 +387,8 @@ impl VideoPlan {
         }
     }
 
-    /// Creates the source of a session. `feed` supplies frames with bytes, if there are any. Means are taken from time
-    /// `from` on.
+    /// Creates the source of a session. `feed` supplies frames with their bytes; without it the frames have only sizes.
+    /// Averages leave out the time before `from`.
     pub fn source(
         &self,
         session: &str,

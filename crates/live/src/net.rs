@@ -257,7 +257,7 @@ impl Port {
         self.local
     }
 
-    /// Returns the number of datagrams that the peer refused, and of those that this machine could not send.
+    /// Returns two numbers of datagrams: those that the peer refused, and those that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
@@ -352,7 +352,7 @@ impl PairPort {
         }
     }
 
-    /// Returns the number of datagrams that the peer refused, and of those that this machine could not send.
+    /// Returns two numbers of datagrams: those that the peer refused, and those that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         match self {
             Self::Own(port) => port.failures(),

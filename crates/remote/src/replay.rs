@@ -349,9 +349,9 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // If the sender has a window, a half that reports each packet acknowledges the packets one by one. Other
-            // halves report once, after all arrivals of the feedback, so that the hold time and the round-trip time are
-            // correct.
+            // If the sender has a window, and the receiver half reports every packet, it reports after each arrival
+            // here, too, so that the packets are acknowledged one by one. In all other cases it reports once, after the
+            // last arrival of this feedback, so that the hold time and the round-trip time are correct.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

@@ -126,8 +126,9 @@ struct Sample {
     /// members.
     key: u32,
     bits: u32,
-    /// The count before `bits` was last lowered, and a time. Until this time, the census does not fall below the count.
-    /// By then, the members that are new in the larger sample have sent a report.
+    /// A lower bound of the census, and the time at which it ends. Lowering `bits` enlarges the sample, but its new
+    /// members are counted only after they have sent a report. Until then the census does not fall below the count from
+    /// before the change.
     held: Option<(u32, Time)>,
 }
 
@@ -429,8 +430,8 @@ impl Members {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
             }
-            // Media determines the address of a source, because a forged RTCP packet costs an attacker nothing.
-            // Everything that other addresses have sent under this SSRC is discarded.
+            // Until now only RTCP has arrived from this SSRC, and RTCP is easy to forge. The first media packet
+            // therefore sets the source's address, and the CNAME from the earlier address is discarded.
             if member.state != State::Proven {
                 self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;

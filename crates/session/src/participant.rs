@@ -147,7 +147,7 @@ pub(crate) struct Participant {
     longest: usize,
     /// The RTCP bytes that were received and sent, per second.
     rtcp_bytes: [u32; SHARE_WINDOW as usize],
-    /// The latest second of `rtcp_bytes`.
+    /// The number of the newest second in `rtcp_bytes`, since the clock's zero.
     second: u64,
     started: Time,
     /// Compounds that are sent before anything else: the parts of the previous compound that did not fit into its

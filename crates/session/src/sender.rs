@@ -1349,7 +1349,7 @@ impl Sender {
         let ssrc = self.participant.identity.ssrc;
         // Only a participant that has sent data sends an SR (RFC 3550, section 6.4).
         if self.packets > 0 {
-            // A receiver proves that it receives the stream by echoing this report's LSR.
+            // A receiver that echoes this report's time stamp as LSR proves that it receives the stream.
             self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,

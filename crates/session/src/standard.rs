@@ -44,7 +44,7 @@ pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller itself can work on standard reports.
     able: bool,
-    /// The number of plain reports with which a receiver may begin before the controller is replaced.
+    /// The plain report with this number from one receiver replaces the controller. With 0, the first one does.
     bare_reports_allowed: u32,
 }
 
@@ -54,7 +54,7 @@ impl StandardReports {
         Self { own, able, bare_reports_allowed: 0 }
     }
 
-    /// Allows for receivers that were asked for per-packet feedback but begin with standard reports.
+    /// Tolerates the first standard reports of receivers that were asked for per-packet feedback.
     #[must_use]
     pub fn expecting_packets(self) -> Self {
         Self { bare_reports_allowed: BARE_REPORTS_ALLOWED, ..self }
@@ -155,7 +155,8 @@ const REPEAT_INTERVAL: Span = Span::secs(1);
 
 /// Maximum number of recorded departures, which is more than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// Number of plain reports with which a Steadycast receiver may begin, while it has nothing else to report.
+/// The number of the plain report that shows a standard receiver. A Steadycast receiver may begin with fewer of them,
+/// while it has nothing else to report.
 const BARE_REPORTS_ALLOWED: u32 = 3;
 /// If a receiver reports within this time after the first packet, it has received the stream from the beginning.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
@@ -168,7 +169,7 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// The number of plain reports of a receiver that are accepted before the controller is replaced.
+    /// The plain report with this number from one receiver replaces the controller. With 0, the first one does.
     bare_reports_allowed: u32,
     /// The receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,

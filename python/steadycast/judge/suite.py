@@ -67,7 +67,7 @@ class Done:
     untrusted: list[str]
     """Sentences about the networks in which the machine was too busy."""
     warnings: list[str]
-    """Further sentences about the programs."""
+    """Other warnings, for example that some cells are from an interrupted judgement."""
     nothing_trusted: bool = False
     """Whether the machine was too busy in every network."""
 

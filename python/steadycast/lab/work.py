@@ -110,7 +110,7 @@ class Board:
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 
     def over(self, place: int, ticket: int) -> None:
-        """End the work on a ticket."""
+        """Clear the progress of a ticket whose work has ended, unless there is a newer ticket."""
         if self.newest(place) == ticket:
             self.tell(place, ticket, "", 0, 0)
 

@@ -83,7 +83,7 @@ class Canvas:
         return cls(np.full((3, height, width), 128, dtype=np.float32), unit, -width / (2 * unit))
 
     def nearer(self, zoom: float) -> Canvas:
-        """Return the view of a camera that moves towards the middle of the upper edge."""
+        """Return the picture enlarged by ``zoom``; the middle of the upper edge stays in place."""
         _, rows, columns = self.samples.shape
         down = np.arange(rows, dtype=np.float32) / np.float32(zoom)
         middle = np.float32(columns / 2)

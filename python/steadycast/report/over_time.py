@@ -76,7 +76,10 @@ def _jitter(folder: Folder) -> Iterator[Line]:
 
 
 def _cumulative(folder: Folder) -> Iterator[Line]:
-    """Yield the sum of J up to each frame (Multi-Evalvid-RA, equation 4), its delay in excess of the first frame's."""
+    """Yield the cumulative jitter at each frame: the sum of the jitter J up to it (Multi-Evalvid-RA, equation 4).
+
+    The sum is the frame's delay minus the delay of the first frame.
+    """
     for flow, (made, came) in _frames(folder, "ready_s", "arrived_s"):
         delays = (came - made) * 1000
         yield Line(flow, came, delays - delays[0])

@@ -42,7 +42,7 @@ pub(super) struct Receiver {
     /// The time at which a missing packet is reported, unless a report of a receiver with at least the same loss
     /// arrives.
     nak: Option<Time>,
-    /// The number of the last confirmation of another receiver's report.
+    /// The `count` of the sender's last confirmation of another receiver's report, by which a new one is recognised.
     confirmed: Option<u8>,
 }
 

@@ -142,7 +142,7 @@ impl Train {
         Self { packet, sending: PER_PACKET + PER_BYTE * packet.get() }
     }
 
-    /// Returns the rate for a delay.
+    /// Returns the rate for a delay between packets.
     fn rate(&self, delay: Span) -> Rate {
         self.packet.per(self.sending + delay)
     }

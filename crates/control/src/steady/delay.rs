@@ -259,7 +259,7 @@ impl Experiment {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DelayLaw {
-    /// The target's scale: below 1 if an AQM drops or marks at the target.
+    /// The factor of the queueing delay's target: below 1 if an AQM drops or marks at the target.
     scale: f64,
     /// The path rate at the last cut, in bit/s.
     pub(super) path_rate: Option<f64>,

@@ -210,7 +210,8 @@ pub(super) struct Signals {
     /// The leaky bucket of a bursty source: the time of its last packet, and how early a packet would be that is sent
     /// at the same time, in seconds.
     bucket: Option<(f64, f64)>,
-    /// The time since which packets have been early.
+    /// The time since which every packet was sent earlier than the pacing rate allows, in seconds; `None` if the last
+    /// packet was not.
     early_since: Option<f64>,
     /// The time of the last packet of a burst.
     burst_at: Option<f64>,

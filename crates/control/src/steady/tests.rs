@@ -122,7 +122,8 @@ fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
     let (plain, _) = burst(None);
     assert!((0.085..0.095).contains(&plain), "19 packets wait 4.8 ms each: {plain}");
     let (less, carries) = burst(Some(bursts));
-    // By the pacing rate the packets are 61 ms early, which causes 76 ms of queueing delay at 1 Mb/s.
+    // At the pacing rate of 1.25 Mb/s the packets would be 6.4 ms apart, but they are sent 3.2 ms apart. The last of 20
+    // is therefore 61 ms early. At 1 Mb/s that accounts for 76 of the 91 ms of queueing delay.
     assert!((0.014..0.016).contains(&less), "{less}");
     assert!((0.9e6..1.3e6).contains(&carries), "{carries}");
 }
@@ -825,7 +826,8 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
             other => panic!("{other:?}"),
         }
     };
-    // The curve has come near its plateau, 4/0.85 Mb/s, of which a cut leaves 0.7.
+    // After one second CUBIC's window is near its plateau, 4 Mb/s / `PLATEAU_SHARE` = 4.7 Mb/s. The cut to `CUBIC_BETA`
+    // of that leaves 3.3 Mb/s.
     assert!((3.1e6..=3.4e6).contains(&carries(1.0, 0.1)), "{}: cut by what showed the mistake", carries(1.0, 0.1));
     assert!((2.5e6..=4e6).contains(&carries(1.0, 0.02)), "{}: no more than it carried", carries(1.0, 0.02));
     assert!(carries(12.0, 0.1) < 1e6, "{}", carries(12.0, 0.1));

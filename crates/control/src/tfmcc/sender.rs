@@ -57,8 +57,9 @@ pub(super) struct Sender {
     /// R_max without the lower bound, which is the packet interval. With the RFC's start this value includes the bound
     /// once the bound was reached, and then decays.
     r_known: Span,
-    /// The largest sample of this round, and whether it has raised R_max.
+    /// The largest round-trip time measured in this round.
     r_peak: Span,
+    /// Whether a round-trip time of this round has raised R_max.
     raised: bool,
     /// Whether R_max is still the assumed value.
     assumed: bool,
@@ -84,9 +85,10 @@ pub(super) struct Sender {
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
-    /// The check that outside slow start the rate rises by at most one packet per R_max in each R_max, and the time of
-    /// the last rise.
+    /// Checks the limit on the rate's increase outside slow start: within one R_max it is at most s/R_max, where s is
+    /// the packet size.
     rises: Check,
+    /// The time of the last increase.
     risen: Option<Time>,
 }
 

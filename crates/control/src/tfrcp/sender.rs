@@ -38,7 +38,8 @@ impl Smoothed {
     }
 }
 
-/// Returns the age of this end's stamp. A stamp from the future counts as hours old.
+/// Returns the age of a stamp that this sender wrote and the receiver echoed. The subtraction wraps, so that a stamp
+/// from the future has an age of hours, which the caller discards as absurd.
 fn age(stamp: Stamp, now: Time) -> Span {
     // The difference is in units of 2⁻¹⁸ s.
     let units = Stamp::of(now).0.wrapping_sub(stamp.0);
