@@ -7,9 +7,9 @@ the section links to. Without such a table, it is that of the first table in the
     Measured at commit eb0f74c (2026-11-21).
     <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
 
-A source is a file or a folder. It is compared without comments, blank lines and Rust's unit tests. `records:PREFIX`
-stands for the hashes in `crates/sim/tests/records.txt` of the scenarios whose path begins with PREFIX. These change
-only if the behaviour of the scenarios changes.
+A source is a file or a folder. It is compared without comments, blank lines and Rust's unit tests, and a TOML file
+without the wording of its reasons. `records:PREFIX` stands for the hashes in `crates/sim/tests/records.txt` of the
+scenarios whose path begins with PREFIX. These change only if the behaviour of the scenarios changes.
 
     python scripts/measured.py      # the pages, and what has changed since their commits
 """
@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,9 @@ TABLE = re.compile(r"\(((?:\.\./)*data/[a-z0-9-]+)\.csv\)")
 SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
-COMMENT = {".rs": "//", ".py": "#", ".toml": "#", ".tcl": "#"}
+COMMENT = {".rs": "//", ".py": "#", ".tcl": "#"}
+PROSE = frozenset({"title", "why", "says", "differs", "told", "ours", "range", "kept"})
+"""Keys of TOML files whose text changes no number. Whether the text is empty does count."""
 SHOWN = 4
 """Maximum number of changed sources that a page names."""
 
@@ -103,13 +106,34 @@ def pinned(records: str, prefix: str) -> list[str]:
 
 
 def code(text: str, name: str) -> list[str]:
-    """Return a source's lines without comments, blank lines and Rust's unit tests at the end."""
+    """Return a source's lines without comments, blank lines and Rust's unit tests at the end; a TOML file's values."""
     suffix = Path(name).suffix
+    if suffix == ".toml":
+        return _toml(text)
     if suffix == ".rs":
         text = UNIT_TESTS.sub("", text)
     comment = COMMENT.get(suffix, "\0")
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith(comment)]
+
+
+def _toml(text: str) -> list[str]:
+    """Return the values of a TOML file, a line for each, without the wording of reasons and quotations."""
+    try:
+        return list(_values("", tomllib.loads(text)))
+    except tomllib.TOMLDecodeError:
+        return text.splitlines()
+
+
+def _values(path: str, value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, each in sorted(value.items()):
+            yield from _values(f"{path}.{key}", bool(each) if key in PROSE else each)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _values(f"{path}[{number}]", each)
+    else:
+        yield f"{path} = {value!r}"
 
 
 def mark(text: str, what: Measured, since: list[str]) -> str:

@@ -328,6 +328,22 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
     assert tool.changed(tool.Measured("0" * 40, ("a.rs",)), tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        ('[[statement]]\nmost = 3\nwhy = "another reason"\n', True),
+        ('# A comment.\nstatement = [{ why = "one", most = 3 }]\n', True),
+        ('[[statement]]\nmost = 4\nwhy = "one"\n', False),
+        ('[[statement]]\nmost = 3\nwhy = ""\n', False),
+        ('[[statement]]\nmost = "3"\nwhy = "one"\n', False),
+    ],
+)
+def test_the_wording_of_a_reason_does_not_make_a_table_older(now: str, same: bool) -> None:
+    code = script("measured").code
+    before = '[[statement]]\nmost = 3\nwhy = "one"\n'
+    assert (code(before, "a.toml") == code(now, "a.toml")) is same
+
+
 def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_from() -> None:
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("- Measurements:")[2]
     names = [*re.findall(r"([a-z/-]+\.md)", listed), "which-controller.md"]
