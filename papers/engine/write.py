@@ -185,7 +185,7 @@ def _settings(part: Part) -> list[str]:
     scenario = e.scenario_of(e.variants[0])
     world = {key: value for c in e.in_world for key, value in c.sets_in(scenario).items()}
     if e.world is not None:
-        lines.append(f"  in the one world besides: {text(world) or 'nothing'}")
+        lines.append(f"  in the one world also: {text(world) or 'nothing'}")
     return lines + [
         f"  {'' if c in e.placebos else 'with '}{c.name}: {text(sets)}"
         for c in (*e.placebos, *e.changes)
@@ -216,8 +216,8 @@ def catalogue() -> None:
         out.print()
     out.print(
         Text(
-            "seconds: about, of one core, with five seeds, where nothing is kept from an earlier time; statements: "
-            "those with a bound, of all. Name experiments, families, or all (K to B).",
+            "seconds: approximate CPU time with five seeds, if no finished run is cached; statements: number of those "
+            "with a bound, of all. Name experiments, families, or all (K to B).",
             style="dim",
         )
     )
@@ -242,9 +242,9 @@ def list_values(ids: Sequence[str]) -> None:
         )
         table.add_column("value", overflow="fold", ratio=3)
         table.add_column("here", overflow="fold", ratio=3)
-        table.add_column("whose, and in which range", overflow="fold", ratio=6)
+        table.add_column("source and range", overflow="fold", ratio=6)
         for v in values(family):
-            whose = f"told: {v.told}" if v.told else f"ours: {v.ours}"
+            whose = f"From the paper: {v.told}." if v.told else f"Our choice: {v.ours}"
             tried = f"Tried: {'; '.join(other.name for other in v.others)}." if v.others else ""
             kept = f"Not varied: {v.kept}." if v.kept else ""
             about = " ".join(filter(None, (whose, v.range and f"Range: {v.range}.", tried, kept)))
