@@ -162,7 +162,7 @@ def converted(name: str, text: str) -> tuple[str, str]:
     sent, target, main = spec["main_scenario_text"], int(spec["main_target_time"]) / 1e6, spec["main_cc_algo"]
     if since := spec.get("media_stats_start"):
         end, takes, flows = target, MEDIA, list(layers(sent))
-        why = "all frames of the base layer are there, and not late"
+        why = "all frames of the base layer have arrived, and none is late"
         average, most = (int(spec[f"media_latency_{key}"]) / 1e3 for key in ("average", "max"))
         span = f"{int(since) / 1e6}, {end}, video"
         bounds = [
@@ -172,7 +172,7 @@ def converted(name: str, text: str) -> tuple[str, str]:
     else:
         end, takes = 2 * target, (*TCP, *MEDIA) if main == "c4" else (main,)
         flows, size = list(sender(spec, "main")), amount(sent)
-        why = f"{size / 1e6:g} MB are there {target:g} s after the run's start"
+        why = f"{size / 1e6:g} MB have arrived {target:g} s after the run's start"
         value = f"first(arrived({wire(size)}, video), arrived({wire(size)}, tcp1))"
         bounds = [f'measure = "all is there after", unit = "s", value = "{value}", max = {target}']
     flows += sender(spec, "background") if "background_cc_algo" in spec else []
