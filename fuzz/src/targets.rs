@@ -7,10 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 use steadycast_calltrace::{Options, Path, datagrams, read};
 use steadycast_control::registry::{ALL, Chosen, Setup};
-use steadycast_control::{
-    Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
-    Slot,
-};
+use steadycast_control::{Mode, ReceiverId};
 use steadycast_live::sdp::Description;
 use steadycast_live::{MasterKey, ReceivedSymbols, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};
@@ -18,7 +15,7 @@ use steadycast_session::{
     CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
     Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
-use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
+use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_web::{
     Certificate, Credentials, Feedback, LocalParameters, LocalSources, Output as Way, Stream as Shown, Tunnel,
     TunnelParameters, agree, agree_to_receive,
@@ -35,7 +32,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 15] = [
+pub const TARGETS: [(&str, fn(&[u8])); 14] = [
     ("rtp", rtp),
     ("recognise", recognise),
     ("rtcp", rtcp),
@@ -46,7 +43,6 @@ pub const TARGETS: [(&str, fn(&[u8])); 15] = [
     ("sdp", sdp),
     ("srtp", srtp),
     ("session", session),
-    ("steady", steady),
     ("trace", trace),
     ("call", call),
     ("web_offer", web_offer),
@@ -328,81 +324,6 @@ pub fn session(data: &[u8]) {
         let target = sender.decision().target;
         assert!((Rate::kbps(10)..=Rate::mbps(50)).contains(&target), "{target}");
     }
-}
-
-/// `steady`'s halves in a group: what happens, how many milliseconds later, and the bytes of it behind their length. Reports with any body
-/// from any receiver, packets with any notice, number and send time, and between them packets and reports of the halves themselves.
-pub fn steady(mut rest: &[u8]) {
-    let Ok(factory) = Chosen::shared("steady", Mode::Repaired, &[]) else { panic!("it has defaults") };
-    let setup = |id: u32| Setup {
-        group: true,
-        id: ReceiverId(id),
-        ..Setup::unicast(Rate::kbps(10), Rate::mbps(50), Seed(1).part("half"))
-    };
-    let (mut sender, mut receiver) = (factory.sender(&setup(0)), factory.receiver(&setup(RECEIVER)));
-    let (mut now, mut seq) = (Time::ZERO + Span::secs(1), 0u64);
-    while let [what, later, len, behind @ ..] = rest {
-        let (bytes, behind) = behind.split_at(usize::from(*len).min(behind.len()));
-        rest = behind;
-        now += Span::millis(u64::from(*later));
-        let from = ReceiverId(RECEIVER + u32::from(*what >> 5));
-        match *what % 5 {
-            0 => told(&mut *sender, now, from, &Body { subtype: 1, bytes: bytes.to_vec() }),
-            1 => {
-                let (numbers, notice) = bytes.split_at(bytes.len().min(16));
-                let word = |at: usize| numbers.get(at..at + 8).and_then(|word| word.first_chunk::<8>());
-                let number = word(0).map_or(seq, |word| u64::from_be_bytes(*word));
-                let sent = word(8).map_or(0, |word| i64::from_be_bytes(*word));
-                came(&mut *receiver, now, number, PeerTime::from_nanos(sent), notice);
-            }
-            2 | 3 => {
-                let edge = FrameEdge::default();
-                let notice = sender.notice(&Departing { at: now, seq, size: Bytes::new(1_000), edge });
-                sender.on_sent(&Sent {
-                    at: now,
-                    left: now,
-                    seq,
-                    size: Bytes::new(1_000),
-                    data_limited: false,
-                    number: seq,
-                });
-                if *what % 5 == 2 {
-                    let way = Span::millis(u64::from(*what));
-                    came(&mut *receiver, now + way, seq, PeerTime::from_nanos(now.as_nanos() as i64), notice.bytes());
-                }
-                seq += 1;
-            }
-            _ if bytes.is_empty() => sender.on_leave(now, from, Leave::Silent),
-            _ => sender.on_leave(now, from, Leave::Bye),
-        }
-        if !matches!(receiver.due(), Due::Hold) {
-            let slot = Slot { now, expected: 1, lost: 0, members: 9, interval: Span::secs(1), rtcp_share: 0.0 };
-            if let Reply::Body(body) = receiver.report(&slot) {
-                assert_eq!(body.bytes.len(), 24);
-                told(&mut *sender, now, ReceiverId(RECEIVER), &body);
-            }
-        }
-        if sender.wake().is_some_and(|wake| wake.at <= now) {
-            sender.on_timer(now);
-        }
-        assert!(sender.wake().is_none_or(|wake| wake.at > now), "it would never wait");
-        let decision = sender.decision();
-        assert!((Rate::kbps(10)..=Rate::mbps(50)).contains(&decision.target), "{}", decision.target);
-        assert!(decision.why.loss.is_none_or(|loss| (0.0..=1.0).contains(&loss)));
-        let asked = receiver.view().rate.unwrap_or(Rate::ZERO);
-        assert!((Rate::kbps(10)..=Rate::mbps(50)).contains(&asked), "{asked}");
-    }
-}
-
-/// A report with this body.
-fn told(half: &mut dyn SenderHalf, at: Time, from: ReceiverId, body: &Body) {
-    half.on_report(&Report { at, from, rtt: None, reception: None, body: Some(body), packets: &[], members: 9 });
-}
-
-/// A packet with this notice.
-fn came(half: &mut dyn ReceiverHalf, at: Time, seq: u64, sent: PeerTime, notice: &[u8]) {
-    let (size, edge, ecn) = (Bytes::new(1_000), FrameEdge::default(), Ecn::NotEct);
-    half.on_arrival(&Arrival { at, seq, size, sent, sampled: sent, edge, ecn, notice, buffer: None });
 }
 
 /// The same bytes as the payload of a packet of parity.
