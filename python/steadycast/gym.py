@@ -49,10 +49,12 @@ OBSERVATION = (
     Measure("rate", "the requested rate: 0 at the floor, 1 at the cap, logarithmic", 0, 1),
     Measure("received", "the rate that arrived, on the same scale; -1 if nothing arrived", -1, 2),
     Measure("loss", "the fraction of packets that was lost", 0, 1),
-    Measure("queueing", "delay of the newest packet minus that of the fastest one, in 100 ms", 0, 20),
-    Measure("rise", "the change of `queueing` since the previous step, in 100 ms", -20, 20),
-    Measure("jitter", "interarrival jitter (RFC 3550, A.8), in 10 ms", 0, 20),
-    Measure("rtt", "the round-trip time, in 100 ms", 0, 20),
+    Measure(
+        "queueing", "delay of the newest packet minus that of the fastest one, in units of 100 ms", 0, 20
+    ),
+    Measure("rise", "the change of `queueing` since the previous step, in units of 100 ms", -20, 20),
+    Measure("jitter", "interarrival jitter (RFC 3550, A.8), in units of 10 ms", 0, 20),
+    Measure("rtt", "the round-trip time, in units of 100 ms", 0, 20),
     Measure("silent", "steps since the last report, up to 10", 0, 10),
 )
 """The components of an observation, in order. Each is clipped to its bounds."""
