@@ -152,7 +152,7 @@ def pcap(folder: Path, packets: Sequence[Sent], *, rtp: bool = False) -> list[Pa
         return bytes(12) + b"\x08\x00" + ip + udp
 
     def capture(path: Path, seen: Sequence[tuple[int, int, Sent]]) -> Path:
-        data = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+        data = bytearray(struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for at_us, n, p in seen:
             bytes_ = frame(n, p.size)
             data += (
