@@ -154,6 +154,7 @@ TABLES = {
     "decisions": "What each controller decided, and what each receiver's half reported, as it happened.",
     "frames": "What became of each frame at each receiver.",
     "missing": "Which bytes of damaged frames did not arrive; written where there are some.",
+    "audio": "What became of each audio packet at each receiver, if `[record] audio` is true.",
     "links": "Per interval of the record, for each direction of a link that was offered a packet.",
     "tcp": "Per interval of the record, for each TCP source.",
     "moves": "Moves of a simulcast's receivers; written where there are some.",

@@ -36,8 +36,8 @@ except ImportError:  # Windows
 
 
 FORMAT = 1
-TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves", "wire")
-SOMETIMES = ("packets", "missing", "moves", "wire")
+TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves", "wire", "audio")
+SOMETIMES = ("packets", "missing", "moves", "wire", "audio")
 """Tables that are written only if they have rows."""
 MARKS = ("summary.json", "seeds.json")
 """Every run folder contains one of these files."""

@@ -19,6 +19,7 @@ from steadycast.media.metrics import Picture
 if TYPE_CHECKING:
     from steadycast.folder import Folder
     from steadycast.progress import Progress
+    from steadycast.received_audio import Track
     from steadycast.viewing import Viewer
 
 _CONTAINERS = {
@@ -47,7 +48,9 @@ def checked(target: Path) -> Path:
 def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     """Save the displayed pictures of each receiver of each video: frame i is that of display slot i.
 
-    A late or lost picture is replaced by the one on screen; the screen is black before the first picture.
+    A late or lost picture is replaced by the one on screen; the screen is black before the first picture. The second
+    track is the sound that the receiver received, if the flow has an audio stream, and its clip has sound. A warning is
+    printed if the sound can't be kept.
 
     Args:
         folder: a run.
@@ -56,11 +59,17 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
         progress: callback that receives the number of finished slots.
 
     """
+    from steadycast.received_audio import tracks_of
     from steadycast.viewing import Record
 
     record = Record.of(folder, progress)
+    track_of = tracks_of(folder, record, target)
     found = [
-        (f"{flow['name']}-{receiver['name'].removeprefix(flow['name'] + '.')}", viewer)
+        (
+            f"{flow['name']}-{receiver['name'].removeprefix(flow['name'] + '.')}",
+            viewer,
+            track_of(flow["name"], receiver["name"], viewer),
+        )
         for flow in folder.summary["flows"]
         if flow["name"] in record.ladders
         for receiver in flow["receivers"]
@@ -71,12 +80,12 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     single = checked(target).suffix != ""
     files.folder(target.parent if single else target, ANOTHER)
     paths = []
-    need_room(target, sum(_estimated_bytes(target, viewer) for _, viewer in found), len(found))
-    for n, (name, viewer) in enumerate(found):
+    need_room(target, sum(_estimated_bytes(target, viewer, track) for _, viewer, track in found), len(found))
+    for n, (name, viewer, track) in enumerate(found):
         path = target if single else target / f"{name}.mkv"
         if single and len(found) > 1:
             path = target.with_stem(f"{target.stem}-{name}")
-        _save(viewer, path, lambda done, n=n: progress("saving", n * 100 + done, len(found) * 100))  # type: ignore[misc]
+        _save(viewer, track, path, lambda done, n=n: progress("saving", n * 100 + done, len(found) * 100))  # type: ignore[misc]
         paths.append(path)
     return paths
 
@@ -115,19 +124,20 @@ def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, co
         return sample.stat().st_size * count // len(pictures)
 
 
-def _estimated_bytes(target: Path, viewer: Viewer) -> int:
+def _estimated_bytes(target: Path, viewer: Viewer, track: Track | None) -> int:
     raw, slots = viewer.ladder.raw, viewer.slots
     first = max(0, viewer.ladder.table.frames // 2 - SAMPLE // 2)
     last = min(first + SAMPLE, viewer.ladder.table.frames)
     sample = [raw.picture(place) for place in range(first, last)]
-    return estimated_bytes(target, sample, viewer.ladder.table.fps, slots)
+    sound = 0 if track is None else track.most_bytes(target.suffix.lower() or ".mkv")
+    return sound + estimated_bytes(target, sample, viewer.ladder.table.fps, slots)
 
 
-def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
+def _save(viewer: Viewer, track: Track | None, path: Path, told: Callable[[int], None]) -> None:
     ladder = viewer.ladder
     with (
         files.whole(path, ANOTHER) as new,
-        writer(path, new, ladder.width, ladder.height, ladder.table.fps) as put,
+        writer(path, new, ladder.width, ladder.height, ladder.table.fps, track) as put,
     ):
         for slot, seen in enumerate(viewer.pictures()):
             put(seen.received)
@@ -137,12 +147,24 @@ def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
 
 @contextmanager
 def writer(
-    path: Path, new: Path, width: int, height: int, fps: Fraction
+    path: Path, new: Path, width: int, height: int, fps: Fraction, track: Track | None = None
 ) -> Iterator[Callable[[Picture], None]]:
-    """Write pictures into ``new``, in the format of the suffix of ``path``."""
+    """Write pictures and the sound track into ``new``, in the format of the suffix of ``path``."""
     name, codec, options = _CONTAINERS[path.suffix.lower()]
     with files.media(new, "w", form=name) as out:
         stream: Any = out.add_stream(codec, rate=fps, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        yield lambda picture: out.mux(stream.encode(picture.frame()))
+        sound = None if track is None else track.into(out, path.suffix.lower())
+        count = 0
+
+        def put(picture: Picture) -> None:
+            nonlocal count
+            out.mux(stream.encode(picture.frame()))
+            count += 1
+            if sound is not None:
+                sound.write(count / fps)
+
+        yield put
         out.mux(stream.encode())
+        if sound is not None:
+            sound.end()

@@ -68,7 +68,10 @@ class Run:
     """Keeps files of a run without a folder as long as the run itself."""
 
     def table(self, name: str) -> Table:
-        """Return a table by its name: rates, decisions, frames, missing, links, tcp, moves, packets, wire."""
+        """Return a table by its name.
+
+        The tables are rates, decisions, frames, missing, audio, links, tcp, moves, packets and wire.
+        """
         if name not in self.tables:
             raise KeyError(f"no table {name!r}: there are {', '.join(self.tables)}")
         return self.tables[name]

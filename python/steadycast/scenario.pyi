@@ -665,6 +665,10 @@ class Event(Part):
 class Record(Part):
     """What is recorded in addition to the summary."""
 
+    audio: bool | None = None
+    """Whether each audio packet is recorded at each receiver, in the table audio; default false. The sound
+    of a saved video is made from it.
+    """
     interval: str | None = None
     """The step of the series; default "1s"."""
     packets: str | Sequence[str] | None = None

@@ -10,8 +10,8 @@ pub use kernel::{KernelSink, KernelSource, Observed};
 pub use plain::{Beat, PlainSink, PlainSource};
 pub use tcp::{SegmentCounts, TcpSink, TcpSource};
 pub use video::{
-    AudioPlayout, DecisionRow, LimitShares, MakeReceiver, Player, Repaired, SourcePoint, VideoSink, VideoSource,
-    ViewRow,
+    AudioArrival, AudioPlayout, DecisionRow, LimitShares, MakeReceiver, Player, Repaired, SourcePoint, VideoSink,
+    VideoSource, ViewRow,
 };
 pub use work::Work;
 
@@ -266,8 +266,8 @@ impl Agent {
             Self::TcpSink(sink) => vec![&mut sink.intake.samples],
             Self::KernelSource(source) => vec![&mut source.samples],
             Self::KernelSink(sink) => vec![&mut sink.intake.samples],
-            Self::VideoSource(source) => source.stored_rows().into(),
-            Self::VideoSink(sink) => sink.stored_rows().into(),
+            Self::VideoSource(source) => source.stored_rows(),
+            Self::VideoSink(sink) => sink.stored_rows(),
         }
     }
 

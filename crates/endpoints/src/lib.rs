@@ -28,9 +28,9 @@ mod warnings;
 
 pub use activity::Activity;
 pub use agent::{
-    Agent, AudioPlayout, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver, Observed, Out,
-    PlainSink, PlainSource, Player, Repaired, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink, VideoSource,
-    ViewRow, Work,
+    Agent, AudioArrival, AudioPlayout, Beat, DecisionRow, KernelSink, KernelSource, LimitShares, MakeReceiver,
+    Observed, Out, PlainSink, PlainSource, Player, Repaired, SegmentCounts, SourcePoint, TcpSink, TcpSource, VideoSink,
+    VideoSource, ViewRow, Work,
 };
 pub use batchable::{BatchKey, Batchable, PlainRun};
 pub use body::{AgentIx, Arriving, Body};

@@ -1,7 +1,7 @@
 //! Creation of the agents of a scenario's flows.
 
 use crate::{
-    Agent, AgentIx, Beat, FlowEnds, HostContext, Intake, PlainSink, PlainSource, TcpSink, TcpSource, VideoPlan,
+    Agent, AgentIx, Beat, FlowEnds, HostContext, Intake, PlainSink, PlainSource, Rows, TcpSink, TcpSource, VideoPlan,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -202,14 +202,18 @@ impl<'a> AgentFactory<'a> {
         let of_source = Arc::clone(&plan);
         // The receivers of a large group store only the necessary data, to bound the memory.
         let crowd = flow.to.len() > 1_000;
+        let audio = video.audio.is_some() && self.scenario.record.audio;
         Ok(Makers {
             source: Box::new(move |session| {
-                Agent::VideoSource(Box::new(of_source.source(session, None, siblings.clone(), from)))
+                let mut source = of_source.source(session, None, siblings.clone(), from);
+                source.audio_sent = audio.then(Rows::default);
+                Agent::VideoSource(Box::new(source))
             }),
             sink: Box::new(move |n, session| {
                 let intake = if crowd { intake.clone().packed() } else { intake.clone() };
                 let mut sink = plan.sink(plan.receiver(n, session, chosen), intake);
                 sink.keep_views = !crowd;
+                sink.audio_arrivals = audio.then(Box::default);
                 Agent::VideoSink(Box::new(sink))
             }),
         })

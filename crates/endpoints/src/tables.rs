@@ -1,15 +1,16 @@
 //! The tables of a record.
 
-use crate::agent::{RowOrigin, VideoSink, VideoSource};
+use crate::agent::{AudioArrival, RowOrigin, VideoSink, VideoSource};
 use crate::{FlowEnds, Intake, Point, Record};
 use std::collections::BTreeMap;
-use steadycast_record::{Table, frames, links, missing, packets, rates, tcp};
+use steadycast_media::AUDIO_PACKET_TIME;
+use steadycast_record::{Table, audio, frames, links, missing, packets, rates, tcp};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns the table called `name`: rates, decisions, frames, missing, links, tcp, moves, packets or, without rows,
-    /// wire; `None` for another name.
+    /// Returns the table called `name`: rates, decisions, frames, missing, audio, links, tcp, moves, packets or,
+    /// without rows, wire; `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
         match name {
@@ -17,6 +18,7 @@ impl Record<'_> {
             "decisions" => self.decisions(&mut table),
             "frames" => self.frames(&mut table),
             "missing" => self.missing(&mut table),
+            "audio" => self.audio(&mut table),
             "links" => self.link_table(&mut table),
             "tcp" => self.tcp_table(&mut table),
             "moves" => self.moves(&mut table),
@@ -176,6 +178,36 @@ impl Record<'_> {
                 into.whole(&missing::FRAME, i64::from(gap.frame));
                 into.whole(&missing::OFFSET, i64::from(gap.offset));
                 into.whole(&missing::LEN, i64::from(gap.len));
+                into.end_row();
+            }
+        }
+    }
+
+    fn audio(&self, into: &mut Table) {
+        for (spec, name, source, sink) in self.views() {
+            let (Some(all), Some(arrivals)) = (&source.audio_sent, &sink.audio_arrivals) else { continue };
+            let arrived: BTreeMap<usize, &AudioArrival> = arrivals
+                .iter()
+                .filter_map(|arrival| Some((source.audio_index(arrival.seq, arrival.at)?, arrival)))
+                .collect();
+            for (packet, sent) in all.iter().enumerate() {
+                // Packets outside the receiver's membership were not sent to it.
+                if !sink.stayed(*sent) {
+                    continue;
+                }
+                let arrival = arrived.get(&packet);
+                let (fate, concealed) = match arrival {
+                    None => ("lost", AUDIO_PACKET_TIME),
+                    Some(arrival) if arrival.gap > Span::ZERO => ("late", arrival.gap),
+                    Some(_) => ("ok", Span::ZERO),
+                };
+                into.text(&audio::FLOW, &spec.name);
+                into.text(&audio::NODE, name);
+                into.whole(&audio::PACKET, packet as i64);
+                into.real(&audio::SENT, sent.as_secs_f64());
+                into.real(&audio::ARRIVED, arrival.map(|arrival| arrival.at.as_secs_f64()));
+                into.text(&audio::FATE, fate);
+                into.millis(&audio::CONCEALED, concealed);
                 into.end_row();
             }
         }

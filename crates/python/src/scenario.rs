@@ -223,6 +223,7 @@ impl PyScenario {
                 // None stands for the frame rate of the clip itself.
                 Fps::Clip | Fps::PerSecond(_) => entry.set_item("fps", encode.fps.number())?,
             }
+            entry.set_item("audio_bps", video.audio.map(|rate| rate.as_bps()))?;
             entry.set_item("lasts_s", self.scenario().duration.as_secs_f64())?;
             entry.set_item("gop", encode.gop)?;
             entry.set_item("bframes", encode.bframes)?;

@@ -117,6 +117,18 @@ columns! {
         OFFSET: Whole = "offset", Bytes, "The first byte that is missing.";
         LEN: Whole = "len", Bytes, "The number of missing bytes.";
     }
+    /// Columns of `audio`: the outcome of each audio packet at each receiver, if the scenario records it.
+    audio {
+        FLOW: Text = "flow", Text, "The flow's name.";
+        NODE: Text = "node", Text, "The receiver's node.";
+        PACKET: Whole = "packet", Count, "The packet's number in the flow, from 0.";
+        SENT: Real = "sent_s", Seconds, "The time of its departure, at which its first sample was taken.";
+        ARRIVED: Real = "arrived_s", Seconds, "The time of its arrival; null if it was lost.";
+        FATE: Text = "fate", Text, "ok, lost, or late: it arrived after its play-out time. In the warm-up no packet is \
+            late, because the play-out delay is not known.";
+        CONCEALED: Real = "concealed_ms", Millis, "The time that a player conceals because of the packet: 20 ms if it \
+            was lost, and the rise of the play-out delay if it was late.";
+    }
     /// Columns of `links`: load, queue and drops of each direction of a link per interval of the record.
     links {
         T: Real = "t_s", Seconds, "The start of the interval.";

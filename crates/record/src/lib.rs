@@ -25,7 +25,9 @@ mod rows;
 mod share;
 mod tree;
 
-pub use column::{COLUMNS, Column, Table, Values, decisions, frames, links, missing, moves, packets, rates, tcp, wire};
+pub use column::{
+    COLUMNS, Column, Table, Values, audio, decisions, frames, links, missing, moves, packets, rates, tcp, wire,
+};
 pub use figure::{Better, Figure, Figures, Of, Parts, Shown, Unit, When};
 pub use figures::{FIGURES, cost, expectation, find, flow, invariant, link, receiver, run, simulcast, viewer};
 pub use flat::flat;

@@ -351,6 +351,9 @@ tables! {
         packets: OneOrMany<String>,
         /// Links whose packets are captured as pcap files.
         pcap: OneOrMany<String>,
+        /// Whether each audio packet is recorded at each receiver, in the table audio; default false. The sound of a
+        /// saved video is made from it.
+        audio: bool,
     }
     /// A condition on the results. If it does not hold, the exit code is 1 and a table shows it.
     ExpectTable {

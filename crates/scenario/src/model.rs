@@ -772,6 +772,8 @@ pub struct Recording {
     pub packets: Vec<FlowIx>,
     /// Links whose packets are captured.
     pub pcap: Vec<LinkIx>,
+    /// Whether each audio packet is recorded at each receiver.
+    pub audio: bool,
 }
 
 impl Recording {

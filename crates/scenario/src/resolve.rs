@@ -83,7 +83,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         flows: all,
         simulcasts: Vec::new(),
         events: Vec::new(),
-        record: Recording { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new() },
+        record: Recording { interval: Span::secs(1), packets: Vec::new(), pcap: Vec::new(), audio: false },
         expect: Vec::new(),
     };
     let whole = whole && out.problems.is_empty();
@@ -694,6 +694,7 @@ impl Names<'_> {
             interval: interval.map_or(Span::secs(1), |i| i.value),
             packets: unique(packets.into_iter().map(|f| f.0).collect()).into_iter().map(FlowIx).collect(),
             pcap: unique(pcap.into_iter().map(|l| l.0).collect()).into_iter().map(LinkIx).collect(),
+            audio: table.and_then(|r| r.audio.as_ref()).is_some_and(|audio| audio.value),
         }
     }
 

@@ -89,6 +89,10 @@ impl Loaded {
         let names = |all: Vec<&str>| list(all.into_iter().map(quote));
         text.key("packets", names(s.record.packets.iter().map(|f| s.flows[f.0 as usize].name.as_str()).collect()));
         text.key("pcap", names(s.record.pcap.iter().map(|l| s.links[l.0 as usize].name.as_str()).collect()));
+        // The default is not written, so that the text of a scenario without this key stays the same.
+        if s.record.audio {
+            text.key("audio", s.record.audio);
+        }
         for expect in &s.expect {
             text.head("[[expect]]");
             text.key("that", quote(&expect.that));

@@ -97,7 +97,8 @@ SaveVideo = Annotated[
     Path | None,
     option(
         "--save-video PATH",
-        "Save what each receiver saw: a file (.yuv, .y4m, .mkv, .mp4, .webm) or a folder (.mkv).",
+        "Save what each receiver saw: a file (.yuv, .y4m, .mkv, .mp4, .webm) or a folder (.mkv). "
+        ".mkv, .mp4 and .webm have the received sound as well.",
     ),
 ]
 Seed = Annotated[int | None, option("--seed N", "The seed, in place of the scenario's.")]

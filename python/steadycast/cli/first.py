@@ -61,6 +61,7 @@ def run(
     if video is not None:
         loaded = base.module("steadycast.loading").load(file, sets)
         base.module("steadycast.viewing").with_pixels(loaded.videos(), file)
+        sets += base.module("steadycast.received_audio").record_changes(loaded.videos(), video)
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))

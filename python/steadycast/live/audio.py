@@ -21,8 +21,8 @@ RATE = f"{_BPS // 1000}kbps"
 """The codec rate of a session's sound, without packet headers."""
 HZ = 48_000
 """Opus's sampling rate (RFC 7587, section 4.1)."""
-_FRAME = HZ // 50
-"""Samples per packet; a packet has 20 ms."""
+PACKET_SAMPLES = HZ // 50
+"""Samples per packet and channel; a packet has 20 ms."""
 _STEP_S = Fraction(1, 50)
 """The difference in seconds between a time stamp and the end of the samples before it, from which on it shows a gap or
 an overlap."""
@@ -41,10 +41,14 @@ Samples = NDArray[np.int16]
 
 
 class Encoder:
-    """An Opus encoder with in-band FEC (RFC 7587, section 3.1.1) for an expected loss."""
+    """An Opus encoder with in-band FEC (RFC 7587, section 3.1.1) for an expected loss.
 
-    def __init__(self, layout: str) -> None:
-        self._layout = layout
+    ``bps`` is the codec rate in bit/s. With ``constant`` all packets have the same length.
+    """
+
+    def __init__(self, layout: str, bps: int = _BPS, *, constant: bool = False) -> None:
+        self._layout, self._bps = layout, bps
+        self._vbr = {"vbr": "off"} if constant else {}
         self._loss = -1
         self._context: Any = None
 
@@ -56,9 +60,9 @@ class Encoder:
         self._loss = level
         context: Any = av.CodecContext.create("libopus", "w")
         context.rate, context.layout, context.format = HZ, self._layout, "s16"
-        context.bit_rate, context.time_base = _BPS, Fraction(1, HZ)
+        context.bit_rate, context.time_base = self._bps, Fraction(1, HZ)
         fec = {"fec": "1", "packet_loss": str(level)} if level else {}
-        context.options = {"application": "audio", "frame_duration": "20", **fec}
+        context.options = {"application": "audio", "frame_duration": "20", **self._vbr, **fec}
         self._context = context
 
     def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
@@ -94,9 +98,9 @@ class Sound:
                 held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
             begun = begun or samples.shape[1] > 0
             held = np.concatenate([held, samples], axis=1)
-            while held.shape[1] >= _FRAME * width:
-                yield at, np.ascontiguousarray(held[:, : _FRAME * width])
-                held, at = held[:, _FRAME * width :], at + _FRAME
+            while held.shape[1] >= PACKET_SAMPLES * width:
+                yield at, np.ascontiguousarray(held[:, : PACKET_SAMPLES * width])
+                held, at = held[:, PACKET_SAMPLES * width :], at + PACKET_SAMPLES
 
     def _samples(self) -> Iterator[tuple[int, Samples]]:
         resampler = av.AudioResampler(format="s16", layout=self.layout, rate=HZ)
@@ -146,8 +150,8 @@ class Work:
         encoder.expect(0.0)
         began = time.process_time()
         for at, each in itertools.islice(self._sound.frames(), _MEASURED):
-            samples += sum(1 for _ in encoder.packets(each, at)) * _FRAME
-        return (time.process_time() - began) * HZ / max(samples, _FRAME)
+            samples += sum(1 for _ in encoder.packets(each, at)) * PACKET_SAMPLES
+        return (time.process_time() - began) * HZ / max(samples, PACKET_SAMPLES)
 
     def __call__(self, sender: Any) -> None:
         """Encode packets and pass them on until the session ends."""

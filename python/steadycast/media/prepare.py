@@ -95,7 +95,9 @@ def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) ->
 def facts(video: Mapping[str, Any], seed: int) -> str:
     """Return what a flow's media depend on, as text. Frame sizes from Table II also depend on the run's seed."""
     own = {
-        k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s", "receivers", "lasts_s")
+        k: v
+        for k, v in video.items()
+        if k not in ("flow", "controller", "playout_s", "receivers", "audio_bps", "lasts_s")
     }
     if "paths" in video:
         own["needed_s"] = _needed_s(video)

@@ -5,7 +5,7 @@ mod figures;
 mod player;
 mod repaired;
 
-pub use audio::AudioPlayout;
+pub use audio::{AudioArrival, AudioPlayout};
 pub use player::Player;
 pub use repaired::Repaired;
 
@@ -159,6 +159,8 @@ pub struct VideoSource {
     pub sent_packets: u64,
     /// The number of audio packets sent.
     pub audio_packets: u64,
+    /// The departure of each audio packet, if audio packets are recorded.
+    pub(crate) audio_sent: Option<Rows<Time>>,
     /// The IP bytes sent, of media, audio, repair and padding.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
@@ -243,6 +245,7 @@ impl VideoSource {
             means_from,
             sent_packets: 0,
             audio_packets: 0,
+            audio_sent: None,
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
             rtcp_bytes: Bytes::ZERO,
@@ -494,7 +497,12 @@ impl VideoSource {
         // Repair and padding do not count towards the amount that a greedy source sends.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
-        self.audio_packets += u64::from(media.stream == Stream::Audio);
+        if media.stream == Stream::Audio {
+            self.audio_packets += 1;
+            if let Some(sent) = &mut self.audio_sent {
+                sent.push(now);
+            }
+        }
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
         // The bits are inverted for a repair, so that its digest differs from that of an original of the same time and
         // number.
@@ -602,9 +610,17 @@ impl VideoSource {
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
+    /// Returns the index of the audio packet with the RTP sequence number `seq` that arrived at `at`, if audio packets
+    /// are recorded and such a packet was sent.
+    pub(crate) fn audio_index(&self, seq: u64, at: Time) -> Option<usize> {
+        audio::index_of(self.audio_sent.as_ref()?, self.settings.audio?.first_seq, seq, at)
+    }
+
     /// Returns the rows that the source keeps for the record.
-    pub fn stored_rows(&mut self) -> [&mut dyn StoredRows; 3] {
-        [&mut self.samples, &mut self.rtcp_shares, &mut self.decisions]
+    pub fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
+        let mut all: Vec<&mut dyn StoredRows> = vec![&mut self.samples, &mut self.rtcp_shares, &mut self.decisions];
+        all.extend(self.audio_sent.as_mut().map(|sent| sent as &mut dyn StoredRows));
+        all
     }
 
     /// Ends a step of the series.
@@ -690,6 +706,8 @@ pub struct VideoSink {
     pub buffer: Option<Box<PlayBuffer>>,
     /// The play-out of audio, if the flow has audio.
     pub audio: Option<Box<AudioPlayout>>,
+    /// The arrivals of audio packets, if they are recorded.
+    pub(crate) audio_arrivals: Option<Box<Rows<AudioArrival>>>,
     /// The player. It decides how long to wait for a frame.
     pub player: Player,
     first_seq: u64,
@@ -734,6 +752,7 @@ impl VideoSink {
             assembly: frames.then(Assembly::default),
             buffer: None,
             audio: None,
+            audio_arrivals: None,
             player: Player::default(),
             first_seq: u64::from(first_seq),
             skew: Skew::default(),
@@ -904,11 +923,13 @@ impl VideoSink {
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
         }
-        if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio)
+        if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio) {
             // Figures of audio leave out the warm-up and the pauses.
-            && self.intake.counts(now)
-        {
-            audio.on_packet(now, seq, now.since(packet.sent));
+            let counts = self.intake.counts(now);
+            let gap = if counts { audio.on_packet(now, seq, now.since(packet.sent)) } else { Span::ZERO };
+            if let Some(arrivals) = &mut self.audio_arrivals {
+                arrivals.push(AudioArrival { at: now, seq, gap });
+            }
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
@@ -1093,8 +1114,10 @@ impl VideoSink {
     }
 
     /// Returns the rows that the sink keeps for the record.
-    pub fn stored_rows(&mut self) -> [&mut dyn StoredRows; 3] {
-        [&mut self.intake.samples, &mut self.views, self.repaired.rows()]
+    pub fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
+        let mut all: Vec<&mut dyn StoredRows> = vec![&mut self.intake.samples, &mut self.views, self.repaired.rows()];
+        all.extend(self.audio_arrivals.as_mut().map(|arrivals| &mut **arrivals as &mut dyn StoredRows));
+        all
     }
 
     /// Ends a step of the series.

@@ -207,6 +207,7 @@ fn settable() -> impl Strategy<Value = String> {
         "record",
         "record.packets",
         "record.pcap",
+        "record.audio",
         "expect",
         "flow.tcp.name",
         "flow.video.table2.weights",

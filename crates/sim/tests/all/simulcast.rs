@@ -3,9 +3,8 @@
 
 use crate::lab;
 
-use lab::{Run, between, num, run};
+use lab::{Run, between, num, real, run, text};
 use serde_json::Value;
-use steadycast_sim::Values;
 
 /// Returns a source, a router, and receivers r1, r2 … behind links of these rates in Mb/s. The three groups start at
 /// 100, 600 and 1500 kb/s.
@@ -46,21 +45,6 @@ fn network(rates: &[f64], seconds: u32, more: &str) -> String {
 fn receiver<'a>(run: &'a Run, name: &str) -> &'a Value {
     let all = run.summary["simulcasts"][0]["receivers"].as_array().unwrap();
     all.iter().find(|r| r["name"] == name).unwrap()
-}
-
-/// Returns the columns of a table as text.
-fn text(run: &Run, table: &str, name: &str) -> Vec<String> {
-    match run.simulation.table(table).unwrap().get(name) {
-        Some(Values::Text { codes, texts }) => codes.iter().map(|c| texts[*c as usize].clone()).collect(),
-        _ => panic!("no texts {name} in {table}"),
-    }
-}
-
-fn real(run: &Run, table: &str, name: &str) -> Vec<f64> {
-    match run.simulation.table(table).unwrap().get(name) {
-        Some(Values::Real(values)) => values.clone(),
-        _ => panic!("no numbers {name} in {table}"),
-    }
 }
 
 /// Returns the time, receiver, old and new group of every switch.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
+use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
 /// The bounds of the play-out delay. 40 ms are two packets. This is the least with which a player can compensate a
@@ -50,8 +51,9 @@ impl Default for AudioPlayout {
 }
 
 impl AudioPlayout {
-    /// Processes packet number `seq`, which arrives at `now`, `took` after it was sent.
-    pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) {
+    /// Processes packet number `seq`, which arrives at `now`, `took` after it was sent. Returns by how much the
+    /// play-out delay rises because the packet is late; zero if it is on time.
+    pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) -> Span {
         let (first, next) = self.range.unwrap_or((seq, seq));
         self.missing.extend(next..seq);
         self.missing.remove(&seq);
@@ -59,13 +61,13 @@ impl AudioPlayout {
         self.range = Some((first.min(seq), next));
         let before = self.playout.delay();
         self.playout.on_whole(now, took, false);
-        if took > before {
-            self.late += 1;
-            let gap = self.playout.delay().saturating_sub(before);
-            self.concealed += gap;
-            self.long_gaps += u64::from(gap > AUDIO_PACKET_TIME);
-        }
+        let is_late = took > before;
+        let gap = if is_late { self.playout.delay().saturating_sub(before) } else { Span::ZERO };
+        self.late += u64::from(is_late);
+        self.concealed += gap;
+        self.long_gaps += u64::from(gap > AUDIO_PACKET_TIME);
         self.give_up(next.saturating_sub(REORDERED));
+        gap
     }
 
     /// Begins again after a pause. Packets of the time of the pause are not expected.
@@ -104,6 +106,29 @@ impl AudioPlayout {
     }
 }
 
+/// The arrival of an audio packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AudioArrival {
+    /// The time of the arrival.
+    pub at: Time,
+    /// The packet's RTP sequence number.
+    pub seq: u64,
+    /// The rise of the play-out delay that the packet caused; zero if it was on time.
+    pub gap: Span,
+}
+
+row!(AudioArrival { at, seq, gap });
+
+/// Returns the index of the packet with the RTP sequence number `seq` that arrived at `at`; `None` if no such packet
+/// was sent. `sent` has the departure of each packet, the first of which has the number `first_seq`. Only the lowest
+/// 16 bits of `seq` are used, because a receiver that joins late does not know how often the numbers have wrapped
+/// around.
+pub(crate) fn index_of(sent: &[Time], first_seq: u16, seq: u64, at: Time) -> Option<usize> {
+    let newest = sent.partition_point(|left| *left <= at).checked_sub(1)?;
+    let behind = (newest as u16).wrapping_add(first_seq).wrapping_sub(seq as u16);
+    newest.checked_sub(usize::from(behind))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +152,21 @@ mod tests {
             assert_eq!((playout.concealed(), playout.long_gaps), (Span::millis(concealed), long_gaps), "{at:?}");
             assert_eq!((playout.lost(), playout.late, playout.covered()), (at.len() as u64, 0, Span::secs(4)));
         }
+    }
+
+    #[test]
+    fn a_packet_is_found_by_its_number_however_often_the_numbers_have_wrapped_around() {
+        let sent: Vec<Time> = (0..200_000).map(|n| Time::ZERO + AUDIO_PACKET_TIME * n).collect();
+        for (first, index) in [(0, 0), (65_530, 3), (65_530, 9), (7, 65_529), (7, 131_071), (40_000, 199_999)] {
+            let seq = u64::from(first) + index as u64;
+            // The delay is up to 10 s; the receiver has counted none or all of the times that the numbers wrapped.
+            for (delay, counted) in [(0, seq), (10_000, seq), (30, seq & 0xffff)] {
+                let at = sent[index] + Span::millis(delay);
+                assert_eq!(index_of(&sent, first, counted, at), Some(index), "{first} {index} {delay}");
+            }
+        }
+        assert_eq!(index_of(&sent[..3], 9, 12, Time::ZERO + Span::secs(1)), None);
+        assert_eq!(index_of(&[], 9, 9, Time::ZERO), None);
     }
 
     #[test]

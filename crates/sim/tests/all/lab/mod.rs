@@ -128,6 +128,22 @@ pub(crate) fn between(value: f64, low: f64, high: f64) {
     assert!(value >= low && value <= high, "{value} is not within {low} … {high}");
 }
 
+/// Returns a column of texts.
+pub(crate) fn text(run: &Run, table: &str, name: &str) -> Vec<String> {
+    match run.simulation.table(table).as_ref().and_then(|table| table.get(name)) {
+        Some(Values::Text { codes, texts }) => codes.iter().map(|c| texts[*c as usize].clone()).collect(),
+        _ => panic!("no texts {name} in {table}"),
+    }
+}
+
+/// Returns a column of real numbers.
+pub(crate) fn real(run: &Run, table: &str, name: &str) -> Vec<f64> {
+    match run.simulation.table(table).as_ref().and_then(|table| table.get(name)) {
+        Some(Values::Real(values)) => values.clone(),
+        _ => panic!("no numbers {name} in {table}"),
+    }
+}
+
 /// Returns the times and rules of the video's decisions.
 pub(crate) fn rules(run: &Run) -> Vec<(f64, String)> {
     let table = run.simulation.table("decisions").expect("a table");

@@ -1,0 +1,283 @@
+"""The sound of a saved video: the Opus packets that a receiver received, decoded on the time line of the pictures."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+
+from steadycast.lazy_import import pl
+from steadycast.live.audio import HZ, PACKET_SAMPLES, Encoder, Samples, Sound, sound_of
+from steadycast.media.table import F64, I64, Bools
+from steadycast.media.yuv import is_raw
+
+if TYPE_CHECKING:
+    from steadycast.folder import Folder
+    from steadycast.viewing import Record, Viewer
+
+CODECS = {".mkv": ("flac", 0), ".mp4": ("aac", 128_000), ".webm": ("libopus", 128_000)}
+"""The encoder of the sound and its rate in bit/s for each suffix that has a sound track; FLAC is lossless."""
+_MONO_BPS = 256_000
+"""The highest rate at which FFmpeg encodes one channel of Opus, in bit/s."""
+
+
+def _clip_of(video: Mapping[str, Any]) -> Path | None:
+    """Return the clip of a flow that has an audio stream; `None` if it has no such stream, or several clips."""
+    paths: Sequence[str] = video.get("paths") or ()
+    if video.get("audio_bps") is None or video["media"] != "clip" or len(paths) != 1:
+        return None
+    return None if is_raw(Path(paths[0])) else Path(paths[0])
+
+
+def record_changes(videos: Sequence[Mapping[str, Any]], target: Path) -> list[str]:
+    """Return the changes of a scenario with which a run records the sound that the target can hold."""
+    if target.suffix and target.suffix.lower() not in CODECS:
+        return []
+    clips = [clip for video in videos if (clip := _clip_of(video)) is not None]
+    return ["record.audio=true"] if any(sound_of(clip)[0] is not None for clip in clips) else []
+
+
+def _warn(target: Path, flow: str, what: str) -> None:
+    print(f"warning: {target}: the sound of {flow} is not kept: {what}", file=sys.stderr)
+
+
+def _sounds(videos: Sequence[Mapping[str, Any]], folder: Folder, target: Path) -> dict[str, Sound]:
+    """Return the sound of each flow that has an audio stream and a clip with sound.
+
+    A warning is printed for each flow whose sound can't be kept.
+    """
+    sounds: dict[str, Sound] = {}
+    for video in videos:
+        flow, paths = str(video["flow"]), video.get("paths") or ()
+        if video.get("audio_bps") is not None and video["media"] == "clip" and len(paths) > 1:
+            _warn(target, flow, "it has several clips; give it one")
+        clip = _clip_of(video)
+        sound, problem = (None, None) if clip is None else sound_of(clip)
+        if problem is not None:
+            print(f"warning: {problem}", file=sys.stderr)
+        if sound is None:
+            continue
+        if target.suffix and target.suffix.lower() not in CODECS:
+            others = ", ".join(CODECS)
+            _warn(target, flow, f"{target.suffix} has no sound track; take {others}, or a folder")
+        elif not folder.has("audio"):
+            _warn(target, flow, "its packets were not recorded; run it again with --set record.audio=true")
+        else:
+            if video["audio_bps"] > _MONO_BPS:
+                sound.layout = "stereo"
+            sounds[flow] = sound
+    return sounds
+
+
+@dataclass(frozen=True, eq=False)
+class Packets:
+    """The audio packets that were sent to a receiver, in the order of their numbers."""
+
+    begins: I64
+    """The number of the sample at which each packet begins in the saved file."""
+    arrived: Bools
+    concealed: I64
+    """The number of samples that a player conceals because of each packet."""
+
+    @classmethod
+    def of(cls, folder: Folder, record: Record, flow: str, receiver: str, viewer: Viewer) -> Packets:
+        """Read the packets of a receiver from the table `audio` of a run."""
+        table = folder.table("audio")
+        mine = table.filter((pl.col("flow") == flow) & (pl.col("node") == receiver)).sort("packet")
+        rows = record.frames.where(viewer.rows)
+        sent = mine["sent_s"].to_numpy()
+        return cls(
+            positions(sent, rows["display"], rows["pts_s"], viewer.ladder.table.fps),
+            mine["arrived_s"].is_not_null().to_numpy(),
+            np.rint(mine["concealed_ms"].to_numpy() * HZ / 1000).astype(np.int64),
+        )
+
+
+def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
+    """Return the number of the sample at which each packet begins in a file whose display slot i begins at i / fps.
+
+    Args:
+        sent_s: the time in seconds at which each packet's first sample was taken.
+        display: the display slot of each picture that was sent to the receiver.
+        pts_s: the capture time of each of these pictures, in seconds.
+        fps: the pictures per second of the file.
+
+    """
+    if not len(sent_s):
+        return np.zeros(0, dtype=np.int64)
+    order = np.argsort(pts_s)
+    taken, slots = pts_s[order], display[order]
+    before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
+    begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
+    # Within a run, packets are equidistant. In real time, the sender's clock has a jitter. After a pause of the flow,
+    # the pictures continue with a later group, and the sound with them.
+    jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
+    firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
+    counts = np.diff(firsts, append=len(begins))
+    within = np.arange(len(begins)) - np.repeat(firsts, counts)
+    placed = np.repeat(begins[firsts], counts) + PACKET_SAMPLES * within
+    return np.asarray(np.maximum.accumulate(np.maximum(placed, 0)), dtype=np.int64)
+
+
+def _silence(count: int, width: int) -> Iterator[Samples]:
+    """Yield this number of silent samples, at most a second at a time."""
+    while count > 0:
+        yield np.zeros((1, min(count, HZ) * width), dtype=np.int16)
+        count -= HZ
+
+
+class _Film:
+    """The samples of a clip's sound, which is repeated with its pictures. They are read forwards."""
+
+    def __init__(self, sound: Sound, pass_s: Fraction) -> None:
+        self._sound, self._pass_s = sound, pass_s
+        self.width = 1 if sound.layout == "mono" else 2
+        self._blocks = self._repeated()
+        self._held, self._at = np.zeros((1, 0), dtype=np.int16), 0
+
+    def _repeated(self) -> Iterator[Samples]:
+        for n in itertools.count():
+            # The duration of a pass need not be a whole number of samples.
+            left = round((n + 1) * self._pass_s * HZ) - round(n * self._pass_s * HZ)
+            for _, samples in self._sound.frames():
+                block = samples[:, : left * self.width]
+                left -= block.shape[1] // self.width
+                yield block
+                if not left:
+                    break
+            yield from _silence(left, self.width)
+
+    def packet(self, begins: int) -> Samples:
+        """Return the samples of a packet that begins at this sample number."""
+        while self._at + self._held.shape[1] // self.width < begins + PACKET_SAMPLES:
+            passed = max(0, min(begins - self._at, self._held.shape[1] // self.width))
+            self._held = np.concatenate([self._held[:, passed * self.width :], next(self._blocks)], axis=1)
+            self._at += passed
+        start = (begins - self._at) * self.width
+        return np.ascontiguousarray(self._held[:, start : start + PACKET_SAMPLES * self.width])
+
+
+class _Decoder:
+    """An Opus decoder."""
+
+    def __init__(self, layout: str) -> None:
+        self._context: Any = av.CodecContext.create("libopus", "r")
+        self._context.layout = layout
+
+    def samples(self, data: bytes) -> Samples:
+        """Decode a packet."""
+        frames = self._context.decode(av.Packet(data))
+        return np.concatenate([frame.to_ndarray() for frame in frames], axis=1).astype(np.int16, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """The sound track of a receiver's saved video.
+
+    Each packet has its place on the time line of the pictures, so that sound and pictures have the same play-out delay.
+    What the receiver's player had to conceal is silent: FFmpeg gives no access to the concealment of Opus's decoder.
+    """
+
+    sound: Sound
+    bps: int
+    """The rate at which the sender encodes the sound, in bit/s."""
+    packets: Packets
+    pass_s: Fraction
+    """The duration of the clip, after which it is repeated, in seconds."""
+    count: int
+    """The number of samples, per channel."""
+
+    def most_bytes(self, ending: str) -> int:
+        """Return the largest size of the track in a file with this suffix, in bytes."""
+        bps = CODECS[ending][1] or 16 * HZ * (1 if self.sound.layout == "mono" else 2)
+        return self.count * bps // (8 * HZ)
+
+    def into(self, out: Any, ending: str) -> TrackWriter:
+        """Add the track to a container that will have this suffix."""
+        return TrackWriter(out, ending, self)
+
+    def blocks(self) -> Iterator[Samples]:
+        """Yield all samples in blocks."""
+        film = _Film(self.sound, self.pass_s)
+        encoder, decoder = Encoder(self.sound.layout, self.bps, constant=True), _Decoder(self.sound.layout)
+        encoder.expect(0.0)
+        width, at, silent_until, delay = film.width, 0, 0, None
+        packets = self.packets
+        for begins, arrived, concealed in zip(
+            packets.begins.tolist(), packets.arrived.tolist(), packets.concealed.tolist(), strict=True
+        ):
+            ((number, data),) = encoder.packets(film.packet(begins), begins)
+            # The encoder's delay is the same for all packets.
+            delay = begins - number if delay is None else delay
+            start = begins - delay
+            block = (
+                decoder.samples(data) if arrived else np.zeros((1, PACKET_SAMPLES * width), dtype=np.int16)
+            )
+            if concealed:
+                silent_until = max(silent_until, start + concealed)
+            block[:, : max(0, silent_until - start) * width] = 0
+            yield from _silence(min(start, self.count) - at, width)
+            at = max(at, min(start, self.count))
+            block = block[:, (at - start) * width : max(0, self.count - start) * width]
+            yield block
+            at += block.shape[1] // width
+        yield from _silence(self.count - at, width)
+
+
+class TrackWriter:
+    """Writes a sound track into a container, in step with the pictures."""
+
+    def __init__(self, out: Any, ending: str, track: Track) -> None:
+        codec, bps = CODECS[ending]
+        self._layout = track.sound.layout
+        self._out, self._stream = out, out.add_stream(codec, rate=HZ, layout=self._layout)
+        if bps:
+            self._stream.codec_context.bit_rate = bps
+        self._width = 1 if self._layout == "mono" else 2
+        self._blocks, self._at = track.blocks(), 0
+
+    def write(self, until_s: Fraction) -> None:
+        """Write the sound until this time of the file."""
+        while self._at < until_s * HZ:
+            if (block := next(self._blocks, None)) is None:
+                return
+            self._put(block)
+
+    def end(self) -> None:
+        """Write the rest."""
+        for block in self._blocks:
+            self._put(block)
+        self._out.mux(self._stream.encode())
+
+    def _put(self, block: Samples) -> None:
+        if not block.shape[1]:
+            return
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block), format="s16", layout=self._layout)
+        frame.sample_rate, frame.pts, frame.time_base = HZ, self._at, Fraction(1, HZ)
+        self._out.mux(self._stream.encode(frame))
+        self._at += block.shape[1] // self._width
+
+
+def tracks_of(folder: Folder, record: Record, target: Path) -> Callable[[str, str, Viewer], Track | None]:
+    """Return a function that returns the sound track of a receiver of a flow; `None` if there is no sound.
+
+    A warning is printed for each flow whose sound can't be kept.
+    """
+    sounds = _sounds(record.videos, folder, target)
+    rates = {video["flow"]: video["audio_bps"] for video in record.videos}
+
+    def track(flow: str, receiver: str, viewer: Viewer) -> Track | None:
+        if flow not in sounds:
+            return None
+        packets, table = Packets.of(folder, record, flow, receiver, viewer), viewer.ladder.table
+        count = round(viewer.slots / table.fps * HZ)
+        return Track(sounds[flow], rates[flow], packets, table.frames / table.fps, count)
+
+    return track
