@@ -2,6 +2,6 @@
 # Keeps of each fuzzer's corpus the fewest and shortest inputs that reach all that it reaches. Needs a nightly compiler and cargo-fuzz.
 set -eu
 cd "$(dirname "$0")/../fuzz"
-for target in rtp rtcp feedback payload rtx parity sdp srtp session steady web_offer web_datagram; do
+for target in rtp rtcp feedback payload rtx parity sdp srtp session steady web_offer web_answer web_datagram; do
     cargo +nightly fuzz cmin "$target" -- -max_len=1024
 done

@@ -17,8 +17,8 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Stamp, Time};
 use steadycast_web::{
-    Certificate, Credentials, Feedback, LocalParameters, LocalSources, Output as Way, Stream as Shown, Tunnel,
-    TunnelParameters, agree, agree_to_receive,
+    Certificate, Credentials, Feedback, LocalParameters, LocalSources, Output as Way, Role, Stream as Shown, Tunnel,
+    TunnelParameters, agree, agree_to_receive, propose,
 };
 use steadycast_wire::ParseError;
 use steadycast_wire::is_rtcp;
@@ -32,7 +32,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx::RtxStream;
 
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 14] = [
+pub const TARGETS: [(&str, fn(&[u8])); 15] = [
     ("rtp", rtp),
     ("recognise", recognise),
     ("rtcp", rtcp),
@@ -46,6 +46,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 14] = [
     ("trace", trace),
     ("call", call),
     ("web_offer", web_offer),
+    ("web_answer", web_answer),
     ("web_datagram", web_datagram),
 ];
 
@@ -485,7 +486,7 @@ pub fn web_offer(data: &[u8]) {
     for (direction, sources, agreed) in played.into_iter().chain([published]) {
         match agreed {
             Ok(agreed) => {
-                let answer = agreed.answer(&LocalParameters {
+                let answer = agreed.describe(&LocalParameters {
                     session: 1,
                     address,
                     others: &[],
@@ -514,6 +515,29 @@ pub fn web_offer(data: &[u8]) {
     }
 }
 
+/// A server's answers to our offers: each is accepted with an address and per-packet feedback, or refused with the place
+/// of the problem.
+pub fn web_answer(data: &[u8]) {
+    use PayloadFormat::{Av1, H264, Vp8, Vp9};
+    for (format, feedback) in
+        [H264, Vp8, Vp9, Av1].into_iter().zip([Feedback::Transport, Feedback::Congestion].iter().cycle())
+    {
+        let stream = Shown { format: Some(format), config: &[], audio: true };
+        let Ok(offered) = propose(&stream, *feedback) else { panic!("{format:?} is not offered") };
+        match offered.accept(data, &stream) {
+            Ok(accepted) => {
+                let Role::Offerer { candidates, .. } = &accepted.role else { panic!("the role has changed") };
+                assert!(!candidates.is_empty() && !accepted.fingerprints.is_empty());
+                assert!(accepted.congestion || accepted.transport.is_some());
+                let types = [Some(accepted.payload_type), accepted.repair, accepted.audio.map(|it| it.payload_type)];
+                let known: BTreeSet<_> = types.iter().flatten().collect();
+                assert_eq!(known.len(), types.iter().flatten().count(), "{types:?}");
+            }
+            Err(refusal) => assert!(refusal.place.starts_with("answer.") && !refusal.problem.contains('\n')),
+        }
+    }
+}
+
 /// Datagrams at a browser's tunnel, each after its source, its delay, and its length: nothing is sent to an address
 /// without a valid check, and no keys result.
 pub fn web_datagram(mut rest: &[u8]) {
@@ -524,7 +548,8 @@ pub fn web_datagram(mut rest: &[u8]) {
     let Some([certificate, theirs]) = CERTIFICATES.as_ref() else { panic!("the secrets are good ones") };
     let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000 + u16::from(port)));
     let (own, peer) = (Credentials::of(&[1; 24]), Credentials::of(&[2; 24]));
-    let ends = TunnelParameters { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint] };
+    let ends =
+        TunnelParameters { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint], role: Role::Answerer };
     let Ok(mut tunnel) = Tunnel::new(*EPOCH, Time::ZERO, ends, certificate) else { panic!("the certificate is one") };
     let (mut now, mut checked) = (Time::ZERO, BTreeSet::new());
     while let [from, later, high, low, tail @ ..] = rest {

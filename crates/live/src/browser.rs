@@ -1,5 +1,5 @@
-//! A browser as the peer of a live sender or receiver. This module answers its offer, and exchanges media over ICE and
-//! DTLS-SRTP.
+//! A browser or a WHIP server as the peer of a live sender or receiver. This module answers the browser's offer, or
+//! makes the offer to the server, and exchanges media over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::sdp::{AudioStream, Description, PacketFeedback, Retransmissions, Sources};
@@ -13,8 +13,8 @@ use steadycast_endpoints::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
-    Certificate, Credentials, Feedback, Keys, LocalParameters, LocalSources, NegotiatedParameters, OfferError, Output,
-    Protocol, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive,
+    Certificate, Credentials, Feedback, Keys, LocalParameters, LocalSources, NegotiatedParameters, NegotiationError,
+    Output, Protocol, Role, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive, propose,
 };
 
 /// A browser that publishes: the source of a live receiver (WHIP, RFC 9725).
@@ -48,14 +48,17 @@ pub enum Destination {
         /// Further addresses of the port.
         others: Vec<IpAddr>,
     },
+    /// A server to which this end publishes, with the local address from which it is reached; see
+    /// [`LocalOffer`](crate::LocalOffer).
+    Server(IpAddr),
 }
 
 impl Destination {
-    /// Returns the destination's address, or the local address if the destination is a browser.
+    /// Returns the destination's address, or the local address if the destination is a browser or a server.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
-            Self::Browser { address, .. } => *address,
+            Self::Browser { address, .. } | Self::Server(address) => *address,
         }
     }
 }
@@ -65,12 +68,13 @@ impl fmt::Display for Destination {
         match self {
             Self::Address(at) => at.fmt(f),
             Self::Browser { .. } => f.write_str("the browser"),
+            Self::Server(_) => f.write_str("the server"),
         }
     }
 }
 
-impl From<OfferError> for LiveError {
-    fn from(error: OfferError) -> Self {
+impl From<NegotiationError> for LiveError {
+    fn from(error: NegotiationError) -> Self {
         Self::new(error.place, error.problem, error.remedy)
     }
 }
@@ -85,7 +89,8 @@ fn certificate() -> Result<&'static Certificate, LiveError> {
     ONE.as_ref().ok_or_else(|| LiveError::new("DTLS", "no certificate could be made", "try again"))
 }
 
-/// An offer that can be answered.
+/// An offer that can be answered, or was made here.
+#[derive(Clone, Debug)]
 pub(crate) struct NegotiatedOffer {
     negotiated: NegotiatedParameters,
     own: Credentials,
@@ -104,6 +109,33 @@ impl NegotiatedOffer {
     pub(crate) fn to_receive(publisher: &Publisher) -> Result<Self, LiveError> {
         let negotiated = agree_to_receive(publisher.offer.as_bytes(), publisher.audio)?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
+    }
+
+    /// Returns the offer of a sender of this medium to a server. It has the feedback and the audio of the flow's keys.
+    pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
+        if keys.is("feedback", "own") {
+            return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
+        }
+        let (config, audio) = (medium.config(), keys.has("audio"));
+        let is_congestion = keys.is("feedback", "rfc8888");
+        let feedback = if is_congestion { Feedback::Congestion } else { Feedback::Transport };
+        let negotiated = propose(&Stream { format: medium.format(), config: &config, audio }, feedback)?;
+        Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
+    }
+
+    /// Returns this offer with the parameters of the server's answer. `address` is the address of this end.
+    pub(crate) fn accepted(mut self, answer: &str, medium: &Medium, address: IpAddr) -> Result<Self, LiveError> {
+        let (config, audio) = (medium.config(), self.negotiated.audio.is_some());
+        let stream = Stream { format: medium.format(), config: &config, audio };
+        self.negotiated = self.negotiated.accept(answer.as_bytes(), &stream)?;
+        if let Role::Offerer { candidates, .. } = &self.negotiated.role
+            && !candidates.iter().any(|at| at.is_ipv4() == address.is_ipv4())
+        {
+            let (family, other) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+            let remedy = format!("give the URL with a name or an address of {other}");
+            return Err(LiveError::new("answer.candidates", format!("it has no address of {family}"), &remedy));
+        }
+        Ok(self)
     }
 
     /// Returns the description of the media that a publishing browser sends to this address.
@@ -136,7 +168,7 @@ impl NegotiatedOffer {
 
     /// Returns the answer to a publishing browser. This end receives at the address, and at `others`.
     pub(crate) fn receiver_answer(&self, address: SocketAddr, others: &[SocketAddr], session: u64) -> String {
-        self.negotiated.answer(&LocalParameters {
+        self.negotiated.describe(&LocalParameters {
             session,
             address,
             others,
@@ -204,8 +236,8 @@ impl NegotiatedOffer {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
 
-    /// Returns the answer of a sender at this address, and at `others`, with this plan.
-    pub(crate) fn answer(
+    /// Returns the answer, or the offer, of a sender at this address, and at `others`, with this plan.
+    pub(crate) fn describe(
         &self,
         address: SocketAddr,
         others: &[SocketAddr],
@@ -214,7 +246,7 @@ impl NegotiatedOffer {
         key_frames: bool,
     ) -> String {
         let media = plan.sender(SOURCE).identity;
-        self.negotiated.answer(&LocalParameters {
+        self.negotiated.describe(&LocalParameters {
             session,
             address,
             others,
@@ -238,11 +270,12 @@ impl NegotiatedOffer {
 
     /// Creates the connection to the browser that sent the offer.
     pub(crate) fn connection(self, clock: &Clock, local: SocketAddr) -> Result<BrowserConnection, LiveError> {
-        let Self { negotiated: NegotiatedParameters { peer, fingerprints, .. }, own, certificate } = self;
-        let ends = TunnelParameters { local, own, peer, fingerprints };
+        let Self { negotiated: NegotiatedParameters { peer, fingerprints, role, .. }, own, certificate } = self;
+        let reporter = matches!(role, Role::Offerer { .. }).then(Reporter::default);
+        let ends = TunnelParameters { local, own, peer, fingerprints, role };
         let tunnel = Tunnel::new(clock.zero(), clock.now(), ends, certificate);
         let tunnel = tunnel.map_err(|error| LiveError::new("DTLS", error, "please report this"))?;
-        Ok(BrowserConnection { tunnel, home: None })
+        Ok(BrowserConnection { tunnel, home: None, reporter })
     }
 }
 
@@ -252,6 +285,37 @@ pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
     home: Option<SocketAddr>,
+    /// The SSRC of all reports of a server; `None` for a browser, whose reports keep theirs.
+    reporter: Option<Reporter>,
+}
+
+/// The single receiver behind a server's reports.
+///
+/// A server may send receiver reports, transport-wide feedback and key-frame requests from an SSRC each. DTLS has
+/// authenticated one peer, so these are reports of one receiver. Otherwise the SSRC of the receiver reports would count
+/// as a receiver without per-packet feedback.
+#[derive(Default)]
+struct Reporter {
+    ssrc: Option<[u8; 4]>,
+}
+
+impl Reporter {
+    /// Sets the SSRC of each packet of a compound, which is its second word (RFC 3550, section 6), to the first one
+    /// that is not 0.
+    fn unify(&mut self, mut compound: &mut [u8]) {
+        while let Some(&[_, _, high, low]) = compound.first_chunk() {
+            let len = 4 * (1 + usize::from(u16::from_be_bytes([high, low])));
+            let Some((packet, rest)) = std::mem::take(&mut compound).split_at_mut_checked(len) else { return };
+            if let Some(word) = packet.get_mut(4..8) {
+                let own = <[u8; 4]>::try_from(&*word).ok().filter(|word| *word != [0; 4]);
+                self.ssrc = self.ssrc.or(own);
+                if let Some(ssrc) = self.ssrc {
+                    word.copy_from_slice(&ssrc);
+                }
+            }
+            compound = rest;
+        }
+    }
 }
 
 impl BrowserConnection {
@@ -287,6 +351,13 @@ impl BrowserConnection {
         None
     }
 
+    /// Gives all reports of a server one SSRC.
+    pub(crate) fn unify_reports(&mut self, compound: &mut [u8]) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.unify(compound);
+        }
+    }
+
     /// Sends the tunnel's pending output. Returns the SRTP context when its keys are available.
     pub(crate) fn drain(&mut self, now: Time, out: &mut Outbox) -> Option<Srtp> {
         let mut connected = None;
@@ -299,7 +370,7 @@ impl BrowserConnection {
                     self.home.get_or_insert(at);
                     out.redirect(at);
                 }
-                Output::Keys(keys) => match protection(&keys) {
+                Output::Keys(keys) => match protection(&keys, self.tunnel.is_dtls_client()) {
                     Some(srtp) => connected = Some(srtp),
                     // A profile that SRTP does not support ends the connection, because media must not be sent
                     // unprotected.
@@ -312,7 +383,7 @@ impl BrowserConnection {
 }
 
 /// Returns the SRTP context with the keys of both directions.
-fn protection(keys: &Keys) -> Option<Srtp> {
+fn protection(keys: &Keys, is_dtls_client: bool) -> Option<Srtp> {
     use steadycast_web::SrtpProfile as NegotiatedProfile;
     let profile = match keys.profile {
         NegotiatedProfile::AES128_CM_SHA1_80 => SrtpProfile::Aes128CmSha1,
@@ -321,6 +392,47 @@ fn protection(keys: &Keys) -> Option<Srtp> {
         _ => return None,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material)?;
-    // This end is the DTLS server, so it sends with the server's key.
-    Some(Srtp::pair(&server, &client))
+    // Each end sends with the key of its DTLS role.
+    Some(if is_dtls_client { Srtp::pair(&client, &server) } else { Srtp::pair(&server, &client) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an RTCP packet of this type and SSRC, with further words.
+    fn packet(kind: u8, ssrc: u32, words: u16) -> Vec<u8> {
+        let length = (1 + words).to_be_bytes();
+        [&[0x80, kind, length[0], length[1]][..], &ssrc.to_be_bytes(), &vec![7; usize::from(words) * 4]].concat()
+    }
+
+    #[test]
+    fn reports_of_several_ssrcs_become_those_of_the_first_one_and_nothing_else_changes() {
+        let mut reporter = Reporter::default();
+        let mut compounds = [
+            packet(206, 0, 1),
+            [packet(201, 11, 6), packet(202, 11, 2)].concat(),
+            packet(205, 22, 4),
+            [packet(206, 0, 1), packet(205, 33, 3)].concat(),
+        ];
+        compounds.iter_mut().for_each(|compound| reporter.unify(compound));
+        let expected = [
+            packet(206, 0, 1),
+            [packet(201, 11, 6), packet(202, 11, 2)].concat(),
+            packet(205, 11, 4),
+            [packet(206, 11, 1), packet(205, 11, 3)].concat(),
+        ];
+        assert_eq!(compounds, expected);
+    }
+
+    #[test]
+    fn a_compound_whose_lengths_are_wrong_stays_as_it_is_from_there_on() {
+        let whole = [packet(201, 11, 6), packet(205, 22, 4)].concat();
+        for len in 0..whole.len() {
+            let mut cut = whole[..len].to_vec();
+            Reporter { ssrc: Some([0, 0, 0, 9]) }.unify(&mut cut);
+            let intact = if len < 32 { 0 } else { 32 };
+            assert_eq!(cut[intact..], whole[intact..len], "{len}");
+        }
+    }
 }

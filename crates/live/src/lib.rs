@@ -48,7 +48,7 @@ pub use net::{Interface, Meta, Pair, PairOptions, PairPort, Port, Which, origin,
 pub use parity::{ReceivedSymbols, SentSymbols};
 pub use peers::{Peer, Peers};
 pub use receive::{LATENCY, ReceiveOptions, Receiving};
-pub use send::{Medium, SendOptions, Sending};
+pub use send::{LocalOffer, Medium, SendOptions, Sending};
 pub use socket_endpoint::{Consumer, Discard, Payloads, Reports, SocketSink, SocketSource, ZeroPayloads};
 pub use srtp::{MasterKey, Srtp, SrtpProfile};
 pub use temp_store::TempStore;

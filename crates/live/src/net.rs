@@ -476,6 +476,11 @@ impl Pair {
         Self::waiting(PairPort::Own(port))
     }
 
+    /// Opens the pair of a session whose peer ICE finds: one port at all local addresses of this family.
+    pub(crate) fn to_server(family: IpAddr, options: &PairOptions) -> Result<Self, LiveError> {
+        Ok(Self::of_port(Port::open(local(any(family), options, 0), options, false)?))
+    }
+
     /// Creates the pair of a browser's session.
     pub(crate) fn shared(port: SharedPort) -> Self {
         Self::waiting(PairPort::Shared(port))

@@ -29,7 +29,7 @@ use steadycast_media::{AudioFeed, Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::{Loaded, Video};
 use steadycast_session::{AudioSettings, HeaderIds};
-use steadycast_units::{Bytes, Rate, Span, Time, counted};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time, counted};
 use steadycast_web::State;
 use steadycast_wire::payload::PayloadFormat;
 
@@ -131,7 +131,7 @@ pub struct Sending {
     pub encoder_queue: Option<EncoderQueue>,
     /// The queue of its encoded audio, if the flow has audio.
     pub audio_queue: Option<AudioQueue>,
-    /// The session description for receivers, or the answer for a browser.
+    /// The session description for receivers, or the answer for a browser, or the offer to a server.
     pub sdp: String,
 }
 
@@ -224,45 +224,38 @@ impl Sending {
     /// # Errors
     /// A key of the flow, an address or the medium can't be used. Nothing was sent in that case.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
-        let (clock, seed) = (Clock::start(), entropy::seed()?);
-        let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
-        let negotiated = if let Destination::Browser { offer, .. } = &options.to {
-            Some(NegotiatedOffer::of(offer, &medium, options.flow.has("audio"))?)
-        } else {
-            None
-        };
-        let keys = negotiated
-            .as_ref()
-            .map_or_else(|| Ok(options.flow.clone()), |negotiated| negotiated.keys(options.flow.clone()))?;
-        let options = SendOptions { flow: keys.of_sender(to, !matches!(medium, Medium::Greedy)), ..options };
-        let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
-        let apart = options.apart(&medium, clock, &shared);
-        let apart = if let Some(negotiated) = &negotiated { negotiated.apart(apart) } else { apart };
-        let place = HostContext { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
-        let (video, plan) = planned(&loaded, &medium, place)?;
-        // The NTP seconds of the start make the session number of the description unique (RFC 8866, section 5.2).
-        let session = clock.epoch().0 >> 32;
-        let (pair, sdp, browser) = match (&options.to, negotiated) {
-            (Destination::Browser { port, address, others, .. }, Some(negotiated)) => {
+        let connection = match &options.to {
+            Destination::Address(_) => None,
+            Destination::Browser { offer, port, address, .. } => {
+                let negotiated = NegotiatedOffer::of(offer, &medium, options.flow.has("audio"))?;
                 let pair = negotiated.attach(port, *address)?;
-                let local = pair.rtp().local();
-                let others: Vec<SocketAddr> = others.iter().map(|ip| SocketAddr::new(*ip, port.port())).collect();
-                let sdp = negotiated.answer(local, &others, &plan, session, makes_key_frames(video, &medium));
-                (pair, sdp, Some(negotiated.connection(&clock, local)?))
+                Some((negotiated, pair))
             }
-            (Destination::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
-            (Destination::Address(to), _) => {
-                let mut pair = Pair::sender(*to, &options.pair)?;
-                if video.audio.is_some() {
-                    // The audio's pair of ports follows that of the video.
-                    let local = options.pair.local.and_then(|port| port.checked_add(2));
-                    let beside = PairOptions { local, ..options.pair.clone() };
-                    pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
-                }
-                let own = pair.rtp().local().ip();
-                let described = describe(*to, &options, video, &plan, &medium, own)?;
-                (pair, described.write(own, session), None)
-            }
+            Destination::Server(_) => return Err(LiveError::unwritten("the offer is gone")),
+        };
+        Self::begin(options, medium, entropy::seed()?, connection)
+    }
+
+    /// Starts to send. `connection` is the negotiated offer, and the port, of a browser or a server.
+    fn begin(
+        options: SendOptions,
+        medium: Medium,
+        seed: Seed,
+        connection: Option<(NegotiatedOffer, Pair)>,
+    ) -> Result<Self, LiveError> {
+        let (clock, shared) = (Clock::start(), Arc::new(Shared::default()));
+        let negotiated = connection.as_ref().map(|(negotiated, _)| negotiated);
+        let (options, loaded, place) = options.resolved(&medium, clock, &shared, seed, negotiated)?;
+        let (video, plan) = planned(&loaded, &medium, place)?;
+        let session = session_number(clock);
+        let (pair, sdp, browser) = if let Some((negotiated, pair)) = connection {
+            let local = SocketAddr::new(options.to.ip(), pair.rtp().local().port());
+            let sdp =
+                negotiated.describe(local, &options.others(local), &plan, session, makes_key_frames(video, &medium));
+            (pair, sdp, Some(negotiated.connection(&clock, local)?))
+        } else {
+            let (pair, sdp) = options.opened(video, &plan, &medium, session)?;
+            (pair, sdp, None)
         };
         let mut driver = Loop::new(clock)?;
         let waker = driver.waker();
@@ -310,12 +303,9 @@ impl Sending {
     /// # Errors
     /// A key of the flow can't be used.
     pub fn check(options: SendOptions, medium: &Medium) -> Result<(), LiveError> {
-        let (to, clock, shared) = (options.to.ip(), Clock::start(), Arc::new(Shared::default()));
-        let keys = options.flow.clone().of_sender(to, !matches!(medium, Medium::Greedy));
-        let loaded = keys.scenario(&[], to.is_multicast(), Span::ZERO)?;
-        let apart = Some(options.apart(medium, clock, &shared));
-        planned(&loaded, medium, HostContext { seed: entropy::seed()?, credit: PACER_CREDIT, mtu: flow::MTU, apart })
-            .map(|_| ())
+        let (clock, shared) = (Clock::start(), Arc::new(Shared::default()));
+        let (_, loaded, place) = options.resolved(medium, clock, &shared, entropy::seed()?, None)?;
+        planned(&loaded, medium, place).map(|_| ())
     }
 
     /// Ignores the reports of the receiver with this canonical name, even if it joins later.
@@ -340,7 +330,62 @@ impl Sending {
     }
 }
 
+/// Returns the session number of a description. The NTP seconds of the start make it unique (RFC 8866, section 5.2).
+fn session_number(clock: Clock) -> u64 {
+    clock.epoch().0 >> 32
+}
+
 impl SendOptions {
+    /// Completes the keys of the flow, and checks them as a scenario. Returns them with the parameters of the host.
+    fn resolved(
+        self,
+        medium: &Medium,
+        clock: Clock,
+        shared: &Shared,
+        seed: Seed,
+        negotiated: Option<&NegotiatedOffer>,
+    ) -> Result<(Self, Loaded, HostContext), LiveError> {
+        let to = self.to.ip();
+        let apart = self.apart(medium, clock, shared);
+        let (keys, apart) = match negotiated {
+            Some(negotiated) => (negotiated.keys(self.flow)?, negotiated.apart(apart)),
+            None => (self.flow, apart),
+        };
+        let flow = keys.of_sender(to, !matches!(medium, Medium::Greedy));
+        let loaded = flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
+        let place = HostContext { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
+        Ok((Self { flow, ..self }, loaded, place))
+    }
+
+    /// Returns the further addresses of this end for a browser.
+    fn others(&self, local: SocketAddr) -> Vec<SocketAddr> {
+        match &self.to {
+            Destination::Browser { others, .. } => others.iter().map(|ip| SocketAddr::new(*ip, local.port())).collect(),
+            Destination::Address(_) | Destination::Server(_) => Vec::new(),
+        }
+    }
+
+    /// Opens the sockets towards an address. Returns them with the session description for receivers.
+    fn opened(
+        &self,
+        video: &Video,
+        plan: &VideoPlan,
+        medium: &Medium,
+        session: u64,
+    ) -> Result<(Pair, String), LiveError> {
+        let Destination::Address(to) = &self.to else { return Err(LiveError::unwritten("the offer is gone")) };
+        let mut pair = Pair::sender(*to, &self.pair)?;
+        if video.audio.is_some() {
+            // The audio's pair of ports follows that of the video.
+            let local = self.pair.local.and_then(|port| port.checked_add(2));
+            let beside = PairOptions { local, ..self.pair.clone() };
+            pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
+        }
+        let own = pair.rtp().local().ip();
+        let described = describe(*to, self, video, plan, medium, own)?;
+        Ok((pair, described.write(own, session)))
+    }
+
     /// Returns the parameters of a session for which only this end is known.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
@@ -379,6 +424,48 @@ fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Resul
         return Err(LiveError::new("--ecn", what, "take --feedback rfc8888"));
     }
     Ok((video, plan))
+}
+
+/// The offer of a sender that publishes to a server (WHIP, RFC 9725), and the socket whose address it names. It is made
+/// before the server's answer is known.
+pub struct LocalOffer {
+    options: SendOptions,
+    seed: Seed,
+    negotiated: NegotiatedOffer,
+    pair: Pair,
+    /// The offer, a session description.
+    pub sdp: String,
+}
+
+impl LocalOffer {
+    /// Opens a socket, and makes the offer of this medium. The options have a server as destination.
+    ///
+    /// # Errors
+    /// A key of the flow, the address or the medium can't be used.
+    pub fn new(options: SendOptions, medium: &Medium) -> Result<Self, LiveError> {
+        let (clock, shared, seed) = (Clock::start(), Shared::default(), entropy::seed()?);
+        let negotiated = NegotiatedOffer::to_server(medium, &options.flow)?;
+        let (resolved, loaded, place) = options.clone().resolved(medium, clock, &shared, seed, Some(&negotiated))?;
+        let (video, plan) = planned(&loaded, medium, place)?;
+        let pair = Pair::to_server(resolved.to.ip(), &resolved.pair)?;
+        let local = SocketAddr::new(resolved.to.ip(), pair.rtp().local().port());
+        let (session, key_frames) = (session_number(clock), makes_key_frames(video, medium));
+        let sdp = negotiated.describe(local, &[], &plan, session, key_frames);
+        Ok(Self { options, seed, negotiated, pair, sdp })
+    }
+
+    /// Starts to send as the server's answer says. The SSRCs are those of the offer, because they are drawn from its
+    /// seed.
+    ///
+    /// # Errors
+    /// The answer can't be used. Nothing was sent in that case.
+    pub fn start(self, answer: &str, medium: Medium) -> Result<Sending, LiveError> {
+        let Self { options, seed, negotiated, pair, sdp } = self;
+        let negotiated = negotiated.accepted(answer, &medium, options.to.ip())?;
+        let mut sending = Sending::begin(options, medium, seed, Some((negotiated, pair)))?;
+        sending.sdp = sdp;
+        Ok(sending)
+    }
 }
 
 impl Drop for Sending {
@@ -704,7 +791,11 @@ impl Session {
         also.put(&flow_figures::KEY_FRAMES, key_frames);
         let mut warnings = self.warnings(&wired.source, pair.rtp().failures());
         warnings.extend(
-            wired.browser.as_ref().and_then(|browser| browser.tunnel.why()).map(|why| format!("the browser: {why}")),
+            wired
+                .browser
+                .as_ref()
+                .and_then(|browser| browser.tunnel.why())
+                .map(|why| format!("{}: {why}", self.options.to)),
         );
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());

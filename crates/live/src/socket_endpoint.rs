@@ -271,12 +271,15 @@ impl End for SocketSource {
         if datagram.which != Which::Rtcp {
             return;
         }
-        let opened;
+        let mut opened;
         let bytes = match &mut self.srtp {
             None => datagram.bytes,
             Some(srtp) => match srtp.open_rtcp(datagram.bytes) {
                 Some(bytes) => {
                     opened = bytes.to_vec();
+                    if let Some(browser) = &mut self.browser {
+                        browser.unify_reports(&mut opened);
+                    }
                     &opened
                 }
                 None => return,

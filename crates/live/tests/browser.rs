@@ -12,8 +12,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use steadycast_live::{
-    Destination, EncodedFrame, FlowKeys, LiveError, MediaPort, Medium, NextJob, PairOptions, Publisher, Receiving,
-    SendOptions, Sending, Steering,
+    Destination, EncodedFrame, FlowKeys, LiveError, LocalOffer, MediaPort, Medium, NextJob, PairOptions, Publisher,
+    Receiving, SendOptions, Sending, Steering,
 };
 use steadycast_media::{FrameKind, Scale};
 use steadycast_wire::payload::PayloadFormat;
@@ -29,22 +29,21 @@ fn media_port() -> Arc<MediaPort> {
     Arc::new(MediaPort::open(&[Ipv4Addr::LOCALHOST.into()], free).unwrap())
 }
 
-fn begun(offer: String, port: &Arc<MediaPort>) -> Result<Sending, LiveError> {
+fn options(to: Destination) -> SendOptions {
     let Value::Object(keys) = json!({ "controller": "steady", "cap": "1Mbps" }) else { panic!() };
-    let options = SendOptions {
+    SendOptions {
         flow: FlowKeys::new(keys),
-        to: Destination::Browser {
-            offer,
-            port: Arc::clone(port),
-            address: Ipv4Addr::LOCALHOST.into(),
-            others: Vec::new(),
-        },
+        to,
         pair: PairOptions::default(),
         cname: "it".into(),
         buffer: None,
         consume: None,
         key: None,
-    };
+    }
+}
+
+/// A medium whose pictures an encoder codes during the session.
+fn medium() -> Medium {
     let steering = Steering {
         fps: (30, 1),
         gop: 300,
@@ -54,7 +53,12 @@ fn begun(offer: String, port: &Arc<MediaPort>) -> Result<Sending, LiveError> {
         own_pace: false,
         overhead: 0,
     };
-    Sending::start(options, Medium::Encoder { format: PayloadFormat::Vp8, config: Vec::new(), steering })
+    Medium::Encoder { format: PayloadFormat::Vp8, config: Vec::new(), steering }
+}
+
+fn begun(offer: String, port: &Arc<MediaPort>) -> Result<Sending, LiveError> {
+    let (port, address) = (Arc::clone(port), Ipv4Addr::LOCALHOST.into());
+    Sending::start(options(Destination::Browser { offer, port, address, others: Vec::new() }), medium())
 }
 
 /// An encoder whose pictures all have the same size.
@@ -377,4 +381,52 @@ fn a_publisher_s_frames_arrive_all_its_packets_are_reported_and_damage_asks_for_
         sender.turn();
     }
     assert!(receiving.handle.finish().is_ok());
+}
+
+#[test]
+fn a_server_s_answer_to_our_offer_starts_a_session_whose_frames_arrive_and_either_end_closes_it() {
+    for server_closes in [false, true] {
+        let offer = LocalOffer::new(options(Destination::Server(Ipv4Addr::LOCALHOST.into())), &medium()).unwrap();
+        let address = Ipv4Addr::LOCALHOST.into();
+        let offered = offer.sdp.clone();
+        let publisher =
+            Publisher { offer: offered.clone(), port: media_port(), address, others: Vec::new(), audio: true };
+        let receiving = Receiving::from_browser(&publisher, "it".into()).unwrap();
+        receiving.frame_queue.want();
+        let sending = offer.start(receiving.answer.as_ref().unwrap(), medium()).unwrap();
+        assert_eq!(sending.sdp, offered);
+        encode(&sending);
+        let (from, mut whole) = (EPOCH.elapsed(), 0);
+        while whole < 60 {
+            assert!(EPOCH.elapsed() - from < Duration::from_secs(15), "{}", sending.handle.status(Duration::ZERO));
+            let frames = receiving.frame_queue.take(Duration::from_millis(100)).unwrap();
+            whole += frames.iter().filter(|frame| frame.whole).count();
+        }
+        let status = sending.handle.status(Duration::from_secs(1));
+        assert_eq!(status["browser"]["state"], "connected");
+        assert_eq!(status["refused"], 0);
+        assert_eq!(status["feedback_refused"], 0);
+        // The rate comes from transport-wide feedback, which is not refused.
+        assert!(status["feedback"].as_u64().unwrap() > 10, "{status}");
+        assert!(status["decision"]["rtt_ms"].is_f64(), "{status}");
+        let (first, second) =
+            if server_closes { (&receiving.handle, &sending.handle) } else { (&sending.handle, &receiving.handle) };
+        first.stop();
+        assert!(second.wait(Duration::from_secs(10)), "{}", second.status(Duration::ZERO));
+        assert!(first.finish().is_ok() && second.finish().is_ok());
+    }
+}
+
+#[test]
+fn an_answer_that_can_not_be_used_is_an_error_with_its_place() {
+    let offer = || LocalOffer::new(options(Destination::Server(Ipv4Addr::LOCALHOST.into())), &medium()).unwrap();
+    let place = |answer: &str| offer().start(answer, medium()).err().map(|error| error.place);
+    assert_eq!(place("no answer").as_deref(), Some("answer.text"));
+    // Nothing of an offer is an answer: it does not choose a DTLS role.
+    let own = offer().sdp.replace("a=sendonly", "a=recvonly");
+    assert_eq!(place(&own).as_deref(), Some("answer.setup"));
+    assert_eq!(
+        place(&own.replace("127.0.0.1", "::1").replace("actpass", "passive")).as_deref(),
+        Some("answer.candidates")
+    );
 }

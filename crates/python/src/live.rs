@@ -12,8 +12,8 @@ use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
     AudioQueue, Broadcast, Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError,
-    LiveRecord, MasterKey, MediaPort, Medium, NextBroadcastJob, NextJob, PairOptions, Publisher, ReceiveOptions,
-    ReceivedAudioQueue, Receiving, RungData, SendOptions, Sending, Steering,
+    LiveRecord, LocalOffer, MasterKey, MediaPort, Medium, NextBroadcastJob, NextJob, PairOptions, Publisher,
+    ReceiveOptions, ReceivedAudioQueue, Receiving, RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Rate, Span};
@@ -65,8 +65,12 @@ fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<I
     Ok((Arc::clone(&port.0), address, others.collect()))
 }
 
-/// Reads the destination: a browser's offer with the port and the addresses for its media, or an address.
+/// Reads the destination: a browser's offer with the port and the addresses for its media, the local address from which
+/// a server is reached, or an address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
+    if options.contains("server")? {
+        return Ok(Destination::Server(address(&want::<String>(options, "server")?)?));
+    }
     if !options.contains("offer")? {
         return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
     }
@@ -324,6 +328,42 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
     Sending::check(send_options(options)?, &medium(medium_)?).map_err(refused)
 }
 
+/// The offer of a sender that publishes to a server. `options` and `medium` are dicts; see `steadycast.live.send`.
+#[pyclass(frozen, name = "Offer", module = "steadycast._core")]
+pub(crate) struct PyOffer {
+    /// It is taken by the sender that begins with the server's answer.
+    offer: Mutex<Option<LocalOffer>>,
+    sdp: String,
+}
+
+#[pymethods]
+impl PyOffer {
+    /// Opens a socket, and makes the offer. Raises UserError.
+    #[new]
+    fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let offer = LocalOffer::new(send_options(options)?, &medium(medium_)?).map_err(refused)?;
+        Ok(Self { sdp: offer.sdp.clone(), offer: Mutex::new(Some(offer)) })
+    }
+
+    /// The offer, a session description.
+    #[getter]
+    fn sdp(&self) -> &str {
+        &self.sdp
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Offer({} bytes)", self.sdp.len())
+    }
+
+    /// Starts sending as the server's answer says. Raises UserError.
+    fn accept(&self, py: Python<'_>, answer: &str, medium_: &Bound<'_, PyDict>) -> PyResult<Py<PySender>> {
+        let used = || wrong("offer", "it has an answer already", "make another one");
+        let offer = locked(&self.offer).take().ok_or_else(used)?;
+        let sending = offer.start(answer, medium(medium_)?).map_err(refused)?;
+        Py::new(py, PySender::of(sending))
+    }
+}
+
 /// A live sender. `options` and `medium` are dicts; see `steadycast.live.send`.
 #[pyclass(frozen, extends = PySession, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
@@ -332,22 +372,27 @@ pub(crate) struct PySender {
     audio_queue: Option<AudioQueue>,
 }
 
+impl PySender {
+    fn of(sending: Sending) -> PyClassInitializer<Self> {
+        let session = PySession { kind: "Sender", handle: sending.handle.clone() };
+        PyClassInitializer::from(session).add_subclass(Self {
+            encoder_queue: sending.encoder_queue.clone(),
+            audio_queue: sending.audio_queue.clone(),
+            sending,
+        })
+    }
+}
+
 #[pymethods]
 impl PySender {
     /// Starts sending. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let options = send_options(options)?;
-        let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
-        let session = PySession { kind: "Sender", handle: sending.handle.clone() };
-        Ok(PyClassInitializer::from(session).add_subclass(Self {
-            encoder_queue: sending.encoder_queue.clone(),
-            audio_queue: sending.audio_queue.clone(),
-            sending,
-        }))
+        Ok(Self::of(Sending::start(options, medium(medium_)?).map_err(refused)?))
     }
 
-    /// The session description; for a browser, the SDP answer.
+    /// The session description; for a browser, the SDP answer; for a server, the offer.
     #[getter]
     fn sdp(&self) -> &str {
         &self.sending.sdp
@@ -405,6 +450,12 @@ impl PySender {
     fn push_audio(&self, py: Python<'_>, at_s: f64, begins: bool, data: Vec<u8>, patience: f64) -> Option<bool> {
         let queue = self.audio_queue.as_ref()?;
         py.detach(|| queue.push(Span::from_secs_f64(at_s), begins, &data, seconds(patience)))
+    }
+
+    /// Whether audio is sent.
+    #[getter]
+    fn has_audio(&self) -> bool {
+        self.audio_queue.is_some()
     }
 
     /// The share of audio packets that receivers report as lost, from 0 to 1.

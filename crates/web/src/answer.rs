@@ -1,4 +1,5 @@
-//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP is RFC 9725).
+//! Negotiation of a browser's offer, and the description of this end (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP
+//! is RFC 9725).
 //!
 //! The answer accepts one video section, and an audio section that is bundled with it if there is audio. It rejects all
 //! other sections, which keep their positions. Payload types and IDs of header extensions are those of the offer,
@@ -10,28 +11,26 @@ use crate::lines::{
     Format, Lines, TRANSPORT_WIDE, add_attribute, formats, hex, parameter, profile_level, retransmissions,
     rtcp_feedback, unhex,
 };
+use crate::transport::Transport;
 use sdp_types::{Attribute, Connection, Media, Origin, Session};
 use std::net::SocketAddr;
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
 /// The URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
-const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
+pub(crate) const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 
-/// Maximum length of an offer in bytes. A browser's offer with all its codecs is a tenth of this length.
-const LONGEST: usize = 1 << 16;
+/// Maximum length of an offer or an answer in bytes. A browser's offer with all its codecs is a tenth of this length.
+pub(crate) const LONGEST: usize = 1 << 16;
 
-/// Maximum number of candidates in an answer. Browsers check each of them for seconds.
-const MAX_CANDIDATES: usize = 8;
+/// Maximum number of candidates in a description. Each of them is checked for seconds.
+pub(crate) const MAX_CANDIDATES: usize = 8;
 
-/// Maximum length of a user name or a password (RFC 8839, section 5.4).
-const LONGEST_CREDENTIAL: usize = 256;
-
-/// The error of an offer that can't be answered.
+/// The error of an offer that can't be answered, or of an answer that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
-pub struct OfferError {
-    /// The part of the offer: `offer.codec` or another `offer.…`.
+pub struct NegotiationError {
+    /// The part of the description: `offer.codec` or another `offer.…`, or `answer.…`.
     pub place: &'static str,
     /// The problem.
     pub problem: String,
@@ -39,8 +38,12 @@ pub struct OfferError {
     pub remedy: &'static str,
 }
 
-fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static str) -> Result<T, OfferError> {
-    Err(OfferError { place, problem: problem.into(), remedy })
+pub(crate) fn refuse<T>(
+    place: &'static str,
+    problem: impl Into<String>,
+    remedy: &'static str,
+) -> Result<T, NegotiationError> {
+    Err(NegotiationError { place, problem: problem.into(), remedy })
 }
 
 /// Formats of per-packet feedback.
@@ -109,14 +112,28 @@ pub struct NegotiatedAudio {
     /// Whether its section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
     /// audio packets carry no extensions, and no per-packet feedback on them is expected.
     pub shares_feedback: bool,
-    fmtp: String,
-    small_reports: bool,
-    round_trip: bool,
+    pub(crate) fmtp: String,
+    pub(crate) small_reports: bool,
+    pub(crate) round_trip: bool,
     /// The index of its section.
-    section: usize,
+    pub(crate) section: usize,
 }
 
-/// The negotiated parameters of an offer.
+/// The role of this end in the negotiation, in ICE and in DTLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It answers an offer. It is ICE-lite and the DTLS server.
+    Answerer,
+    /// It made the offer, and controls ICE (RFC 8445, section 6.1.1).
+    Offerer {
+        /// The addresses of the other end, the preferred one first. They are empty before the answer.
+        candidates: Vec<SocketAddr>,
+        /// Whether this end is the DTLS client (RFC 9725, section 4.4.4).
+        is_dtls_client: bool,
+    },
+}
+
+/// The negotiated parameters of an offer, or the parameters that this end offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedParameters {
     /// Payload type of the media.
@@ -129,9 +146,9 @@ pub struct NegotiatedParameters {
     pub transport: Option<u8>,
     /// ID of the header extension for send times, if offered.
     pub send_time: Option<u8>,
-    /// The browser's ICE credentials.
+    /// The peer's ICE credentials.
     pub peer: Credentials,
-    /// The accepted fingerprints of the browser's certificate.
+    /// The accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
     /// The audio, if it is wanted and the offer has a section for it in the video's BUNDLE group.
     pub audio: Option<NegotiatedAudio>,
@@ -139,21 +156,23 @@ pub struct NegotiatedParameters {
     pub format: PayloadFormat,
     /// The SSRCs of the offerer's media and of its retransmissions, if it announces both (RFC 5576, section 4.2).
     pub offered_sources: Option<(u32, u32)>,
+    /// The role of this end.
+    pub role: Role,
     /// The direction of the media.
-    direction: Direction,
-    fmtp: String,
+    pub(crate) direction: Direction,
+    pub(crate) fmtp: String,
     /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
-    requests: Vec<&'static str>,
-    small_reports: bool,
+    pub(crate) requests: Vec<&'static str>,
+    pub(crate) small_reports: bool,
     /// Whether the browser requests reference time reports, which give a receiver the round-trip time (RFC 3611,
     /// section 5.1).
-    round_trip: bool,
+    pub(crate) round_trip: bool,
     /// The `mid`s of the BUNDLE group of the video's section, in the offer's order; `None` without a group.
-    group: Option<Vec<String>>,
+    pub(crate) group: Option<Vec<String>>,
     /// The first line and the `mid` of each section.
-    sections: Vec<Media>,
+    pub(crate) sections: Vec<Media>,
     /// The index of the video's section.
-    taken: usize,
+    pub(crate) taken: usize,
 }
 
 /// Reduces a section to its first line and its `mid`.
@@ -166,47 +185,8 @@ fn named(media: &Media) -> Media {
     named
 }
 
-fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
+pub(crate) fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
     media.get_first_attribute_value(name).flatten()
-}
-
-/// The transport attributes of a section. They are its own, those of the bundled section with which it shares a
-/// transport (RFC 9143, section 7.1.3), or those of the session.
-struct Transport<'a> {
-    own: Lines<'a>,
-    shared: Option<Lines<'a>>,
-}
-
-impl<'a> Transport<'a> {
-    fn values(&self, name: &'a str) -> Vec<&'a str> {
-        let own: Vec<&str> = self.own.values(name).collect();
-        if own.is_empty() { self.shared.iter().flat_map(|lines| lines.values(name)).collect() } else { own }
-    }
-
-    fn credentials(&self) -> Result<Credentials, OfferError> {
-        let one = |name: &'a str, least: usize| {
-            let said = self.values(name).into_iter().next().unwrap_or_default();
-            let fits = (least..=LONGEST_CREDENTIAL).contains(&said.len());
-            // Other characters are not `ice-char` (RFC 8839), and could inject lines into the answer.
-            let fits = fits && said.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/');
-            if fits { Ok(said.to_owned()) } else { refuse("offer.ice", format!("it has no a={name}"), BROWSER) }
-        };
-        Ok(Credentials { ufrag: one("ice-ufrag", 4)?, password: one("ice-pwd", 22)? })
-    }
-
-    fn fingerprints(&self) -> Result<Vec<Fingerprint>, OfferError> {
-        let one = |said: &str| {
-            let (hash, digits) = said.split_once(' ')?;
-            let bytes = unhex(&digits.trim().replace(':', ""))?;
-            // Browsers use SHA-256. Other hashes are ignored.
-            if hash.eq_ignore_ascii_case("sha-256") { bytes.try_into().ok() } else { None }
-        };
-        let all: Vec<Fingerprint> = self.values("fingerprint").into_iter().filter_map(one).collect();
-        if all.is_empty() {
-            return refuse("offer.fingerprint", "it has no fingerprint by SHA-256", BROWSER);
-        }
-        Ok(all)
-    }
 }
 
 /// The MediaStream of both tracks (RFC 8830). Browsers play the tracks of one stream in sync.
@@ -254,7 +234,7 @@ impl Profile {
 }
 
 /// Returns true if packets of this payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
-const fn no_report(payload_type: u8) -> bool {
+pub(crate) const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
 
@@ -293,14 +273,14 @@ fn is_open(media: &Media, kind: &str) -> bool {
 
 /// The direction of the media, as this end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+pub(crate) enum Direction {
     Send,
     Receive,
 }
 
 impl Direction {
     /// Returns the directions of an offered section that do not fit this one.
-    const fn excluded(self) -> [&'static str; 2] {
+    pub(crate) const fn excluded(self) -> [&'static str; 2] {
         match self {
             Self::Send => ["sendonly", "inactive"],
             Self::Receive => ["recvonly", "inactive"],
@@ -352,12 +332,12 @@ fn asks_round_trip(lines: Lines<'_>) -> bool {
 }
 
 /// Returns true if a section offers this feedback for a payload type.
-fn asks(media: &Media, payload_type: u8, words: &[&str]) -> bool {
+pub(crate) fn asks(media: &Media, payload_type: u8, words: &[&str]) -> bool {
     rtcp_feedback(media, payload_type).any(|said| said == words)
 }
 
 /// Returns the first payload type of a section that is Opus, and its format parameters.
-fn opus(media: &Media) -> Option<(u8, String)> {
+pub(crate) fn opus(media: &Media) -> Option<(u8, String)> {
     let map = |said: &str| {
         let (word, map) = said.split_once(' ')?;
         // The clock and the channels are the same for each Opus stream (RFC 7587, section 7).
@@ -386,13 +366,9 @@ impl NegotiatedParameters {
                 return None;
             }
             let lines = Lines { session, media };
-            let transport = lines.extension(TRANSPORT_WIDE).filter(|_| asks(media, payload_type, &["transport-cc"]));
-            let send_time = lines.extension(SEND_TIME).filter(|id| transport != Some(*id));
-            let congestion = asks(media, payload_type, &["ack", "ccfb"]);
-            let own = (self.transport, self.send_time, self.congestion);
             Some(NegotiatedAudio {
                 payload_type,
-                shares_feedback: (transport, send_time, congestion) == own,
+                shares_feedback: self.shares_feedback(lines, payload_type),
                 fmtp,
                 small_reports: media.has_attribute("rtcp-rsize"),
                 round_trip: asks_round_trip(lines),
@@ -400,13 +376,21 @@ impl NegotiatedParameters {
             })
         })
     }
+
+    /// Returns true if an audio section has the video's per-packet feedback and header extensions, under the same IDs.
+    pub(crate) fn shares_feedback(&self, lines: Lines<'_>, payload_type: u8) -> bool {
+        let asks = |words: &[&str]| asks(lines.media, payload_type, words);
+        let transport = lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"]));
+        let send_time = lines.extension(SEND_TIME).filter(|id| transport != Some(*id));
+        (transport, send_time, asks(&["ack", "ccfb"])) == (self.transport, self.send_time, self.congestion)
+    }
 }
 
 /// Negotiates the first video section of an offer, in which the other end receives this stream.
 ///
 /// # Errors
 /// The offer can't be answered.
-pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, OfferError> {
+pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, NegotiationError> {
     negotiate(offer, &Wanted::Sent(stream))
 }
 
@@ -415,11 +399,11 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
 ///
 /// # Errors
 /// The offer can't be answered.
-pub fn agree_to_receive(offer: &[u8], audio: bool) -> Result<NegotiatedParameters, OfferError> {
+pub fn agree_to_receive(offer: &[u8], audio: bool) -> Result<NegotiatedParameters, NegotiationError> {
     negotiate(offer, &Wanted::Received { audio })
 }
 
-fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, OfferError> {
+fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, NegotiationError> {
     let direction = wanted.direction();
     if offer.len() > LONGEST {
         return refuse("offer.text", format!("it has {} bytes", offer.len()), "send no more than 65536");
@@ -436,16 +420,7 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
     };
     let media = &session.medias[taken];
     let own = Lines { session: &session, media };
-    let mid = value(media, "mid");
-    let group = own.session.get_attribute_values("group").flatten().find_map(|said| {
-        let mids: Vec<&str> = said.strip_prefix("BUNDLE ")?.split_whitespace().collect();
-        mids.iter().any(|of| Some(*of) == mid).then_some(mids)
-    });
-    let first = group.as_ref().and_then(|mids| mids.first());
-    // The first section of a BUNDLE group carries the transport for all of them (RFC 9143).
-    let tagged = first.and_then(|first| session.medias.iter().find(|media| value(media, "mid") == Some(first)));
-    let transport = Transport { own, shared: tagged.map(|media| Lines { session: &session, media }) };
-    let flag = |name: &str| media.has_attribute(name) || tagged.is_some_and(|media| media.has_attribute(name));
+    let transport = Transport::of(&session, media);
     // Browsers only offer DTLS-SRTP with feedback (UDP/TLS/RTP/SAVPF).
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
@@ -454,7 +429,7 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
         return refuse("offer.direction", format!("its video is {wrong}"), direction.remedy());
     }
     // The tunnel has a single socket for media and reports.
-    if !flag("rtcp-mux") {
+    if !transport.has("rtcp-mux") {
         return refuse("offer.rtcp-mux", "it wants a port for reports alone", BROWSER);
     }
     // Two ICE-lite ends would both wait for checks.
@@ -464,7 +439,7 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
     if !matches!(transport.values("setup").first(), Some(&("actpass" | "active"))) {
         return refuse("offer.setup", "it does not begin DTLS itself", "take a=setup:actpass, as browsers do");
     }
-    let (peer, fingerprints) = (transport.credentials()?, transport.fingerprints()?);
+    let (peer, fingerprints) = transport.peer("offer.ice", "offer.fingerprint", BROWSER)?;
     let (format, played) = match wanted {
         Wanted::Sent(stream) => offered(media, stream)?,
         Wanted::Received { .. } => decodable(media)?,
@@ -472,25 +447,26 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
     let payload_type = played.payload_type;
     let asks = |words: &[&str]| asks(media, payload_type, words);
     let requests = ["nack pli", "ccm fir"];
-    let transport = own.extension(TRANSPORT_WIDE);
+    let number = own.extension(TRANSPORT_WIDE);
     let mut negotiated = NegotiatedParameters {
         payload_type,
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
-        transport: transport.filter(|_| asks(&["transport-cc"])),
+        transport: number.filter(|_| asks(&["transport-cc"])),
         // Two extensions with one ID can't be distinguished in a packet.
-        send_time: own.extension(SEND_TIME).filter(|id| transport != Some(*id)),
+        send_time: own.extension(SEND_TIME).filter(|id| number != Some(*id)),
         peer,
         fingerprints,
         audio: None,
         format,
         offered_sources: announced_pair(media),
+        role: Role::Answerer,
         direction,
         fmtp: played.fmtp,
         requests: requests.into_iter().filter(|it| asks(&it.split(' ').collect::<Vec<_>>())).collect(),
-        small_reports: flag("rtcp-rsize"),
+        small_reports: transport.has("rtcp-rsize"),
         round_trip: asks_round_trip(own),
-        group: group.map(|mids| mids.into_iter().map(str::to_owned).collect()),
+        group: transport.group.map(|mids| mids.into_iter().map(str::to_owned).collect()),
         sections: session.medias.iter().map(named).collect(),
         taken,
     };
@@ -501,15 +477,24 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
 }
 
 /// Returns the first offered payload type that can decode the stream.
-fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), OfferError> {
+fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), NegotiationError> {
     const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
         return refuse("offer.codec", "nothing is sent that could be seen", PLAYED);
     };
+    match first_playing(media, format, stream.config) {
+        Ok(found) => Ok((format, found)),
+        Err((sent, others)) => refuse("offer.codec", format!("{sent} is sent, and it offers {others}"), PLAYED),
+    }
+}
+
+/// Returns the first payload type of a section that can decode this format with this configuration. Otherwise returns
+/// the names of the format, and of the formats of the section.
+pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8]) -> Result<Format, (String, String)> {
     let mut all = formats(media);
-    let level = profile_level(stream.config);
+    let level = profile_level(config);
     match all.iter().position(|offered| plays(offered, format, level)) {
-        Some(place) => Ok((format, all.swap_remove(place))),
+        Some(place) => Ok(all.swap_remove(place)),
         None => {
             let name = |it: Format| match parameter(&it.fmtp, "profile-level-id") {
                 Some(level) => format!("{} ({level})", it.name),
@@ -522,13 +507,13 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
                 (PayloadFormat::H264, Some(level)) => format!("{} ({})", format.codec(), hex(&level)),
                 _ => format.codec().to_owned(),
             };
-            refuse("offer.codec", format!("{of} is sent, and it offers {}", names.join(", ")), PLAYED)
+            Err((of, names.join(", ")))
         }
     }
 }
 
 /// Returns the first offered payload type that this program can decode.
-fn decodable(media: &Media) -> Result<(PayloadFormat, Format), OfferError> {
+fn decodable(media: &Media) -> Result<(PayloadFormat, Format), NegotiationError> {
     use PayloadFormat::{Av1, H264, Vp8, Vp9};
     let all = formats(media);
     let mut names: Vec<String> = all.iter().map(|it| it.name.clone()).collect();
@@ -550,8 +535,8 @@ fn announced_pair(media: &Media) -> Option<(u32, u32)> {
 }
 
 impl NegotiatedParameters {
-    /// Returns the answer.
-    pub fn answer(&self, own: &LocalParameters<'_>) -> String {
+    /// Returns the description of this end: the answer, or the offer.
+    pub fn describe(&self, own: &LocalParameters<'_>) -> String {
         let address = own.address.ip();
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
@@ -570,7 +555,11 @@ impl NegotiatedParameters {
             mids.dedup();
             whole.add_attribute(Attribute::with_value("group", format!("BUNDLE {}", mids.join(" "))));
         }
-        whole.add_attribute(Attribute::new("ice-lite"));
+        match self.role {
+            Role::Answerer => whole.add_attribute(Attribute::new("ice-lite")),
+            // It follows RFC 8445, and not its predecessor (RFC 8445, section 10).
+            Role::Offerer { .. } => whole.add_attribute(Attribute::with_value("ice-options", "ice2")),
+        }
         for (place, section) in self.sections.iter().enumerate() {
             let mut media = section.clone();
             media.add_connection(Connection::from_ip_addr_ttl(address, None));
@@ -598,13 +587,18 @@ impl NegotiatedParameters {
         let mut flag = |name: &str| media.add_attribute(Attribute::new(name));
         flag(self.direction.attribute());
         flag("rtcp-mux");
+        if self.role != Role::Answerer {
+            // A port for reports alone is no choice of the server (RFC 9725, section 4.4.1; RFC 8858, section 3).
+            flag("rtcp-mux-only");
+        }
         if small_reports {
             flag("rtcp-rsize");
         }
         add_attribute(media, "ice-ufrag", ufrag.clone());
         add_attribute(media, "ice-pwd", password.clone());
         add_attribute(media, "fingerprint", format!("sha-256 {}", digits.join(":")));
-        add_attribute(media, "setup", "passive");
+        let is_answer = self.role == Role::Answerer;
+        add_attribute(media, "setup", if is_answer { "passive" } else { "actpass" });
         for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
             let (foundation, ip, port) = (n + 1, address.ip(), address.port());
             // The priority of host candidates. The first candidate has the highest local preference (RFC 8445, section

@@ -1,25 +1,31 @@
-//! A web browser as the other end of a live sender or receiver: offer and answer, and the ICE and DTLS connection.
+//! A web browser or a WHIP server as the other end of a live sender or receiver: offer and answer, and the ICE and DTLS
+//! connection.
 //!
-//! All parts are sans-IO. [`agree`] and [`agree_to_receive`] negotiate an offer's text. A [`Tunnel`] receives the time
-//! and the datagrams that arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None of
-//! them opens a socket or reads a clock. The cryptographic libraries take their random numbers from the system.
+//! All parts are sans-IO. [`agree`] and [`agree_to_receive`] negotiate an offer's text. [`propose`] is the offer to a
+//! server, and [`NegotiatedParameters::accept`] reads its answer. A [`Tunnel`] receives the time and the datagrams that
+//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None of them opens a socket or
+//! reads a clock. The cryptographic libraries take their random numbers from the system.
 
 mod answer;
 mod certificate;
+mod controlling;
 mod demultiplexer;
 pub mod lines;
+mod offer;
+mod transport;
 mod tunnel;
 
 // This dependency is only listed to select its features.
 use num_traits as _;
 
 pub use answer::{
-    Feedback, LocalParameters, LocalSources, NegotiatedAudio, NegotiatedParameters, OfferError, Stream, agree,
-    agree_to_receive,
+    Feedback, LocalParameters, LocalSources, NegotiatedAudio, NegotiatedParameters, NegotiationError, Role, Stream,
+    agree, agree_to_receive,
 };
 pub use certificate::{Certificate, Fingerprint};
 pub use demultiplexer::{Demultiplexer, DropReason};
 pub use dimpl::SrtpProfile;
+pub use offer::propose;
 pub use tunnel::{
     CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
 };

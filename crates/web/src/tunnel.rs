@@ -1,15 +1,19 @@
-//! An ICE-lite (RFC 8445, section 2.5) and DTLS (RFC 5763) connection with a browser, which provides the SRTP keys.
+//! An ICE (RFC 8445) and DTLS (RFC 5763) connection with a browser or a server, which provides the SRTP keys.
 //!
-//! This end answers connectivity checks. Nothing is sent to an address before a valid check has arrived from it. An
-//! address that has not been validated gets at most three times the bytes that it sent (RFC 9000, section 8). The first
-//! address is validated by the DTLS cookie. Each further address is validated by the response to a check of this end,
-//! whose transaction ID can't be guessed (RFC 9000, sections 8.2 and 9.3). Media are sent to the old address until
-//! then. The keys are used only if the fingerprint of the browser's certificate matches.
+//! With a browser this end is ICE-lite (RFC 8445, section 2.5). It answers connectivity checks. Nothing is sent to an
+//! address before a valid check has arrived from it. An address that has not been validated gets at most three times
+//! the bytes that it sent (RFC 9000, section 8). The first address is validated by the DTLS cookie. Each further
+//! address is validated by the response to a check of this end, whose transaction ID can't be guessed (RFC 9000,
+//! sections 8.2 and 9.3). Media are sent to the old address until then. The keys are used only if the
+//! fingerprint of the browser's certificate matches.
+//!
+//! With a server (WHIP, RFC 9725) this end made the offer. It sends the checks, and nominates an address that answers.
 //!
 //! After each call that changes the state, the caller drains [`Tunnel::poll`] and then reads [`Tunnel::wake`].
 
-use crate::Credentials;
 use crate::certificate::{Certificate, Fingerprint, fingerprint};
+use crate::controlling::Controlling;
+use crate::{Credentials, Role};
 use dimpl::{Config, Dtls, SrtpProfile};
 use is::stun::{StunMessage, TransId};
 use is::{DefaultSha1HmacProvider, Sha1HmacProvider};
@@ -74,8 +78,7 @@ impl Protocol {
     }
 }
 
-/// The SRTP keying material that DTLS exported for [`SrtpProfile`], in the order of RFC 5764, section 4.2. The browser
-/// is the DTLS client, this end the server.
+/// The SRTP keying material that DTLS exported for [`SrtpProfile`], in the order of RFC 5764, section 4.2.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     /// The SRTP protection profile.
@@ -129,14 +132,23 @@ impl State {
 /// The parameters of both ends of a tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelParameters {
-    /// This end's address, as the browser reaches it.
+    /// This end's address, as the peer reaches it.
     pub local: SocketAddr,
-    /// This end's credentials, which authenticate the browser's checks.
+    /// This end's credentials, which authenticate the peer's checks.
     pub own: Credentials,
-    /// The browser's credentials.
+    /// The peer's credentials.
     pub peer: Credentials,
-    /// The accepted fingerprints of the browser's certificate.
+    /// The accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
+    /// The role of this end.
+    pub role: Role,
+}
+
+impl TunnelParameters {
+    /// Returns true if this end is the DTLS client.
+    pub const fn is_dtls_client(&self) -> bool {
+        matches!(self.role, Role::Offerer { is_dtls_client: true, .. })
+    }
 }
 
 /// An address from which valid checks arrived.
@@ -158,11 +170,13 @@ struct Path {
     wait: Span,
 }
 
-/// A connection to one browser.
+/// A connection to one browser, or to a server.
 pub struct Tunnel {
     /// The instant of time zero.
     epoch: Instant,
     ends: TunnelParameters,
+    /// The checks of this end, if it made the offer.
+    controlling: Option<Box<Controlling>>,
     dtls: Dtls,
     dtls_wake: Time,
     state: State,
@@ -213,12 +227,17 @@ impl Tunnel {
             .build()?;
         let start = instant(epoch, now);
         let mut dtls = Dtls::new_auto(Arc::new(config), certificate.dtls.clone(), start);
-        dtls.handle_timeout(start)?;
+        dtls.set_active(ends.is_dtls_client());
+        let controlling = Controlling::new(&ends).map(Box::new);
+        if controlling.is_none() {
+            dtls.handle_timeout(start)?;
+        }
         // The secret must differ per session and must not be known to the browser.
         let secret = hmac(&certificate.dtls.private_key, &[b"checks", ends.own.password.as_bytes()]);
         Ok(Self {
             epoch,
             ends,
+            controlling,
             dtls,
             dtls_wake: Time::NEVER,
             state: State::Checking,
@@ -249,7 +268,12 @@ impl Tunnel {
         self.why.as_deref()
     }
 
-    /// Returns the browser's address.
+    /// Returns true if this end is the DTLS client.
+    pub const fn is_dtls_client(&self) -> bool {
+        self.ends.is_dtls_client()
+    }
+
+    /// Returns the peer's address.
     pub const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
@@ -283,11 +307,10 @@ impl Tunnel {
         if !self.out.is_empty() {
             return Time::ZERO;
         }
+        let checks = self.controlling.as_ref().map_or_else(|| self.paths_wake(), |checks| checks.wake);
         match self.state {
-            State::Checking | State::Connecting => {
-                self.dtls_wake.min(self.began + CONNECT_TIMEOUT).min(self.paths_wake())
-            }
-            State::Connected => self.dtls_wake.min(self.checked + CONSENT_TIMEOUT).min(self.paths_wake()),
+            State::Checking | State::Connecting => self.dtls_wake.min(self.began + CONNECT_TIMEOUT).min(checks),
+            State::Connected => self.dtls_wake.min(self.checked + CONSENT_TIMEOUT).min(checks),
             State::Ended => Time::NEVER,
         }
     }
@@ -299,17 +322,22 @@ impl Tunnel {
 
     /// Handles the expiry of the timer of [`Tunnel::wake`].
     pub fn on_wake(&mut self, now: Time) {
+        let peer = self.peer_name();
         match self.state {
-            State::Checking if now >= self.began + CONNECT_TIMEOUT => {
-                let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
-                self.end(format!("no check from the browser: is UDP port {port} of {ip} reachable from there?"));
-            }
+            State::Checking if now >= self.began + CONNECT_TIMEOUT => self.end(self.unreached()),
             State::Connecting if now >= self.began + CONNECT_TIMEOUT => {
-                self.end("the browser's checks came, and DTLS did not connect in 15 s".into());
+                self.end(format!("ICE reached {peer}, and DTLS did not connect in 15 s"));
             }
             // Media must not be sent without consent, even if reports still arrive (RFC 7675).
             State::Connected if now >= self.checked + CONSENT_TIMEOUT => {
-                self.end("the browser has been silent for 30 s".into());
+                self.end(format!("{peer} has been silent for 30 s"));
+            }
+            State::Checking | State::Connecting | State::Connected if self.controlling.is_some() => {
+                let instant = instant(self.epoch, now);
+                self.with_checks(now, |checks| checks.on_wake(instant));
+                if self.state != State::Checking {
+                    self.drive(now, |_| Ok(()));
+                }
             }
             State::Connecting | State::Connected => {
                 for n in 0..self.paths.len() {
@@ -321,6 +349,40 @@ impl Tunnel {
                 self.drive(now, |_| Ok(()));
             }
             State::Checking | State::Ended => {}
+        }
+    }
+
+    /// Returns the name of the peer in messages.
+    const fn peer_name(&self) -> &'static str {
+        if self.controlling.is_some() { "the server" } else { "the browser" }
+    }
+
+    /// Returns the reason if no check has succeeded.
+    fn unreached(&self) -> String {
+        let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
+        match &self.ends.role {
+            Role::Answerer => format!("no check from the browser: is UDP port {port} of {ip} reachable from there?"),
+            Role::Offerer { candidates, .. } => {
+                let all: Vec<String> = candidates.iter().map(SocketAddr::to_string).collect();
+                format!("no answer to ICE checks in 15 s from {}: does UDP reach there from {ip}?", all.join(", "))
+            }
+        }
+    }
+
+    /// Calls the checks of this end, and takes their output: datagrams, and the nominated address.
+    fn with_checks(&mut self, now: Time, call: impl FnOnce(&mut Controlling)) {
+        let epoch = self.epoch;
+        let Some(checks) = self.controlling.as_deref_mut() else { return };
+        call(checks);
+        let nominated = checks.drain(&mut self.out);
+        checks.wake = checks.next().map_or(now, |at| time(epoch, at));
+        if let Some(at) = nominated.filter(|at| self.peer != Some(*at)) {
+            self.move_to(now, at);
+            if self.state == State::Checking {
+                self.state = State::Connecting;
+                // The DTLS client begins now.
+                self.drive(now, |_| Ok(()));
+            }
         }
     }
 
@@ -374,10 +436,27 @@ impl Tunnel {
     /// Handles a STUN message: a check of the browser, or its response to a check of this end.
     fn on_stun(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Option<()> {
         let message = StunMessage::parse(datagram).ok()?;
+        if self.controlling.is_some() {
+            return self.on_checks(now, from, message);
+        }
         if message.is_successful_binding_response() {
             return self.on_answer(now, from, &message);
         }
         self.on_check(now, from, datagram.len(), &message)
+    }
+
+    /// Handles a STUN message of a server: a response to a check of this end, or a check of its own.
+    fn on_checks(&mut self, now: Time, from: SocketAddr, message: StunMessage<'_>) -> Option<()> {
+        let (local, instant) = (self.ends.local, instant(self.epoch, now));
+        let mut authentic = None;
+        self.with_checks(now, |checks| authentic = checks.on_message(instant, from, local, message));
+        let is_response = authentic?;
+        self.arrived(now);
+        if is_response && self.peer.is_some_and(|peer| peer == from) {
+            // A response is consent to receive media (RFC 7675, section 5.1).
+            (self.checked, self.heard) = (now, now);
+        }
+        Some(())
     }
 
     /// Responds to a check with the browser's credentials.
@@ -515,6 +594,11 @@ impl Tunnel {
 
     /// Sends a datagram, unless the amplification limit of the address is reached. Returns whether it was sent.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
+        if self.controlling.is_some() {
+            // The address has answered a check before it was nominated, so it is validated.
+            self.out.push_back(Output::Send(to, bytes.to_vec()));
+            return true;
+        }
         let Some(path) = self.paths.iter_mut().find(|path| path.at == to) else { return false };
         let sent = path.sent + bytes.len() as u64;
         if !path.is_valid && sent > AMPLIFICATION * path.received {
@@ -552,7 +636,8 @@ impl Tunnel {
                 dimpl::Output::PeerCert(certificate) => {
                     self.known = self.ends.fingerprints.contains(&fingerprint(certificate));
                     if !self.known {
-                        return self.end("the browser's certificate is not the one of its offer".into());
+                        let said = if self.controlling.is_some() { "answer" } else { "offer" };
+                        return self.end(format!("{}'s certificate is not the one of its {said}", self.peer_name()));
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
@@ -567,6 +652,9 @@ impl Tunnel {
                     let peer = self.peer;
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
+                }
+                dimpl::Output::CloseNotify if self.controlling.is_some() => {
+                    return self.end("it has ended the session".into());
                 }
                 dimpl::Output::CloseNotify => {
                     self.state = State::Ended;

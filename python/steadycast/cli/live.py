@@ -89,6 +89,7 @@ def _typed(name: str) -> Any:
     "steadycast send film.mkv --to 10.0.0.2:5004 --sdp film.sdp",
     "steadycast send testsrc --to 239.1.2.3:5004 --ttl 4 --interface eth0 --sdp test.sdp",
     "steadycast send greedy --to 10.0.0.2:5004 --controller tfrc --for 60s -o runs/live",
+    "steadycast send film.mkv --whip https://media.example/whip --whip-token-file token",
 )
 @flow_options()
 def send(
@@ -99,8 +100,18 @@ def send(
             'A video file, a clip\'s name, "testsrc", "greedy", "/dev/video0", or "-" for standard input.',
         ),
     ],
-    to: Annotated[str, option("--to A:P", "A receiver's RTP address, or a group's.")],
     flow: Flow,
+    to: Annotated[str | None, option("--to A:P", "A receiver's RTP address, or a group's.")] = None,
+    whip: Annotated[
+        str | None, option("--whip URL", "A WHIP server to which the source is published, in place of --to.")
+    ] = None,
+    whip_token_file: Annotated[
+        Path | None,
+        option(
+            "--whip-token-file FILE",
+            "A file with the bearer token of the WHIP server; or give it in STEADYCAST_WHIP_TOKEN.",
+        ),
+    ] = None,
     sdp: Annotated[Path | None, option("--sdp FILE", "Write the session description here.")] = None,
     interface: Interface = None,
     ttl: Annotated[int | None, option("--ttl N", "Time to live.", min=1, max=255)] = None,

@@ -29,6 +29,9 @@ class Option:
 CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
 FPS = '"clip", or frames per second.'
 
+WEB_CODECS = ("vp8", "h264", "vp9", "av1")
+"""The codecs that both WebRTC ends and this sender support."""
+
 OPTIONS: dict[str, Option] = {
     "controller": Option(
         "controller",

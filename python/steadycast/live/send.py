@@ -1,4 +1,4 @@
-"""`steadycast send`: sends a source to a receiver or a group, at the rate that the network allows."""
+"""`steadycast send`: sends a source to a receiver, a group or a WHIP server, at the rate that the network allows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from steadycast.errors import UserError
 from steadycast.files import write_text
 from steadycast.folder import Draft, Json
 from steadycast.live import outlets, session, view
-from steadycast.live.flow import Flow, encoding, keys, named
+from steadycast.live.flow import WEB_CODECS, Flow, encoding, keys, named
 from steadycast.live.source import plan
+from steadycast.live.whip import Whip, read_token
 from steadycast.progress import Progress
 
 
@@ -28,7 +29,10 @@ class Options:
     """The options of the command line."""
 
     source: str
-    to: str
+    to: str | None = None
+    whip: str | None = None
+    """The URL of a WHIP server, in place of ``to``."""
+    whip_token_file: Path | None = None
     flow: Flow = field(default_factory=dict)
     """The options that are keys of the session's flow (`flow.OPTIONS`)."""
     sdp: Path | None = None
@@ -54,9 +58,12 @@ def send(options: Options, progress: Progress | None = None) -> Json:
     """Send until the source ends, the time is over, or a signal ends the session; return the summary."""
     with Draft(options.out, force=options.force) if options.out is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
-        to, interface = session.resolved(options.to, options.interface)
-        flow = {"controller": default_controller(to, options.flow.get("mode")), **options.flow}
-        options = replace(options, to=to, interface=interface, flow=flow)
+        server = None
+        if options.whip is None:
+            options = _to_address(options)
+        else:
+            options, server = _to_server(options)
+        flow = options.flow
         settings = settings_of(options)
         planned = plan(
             options.source,
@@ -67,8 +74,63 @@ def send(options: Options, progress: Progress | None = None) -> Json:
             audio=not options.no_audio,
             progress=progress,
         )
-        with outlets.Outlets(options.outlets, "send", options.to) as told:
-            return _begin(settings, planned, options, length, draft, told)
+        with outlets.Outlets(options.outlets, "send", _place(options)) as told, server or nullcontext():
+            sender = (
+                begun(settings, flow, planned)
+                if server is None
+                else _published(settings, flow, planned, server)
+            )
+            return _begin(sender, planned, options, length, draft, told)
+
+
+def _place(options: Options) -> str:
+    """Return the destination as the user gave it, or its resolved address."""
+    return options.whip or options.to or ""
+
+
+def _to_address(options: Options) -> Options:
+    """Resolve the destination's address, and choose the controller."""
+    if options.to is None:
+        raise UserError(
+            "--to", "there is no destination", "give a receiver by --to A:P, or a server by --whip URL"
+        )
+    if options.whip_token_file is not None:
+        raise UserError("--whip-token-file", "there is no WHIP server", "give it by --whip URL")
+    to, interface = session.resolved(options.to, options.interface)
+    flow = {"controller": default_controller(to, options.flow.get("mode")), **options.flow}
+    return replace(options, to=to, interface=interface, flow=flow)
+
+
+def _to_server(options: Options) -> tuple[Options, Whip]:
+    """Check the options of a session with a WHIP server, and choose the controller and the codec."""
+    assert options.whip is not None
+    for name in ("to", "sdp", "key_file", "interface", "buffer", "consume", "exclude"):
+        if getattr(options, name):
+            raise UserError(f"--{name.replace('_', '-')}", "it does not go with --whip", "leave it away")
+    if options.source == "greedy":
+        raise UserError(options.source, "there are no pictures", 'take a file, "testsrc" or a camera')
+    flow = {
+        "controller": default_controller("", options.flow.get("mode")),
+        "codec": WEB_CODECS[0],
+        **options.flow,
+    }
+    if flow["codec"] not in WEB_CODECS:
+        raise UserError(
+            f"--codec {flow['codec']}", "WebRTC does not have it", f"take {', '.join(WEB_CODECS)}"
+        )
+    server = Whip(options.whip, read_token(options.whip_token_file))
+    return replace(options, mux=True, flow=flow), server
+
+
+def _published(settings: Json, flow: Flow, planned: Any, server: Whip) -> Any:
+    """Make an offer to a WHIP server, and start a core `Sender` with its answer."""
+    settings = {**settings, "server": server.open()}
+    with named(flow):
+        offer = session.live_core().Offer(_with_flow(settings, flow, planned), planned.medium)
+    sender = offer.accept(server.offer(offer.sdp), planned.medium)
+    if planned.audio is not None and not sender.has_audio:
+        print("warning: the server does not take the sound: the pictures are sent alone", file=sys.stderr)
+    return sender
 
 
 def default_controller(to: str, mode: object = "repaired") -> str:
@@ -118,14 +180,13 @@ def _with_flow(settings: Json, flow: Flow, planned: Any) -> Json:
 
 
 def _begin(
-    settings: Json,
+    sender: Any,
     planned: Any,
     options: Options,
     length: float | None,
     draft: Draft | None,
     told: outlets.Outlets,
 ) -> Json:
-    sender = begun(settings, options.flow, planned)
     if options.sdp is not None:
         try:
             write_text(options.sdp, sender.sdp, "name another file")
@@ -133,11 +194,11 @@ def _begin(
             sender.stop()
             raise
     print(
-        f"sending {options.source} to {options.to} by {options.flow['controller']}"
+        f"sending {options.source} to {_place(options)} by {options.flow['controller']}"
         + (f", described in {options.sdp}" if options.sdp else "")
         + (
             "; encrypted"
-            if options.key_file
+            if options.key_file or options.whip
             else "; the stream is open: anybody on the way can watch it (--key-file)"
         ),
         file=sys.stderr,
@@ -172,9 +233,9 @@ def own_port(options: Options) -> int | None:
     In an any-source group all members share the RTCP port: the group's port with `mux`, else the next one. A single
     receiver, or a source-specific group, reports to the sender's local port.
     """
-    port = options.port
-    if session.is_group(options.to) and not session.is_source_specific(options.to):
-        port = int(options.to.rpartition(":")[2])
+    port, to = options.port, options.to or ""
+    if session.is_group(to) and not session.is_source_specific(to):
+        port = int(to.rpartition(":")[2])
     return None if port is None else port + (0 if options.mux else 1)
 
 
@@ -188,11 +249,11 @@ def _follow(
 ) -> Json:
     worker = working(sender, planned)
     until = time.monotonic() + length if length is not None else float("inf")
-    port = own_port(options)
+    port, place = own_port(options), _place(options)
     watch = view.Watch(
         view.send_line,
-        lambda status: view.send_view(status, options.to, port),
-        lambda status: view.hints(status, options.to, port),
+        lambda status: view.send_view(status, place, port),
+        lambda status: view.hints(status, place, port),
     )
     for name in options.exclude or ():
         sender.exclude(name)
@@ -205,7 +266,20 @@ def _follow(
 
         watch.follow(sender, until, told.look, shown)
     with signals.held():
-        return recorded(sender, planned, worker, draft)
+        summary = recorded(sender, planned, worker, draft)
+    if options.whip is not None:
+        _check_connected(sender, options.whip)
+    return summary
+
+
+def _check_connected(sender: Any, url: str) -> None:
+    """Raise the reason if no connection for media was made."""
+    status = json.loads(sender.status()) or {}
+    why = (status.get("browser") or {}).get("why")
+    if why is not None and not status["packets"]:
+        raise UserError(
+            url, why, "see that UDP is not blocked, and that the server names addresses that are reached"
+        )
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:

@@ -70,12 +70,15 @@ def params(texts: Iterable[str]) -> list[tuple[str, object]]:
 
 
 def read_key(path: Path | None) -> str | None:
-    """Read a master key file, which only its owner may be able to read."""
-    if path is None:
-        return None
-    with readable(path, "make one with: openssl rand -base64 30 > key"):
+    """Read a master key file."""
+    return None if path is None else read_secret(path, "key", "make one with: openssl rand -base64 30 > key")
+
+
+def read_secret(path: Path, what: str, remedy: str) -> str:
+    """Read a file with a secret, which only its owner may be able to read."""
+    with readable(path, remedy):
         if path.stat().st_mode & 0o077 and not _is_credential(path):
-            raise UserError(str(path), "others may read this key", f"take that away: chmod 600 {path}")
+            raise UserError(str(path), f"others may read this {what}", f"take that away: chmod 600 {path}")
         return path.read_text(encoding="ascii")
 
 

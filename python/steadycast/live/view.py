@@ -82,10 +82,17 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     """Return hints about a sender's problems. ``port`` is the RTCP port; `None` if the system chose it."""
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
-    remedy = "" if port is not None else " Give --port N, and open N + 1"
-    host = to.rpartition(":")[0].strip("[]")
+    connection = status.get("browser")
+    # A server sends its reports to the address of the media, so that no port has to be opened for them.
+    remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
+    host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]
-    if not peers and status["at_s"] > _SILENT_S:
+    if connection and connection["state"] != "connected":
+        if status["at_s"] > _SILENT_S:
+            found.append(
+                f"no connection with {host} for {status['at_s']:.0f} s: does UDP reach it, and come back?"
+            )
+    elif not peers and status["at_s"] > _SILENT_S:
         found.append(
             f"no RTCP from {host} for {status['at_s']:.0f} s: is {here} reachable from there?{remedy}"
         )

@@ -18,7 +18,7 @@ from steadycast.controllers import registry
 from steadycast.errors import UserError, meant
 from steadycast.folder import Draft, Json, free_or_force
 from steadycast.live import outlets, send, view
-from steadycast.live.flow import Flow, encoding
+from steadycast.live.flow import WEB_CODECS, Flow, encoding
 from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
 from steadycast.serve.broadcast import LiveSource, Settings
@@ -26,8 +26,6 @@ from steadycast.serve.capacity import Capacity, cores
 from steadycast.serve.publisher import SOURCE as WHIP
 from steadycast.serve.publisher import Publishers
 
-CODECS = ("vp8", "h264", "vp9", "av1")
-"""The codecs that both browsers and this sender support."""
 UNFINISHED = 16
 """The most viewers that may be connecting concurrently."""
 _LOOK_S = 0.25
@@ -146,9 +144,9 @@ class Viewers:
     """All viewers of one source."""
 
     def __init__(self, options: Options, progress: Progress | None = None) -> None:
-        flow: dict[str, object] = {"codec": CODECS[0], **options.flow}
-        if flow["codec"] not in CODECS:
-            remedy = f"take {', '.join(CODECS)}"
+        flow: dict[str, object] = {"codec": WEB_CODECS[0], **options.flow}
+        if flow["codec"] not in WEB_CODECS:
+            remedy = f"take {', '.join(WEB_CODECS)}"
             raise UserError(f"--codec {flow['codec']}", "no browser plays what is sent of it", remedy)
         if options.source == "greedy":
             raise UserError(options.source, "there are no pictures", 'take a file, "testsrc" or a camera')

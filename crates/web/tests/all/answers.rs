@@ -2,7 +2,7 @@ use crate::client::{address, certificate, credentials};
 use proptest::prelude::*;
 use sdp_types::Session;
 use steadycast_web::{
-    Credentials, Feedback, LocalParameters, LocalSources, NegotiatedParameters, OfferError, Stream, agree,
+    Credentials, Feedback, LocalParameters, LocalSources, NegotiatedParameters, NegotiationError, Stream, agree,
     agree_to_receive,
 };
 use steadycast_wire::payload::PayloadFormat;
@@ -24,6 +24,11 @@ pub(crate) const fn with_audio(format: PayloadFormat) -> Stream<'static> {
 const VP8: Stream<'_> = stream(PayloadFormat::Vp8);
 
 pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Session {
+    Session::parse(written(agreed, feedback).as_bytes()).unwrap()
+}
+
+/// Returns the description of an end that sends.
+pub(crate) fn written(agreed: &NegotiatedParameters, feedback: Feedback) -> String {
     let own = credentials(1);
     let own = LocalParameters {
         session: 7,
@@ -36,7 +41,7 @@ pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Sessi
         key_frames: true,
         sources: Some(LocalSources { media: 11, repair: Some(12), audio: Some(13), cname: "it" }),
     };
-    Session::parse(agreed.answer(&own).as_bytes()).unwrap()
+    agreed.describe(&own)
 }
 
 /// Returns the answer of an end that receives.
@@ -53,7 +58,7 @@ pub(crate) fn receiver_answer(agreed: &NegotiatedParameters, feedback: Feedback)
         key_frames: true,
         sources: None,
     };
-    Session::parse(agreed.answer(&own).as_bytes()).unwrap()
+    Session::parse(agreed.describe(&own).as_bytes()).unwrap()
 }
 
 fn lines(session: &Session, section: usize) -> Vec<String> {
@@ -226,7 +231,7 @@ fn an_offer_that_can_not_be_received_is_refused_with_its_place() {
         ("offer.ice", offer.replace("a=ice-pwd", "a=ice-word")),
     ];
     for (place, offer) in cases {
-        let Err(OfferError { place: told, problem, .. }) = agree_to_receive(offer.as_bytes(), true) else {
+        let Err(NegotiationError { place: told, problem, .. }) = agree_to_receive(offer.as_bytes(), true) else {
             panic!("{place}")
         };
         assert_eq!(told, place, "{problem}");
@@ -344,7 +349,9 @@ fn an_offer_that_can_not_be_answered_is_refused_with_its_place() {
         ("offer.fingerprint", without("a=fingerprint")),
     ];
     for (place, offer) in cases {
-        let Err(OfferError { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else { panic!("{place}") };
+        let Err(NegotiationError { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else {
+            panic!("{place}")
+        };
         assert_eq!(told, place, "{problem}");
     }
 }
@@ -364,7 +371,7 @@ fn an_answer_omits_what_it_cannot_carry() {
         key_frames: false,
         sources: Some(LocalSources { media: 1, repair: None, audio: None, cname: "it" }),
     };
-    let said = Session::parse(agreed.answer(&own).as_bytes()).unwrap();
+    let said = Session::parse(agreed.describe(&own).as_bytes()).unwrap();
     let lines = lines(&said, 0);
     assert!(!lines.iter().any(|it| it.starts_with("rtcp-fb") || it.starts_with("extmap") || it.contains("rtx")));
     assert_eq!(said.medias[0].fmt, "96");

@@ -4,7 +4,7 @@ use crate::client::{Client, EPOCH, Version, address, certificate, credentials};
 use std::net::SocketAddr;
 use steadycast_link::{BernoulliLoss, Config as LinkConfig, Ecn, Fate, Jitter, JitterDist, Link, Loss, Steps};
 use steadycast_units::{Bytes, Seed, Span, Time};
-use steadycast_web::{Keys, Output, State, Tunnel, TunnelParameters};
+use steadycast_web::{Keys, Output, Role, State, Tunnel, TunnelParameters};
 
 /// Returns a link with this loss rate and a variable delay around 20 ms, which reorders and duplicates packets.
 pub(crate) fn rough(loss: f64) -> LinkConfig {
@@ -42,7 +42,7 @@ pub(crate) struct World {
 pub(crate) fn ends(client: u8) -> TunnelParameters {
     let peer = credentials(client);
     let fingerprints = vec![certificate(client).fingerprint];
-    TunnelParameters { local: address(SERVER), own: credentials(1), peer, fingerprints }
+    TunnelParameters { local: address(SERVER), own: credentials(1), peer, fingerprints, role: Role::Answerer }
 }
 
 impl World {

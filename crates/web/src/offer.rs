@@ -1,0 +1,222 @@
+//! The offer of an end that publishes to a server, and the server's answer (RFC 9725, section 4.2; RFC 9429).
+//!
+//! The offer has a video section, and an audio section that is bundled with it if there is audio (RFC 9725, section
+//! 4.4.1). As in browsers' offers, both name the same port, and neither is `bundle-only`. All candidates of this end
+//! are in the offer, so that nothing is trickled. [`NegotiatedParameters::describe`] writes it.
+
+use crate::Credentials;
+use crate::answer::{
+    Direction, Feedback, LONGEST, MAX_CANDIDATES, NegotiatedAudio, NegotiatedParameters, NegotiationError, Role,
+    SEND_TIME, Stream, asks, first_playing, no_report, opus, refuse, value,
+};
+use crate::lines::{Lines, TRANSPORT_WIDE, add_attribute, hex, profile_level, retransmissions};
+use crate::transport::Transport;
+use sdp_types::{Media, MediaType, Session, TransportProto};
+use std::net::{IpAddr, SocketAddr};
+use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::plain_text;
+
+/// The payload types of the media, of its retransmissions and of the audio, which are dynamic (RFC 3551, section 6).
+const PAYLOAD_TYPES: (u8, u8, u8) = (96, 97, 111);
+/// The IDs of the header extensions for send times and for transport-wide sequence numbers.
+const EXTENSIONS: (u8, u8) = (2, 3);
+/// H.264 at the profile and level that WebRTC ends support at least: Constrained Baseline, level 3.1 (RFC 7742,
+/// section 6.2).
+const H264_LEVEL: [u8; 3] = [0x42, 0xe0, 0x1f];
+
+const FORMATS: &str = "send vp8, h264, vp9 or av1";
+const OTHER_CODEC: &str = "send another --codec: vp8, h264, vp9 or av1";
+const SERVER: &str = "the server has to answer as RFC 9725 says: ask its operator";
+
+/// Returns the parameters of an offer of this stream, with per-packet feedback of this format.
+///
+/// # Errors
+/// The stream has no pictures in a format that WebRTC has.
+pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedParameters, NegotiationError> {
+    use PayloadFormat::{Av1, H264, Vp8, Vp9};
+    let Some(format) = stream.format else {
+        return refuse("offer.codec", "nothing is sent that could be seen", FORMATS);
+    };
+    let fmtp = match format {
+        H264 => {
+            let level = hex(&profile_level(stream.config).unwrap_or(H264_LEVEL)).to_lowercase();
+            format!("level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={level}")
+        }
+        Vp9 => "profile-id=0".to_owned(),
+        Vp8 | Av1 => String::new(),
+        _ => return refuse("offer.codec", format!("WebRTC has no {}", format.codec()), FORMATS),
+    };
+    let (payload_type, repair, audio) = PAYLOAD_TYPES;
+    let section = |kind: MediaType, mid: &str| {
+        let mut media = Media::new(kind, 0, TransportProto::UdpTlsRtpSavpf, "");
+        add_attribute(&mut media, "mid", mid);
+        media
+    };
+    let mut sections = vec![section(MediaType::Video, "0")];
+    if stream.audio {
+        let mut media = section(MediaType::Audio, "1");
+        media.fmt = audio.to_string();
+        sections.push(media);
+    }
+    let audio = stream.audio.then(|| NegotiatedAudio {
+        payload_type: audio,
+        shares_feedback: true,
+        fmtp: "minptime=10;useinbandfec=1".to_owned(),
+        small_reports: true,
+        round_trip: false,
+        section: 1,
+    });
+    Ok(NegotiatedParameters {
+        payload_type,
+        repair: Some(repair),
+        congestion: feedback == Feedback::Congestion,
+        transport: (feedback == Feedback::Transport).then_some(EXTENSIONS.1),
+        send_time: Some(EXTENSIONS.0),
+        peer: Credentials { ufrag: String::new(), password: String::new() },
+        fingerprints: Vec::new(),
+        group: Some(sections.iter().filter_map(|media| value(media, "mid")).map(str::to_owned).collect()),
+        audio,
+        format,
+        offered_sources: None,
+        role: Role::Offerer { candidates: Vec::new(), is_dtls_client: true },
+        direction: Direction::Send,
+        fmtp,
+        requests: vec!["nack pli", "ccm fir"],
+        small_reports: true,
+        round_trip: false,
+        sections,
+        taken: 0,
+    })
+}
+
+impl NegotiatedParameters {
+    /// Returns the parameters that a server accepted. `self` are those of the offer of this stream.
+    ///
+    /// A rejected audio section leaves the video, although a WHIP server should not answer so (RFC 9725, section
+    /// 4.4.3).
+    ///
+    /// # Errors
+    /// The answer can't be used, or lacks what the session needs.
+    pub fn accept(&self, answer: &[u8], stream: &Stream<'_>) -> Result<Self, NegotiationError> {
+        if answer.len() > LONGEST {
+            return refuse("answer.text", format!("it has {} bytes, and at most 65536 are read", answer.len()), SERVER);
+        }
+        let session = match Session::parse(plain_text(answer).as_bytes()) {
+            Ok(session) => session,
+            Err(error) => return refuse("answer.text", format!("not a session description ({error})"), SERVER),
+        };
+        // Sections are matched by position (RFC 3264, section 6).
+        let kinds = |medias: &[Media]| medias.iter().map(|media| media.media.clone()).collect::<Vec<_>>();
+        if kinds(&session.medias) != kinds(&self.sections) {
+            let (had, offered) = (kinds(&session.medias).join(", "), kinds(&self.sections).join(", "));
+            return refuse("answer.sections", format!("it has [{had}], and the offer [{offered}]"), SERVER);
+        }
+        let Some(media) = session.medias.get(self.taken) else {
+            return refuse("answer.video", "it has no video", SERVER);
+        };
+        let lines = Lines { session: &session, media };
+        let transport = Transport::of(&session, media);
+        let (role, peer, fingerprints) = connection_of(media, &transport)?;
+        let found = match first_playing(media, self.format, stream.config) {
+            Ok(found) => found,
+            Err((sent, others)) => {
+                return refuse("answer.codec", format!("{sent} is sent, and it takes [{others}]"), OTHER_CODEC);
+            }
+        };
+        let payload_type = found.payload_type;
+        let asks = |words: &[&str]| asks(media, payload_type, words);
+        // An extension keeps the ID of the offer (RFC 8285, section 6).
+        let kept = |offered: Option<u8>, uri: &str| offered.filter(|id| lines.extension(uri) == Some(*id));
+        let mut negotiated = Self {
+            payload_type,
+            repair: retransmissions(media, payload_type)
+                .map(|(again, _)| again)
+                .filter(|again| self.repair.is_some() && no_report(*again)),
+            congestion: self.congestion && asks(&["ack", "ccfb"]),
+            transport: kept(self.transport, TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])),
+            send_time: kept(self.send_time, SEND_TIME),
+            peer,
+            fingerprints,
+            role,
+            fmtp: found.fmtp,
+            audio: None,
+            ..self.clone()
+        };
+        if !negotiated.congestion && negotiated.transport.is_none() {
+            let missing = if self.congestion { "RFC 8888 feedback" } else { "transport-wide feedback" };
+            let problem = format!("it has no {missing}, from which the rate is found");
+            return refuse("answer.feedback", problem, "turn it on at the server (transport-cc), or take another one");
+        }
+        negotiated.audio = self.audio.as_ref().and_then(|audio| negotiated.accepted_audio(&session, &transport, audio));
+        Ok(negotiated)
+    }
+
+    /// Returns the audio of an answer, if it is accepted in the transport of the video.
+    fn accepted_audio(
+        &self,
+        session: &Session,
+        transport: &Transport<'_>,
+        offered: &NegotiatedAudio,
+    ) -> Option<NegotiatedAudio> {
+        let media = session.medias.get(offered.section)?;
+        let group = transport.group.as_ref()?;
+        let is_bundled = value(media, "mid").is_some_and(|mid| group.contains(&mid));
+        let fits = media.port > 0 && is_bundled && !Direction::Send.excluded().iter().any(|it| media.has_attribute(it));
+        let (payload_type, _) = opus(media).filter(|_| fits)?;
+        // In a bundle, the payload type determines to which section a packet belongs (RFC 9143, section 9.2).
+        if payload_type == self.payload_type || Some(payload_type) == self.repair {
+            return None;
+        }
+        let shares_feedback = self.shares_feedback(Lines { session, media }, payload_type);
+        Some(NegotiatedAudio { payload_type, shares_feedback, ..offered.clone() })
+    }
+}
+
+/// Returns the role of this end, and the server's credentials and fingerprints, from the video section of an answer.
+fn connection_of(
+    media: &Media,
+    transport: &Transport<'_>,
+) -> Result<(Role, Credentials, Vec<crate::Fingerprint>), NegotiationError> {
+    if media.port == 0 {
+        return refuse("answer.video", "it rejects the video", OTHER_CODEC);
+    }
+    if !media.proto.ends_with("RTP/SAVPF") {
+        return refuse("answer.transport", format!("its video travels by {}", media.proto), SERVER);
+    }
+    if let Some(wrong) = Direction::Send.excluded().into_iter().find(|d| media.has_attribute(d)) {
+        return refuse("answer.direction", format!("its video is {wrong}, and nothing is received here"), SERVER);
+    }
+    // The tunnel has a single socket for media and reports.
+    if !transport.has("rtcp-mux") {
+        return refuse("answer.rtcp-mux", "it wants a port for reports alone", SERVER);
+    }
+    let is_dtls_client = match transport.values("setup").first() {
+        Some(&"passive") => true,
+        Some(&"active") => false,
+        // An answer chooses one of both roles (RFC 8842, section 5.3).
+        _ => return refuse("answer.setup", "it is neither active nor passive", SERVER),
+    };
+    let (peer, fingerprints) = transport.peer("answer.ice", "answer.fingerprint", SERVER)?;
+    let candidates = candidates(&transport.values("candidate"));
+    if candidates.is_empty() {
+        let problem = "it names no address for media (a=candidate by UDP), and later ones are not awaited";
+        return refuse("answer.candidates", problem, "let the server put its candidates into the answer");
+    }
+    Ok((Role::Offerer { candidates, is_dtls_client }, peer, fingerprints))
+}
+
+/// Returns the UDP addresses of candidates (RFC 8839, section 5.1), by priority. Names and other transports are left
+/// out.
+fn candidates(lines: &[&str]) -> Vec<SocketAddr> {
+    let one = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "1", protocol, priority, ip, port, "typ", _, ..] = words[..] else { return None };
+        let (ip, port) = (ip.parse::<IpAddr>().ok()?, port.parse::<u16>().ok().filter(|port| *port > 0)?);
+        let fits = protocol.eq_ignore_ascii_case("udp") && !ip.is_unspecified() && !ip.is_multicast();
+        fits.then_some((priority.parse::<u32>().ok()?, SocketAddr::new(ip, port)))
+    };
+    let mut all: Vec<(u32, SocketAddr)> = lines.iter().filter_map(one).collect();
+    all.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+    all.dedup_by_key(|(_, address)| *address);
+    all.into_iter().map(|(_, address)| address).take(MAX_CANDIDATES).collect()
+}

@@ -1,0 +1,73 @@
+//! The transport attributes of a media section.
+
+use crate::Credentials;
+use crate::answer::{NegotiationError, refuse, value};
+use crate::certificate::Fingerprint;
+use crate::lines::{Lines, unhex};
+use sdp_types::{Media, Session};
+
+/// Maximum length of a user name or a password (RFC 8839, section 5.4).
+const LONGEST_CREDENTIAL: usize = 256;
+
+/// The transport attributes of a section. They are its own, those of the bundled section with which it shares a
+/// transport (RFC 9143, section 7.1.3), or those of the session.
+pub(crate) struct Transport<'a> {
+    own: Lines<'a>,
+    shared: Option<Lines<'a>>,
+    /// The `mid`s of the section's BUNDLE group; `None` without a group.
+    pub(crate) group: Option<Vec<&'a str>>,
+}
+
+impl<'a> Transport<'a> {
+    /// Returns the transport of a section of this session.
+    pub(crate) fn of(session: &'a Session, media: &'a Media) -> Self {
+        let mid = value(media, "mid");
+        let group = session.get_attribute_values("group").flatten().find_map(|said| {
+            let mids: Vec<&str> = said.strip_prefix("BUNDLE ")?.split_whitespace().collect();
+            mids.iter().any(|of| Some(*of) == mid).then_some(mids)
+        });
+        let first = group.as_ref().and_then(|mids| mids.first());
+        // The first section of a BUNDLE group carries the transport for all of them (RFC 9143).
+        let tagged = first.and_then(|first| session.medias.iter().find(|media| value(media, "mid") == Some(first)));
+        Self { own: Lines { session, media }, shared: tagged.map(|media| Lines { session, media }), group }
+    }
+
+    /// Returns the values of an attribute.
+    pub(crate) fn values(&self, name: &'a str) -> Vec<&'a str> {
+        let own: Vec<&str> = self.own.values(name).collect();
+        if own.is_empty() { self.shared.iter().flat_map(|lines| lines.values(name)).collect() } else { own }
+    }
+
+    /// Returns true if there is an attribute of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.own.media.has_attribute(name) || self.shared.is_some_and(|lines| lines.media.has_attribute(name))
+    }
+
+    /// Returns the credentials and the fingerprints of the peer. The errors have these places and this remedy.
+    pub(crate) fn peer(
+        &self,
+        ice: &'static str,
+        fingerprint: &'static str,
+        remedy: &'static str,
+    ) -> Result<(Credentials, Vec<Fingerprint>), NegotiationError> {
+        let one = |name: &'a str, least: usize| {
+            let said = self.values(name).into_iter().next().unwrap_or_default();
+            let fits = (least..=LONGEST_CREDENTIAL).contains(&said.len());
+            // Other characters are not `ice-char` (RFC 8839), and could inject lines into the description.
+            let fits = fits && said.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/');
+            if fits { Ok(said.to_owned()) } else { refuse(ice, format!("it has no a={name}"), remedy) }
+        };
+        let peer = Credentials { ufrag: one("ice-ufrag", 4)?, password: one("ice-pwd", 22)? };
+        let one = |said: &str| {
+            let (hash, digits) = said.split_once(' ')?;
+            let bytes = unhex(&digits.trim().replace(':', ""))?;
+            // WebRTC ends use SHA-256. Other hashes are ignored.
+            if hash.eq_ignore_ascii_case("sha-256") { bytes.try_into().ok() } else { None }
+        };
+        let all: Vec<Fingerprint> = self.values("fingerprint").into_iter().filter_map(one).collect();
+        if all.is_empty() {
+            return refuse(fingerprint, "it has no fingerprint by SHA-256", remedy);
+        }
+        Ok((peer, all))
+    }
+}
