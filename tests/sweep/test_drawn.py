@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -416,3 +417,14 @@ def test_a_part_of_a_file_writes_the_tables_of_which_nothing_is_missing() -> Non
 def test_a_file_s_seeds_do_not_change_its_draws(path: Path) -> None:
     spec = Spec.read(path)
     assert replace(spec, seeds=(9,)).draws == spec.draws
+
+
+@pytest.mark.parametrize(
+    "written", [str, os.path.relpath, lambda path: f"{path.parent}/../experiments/{path.name}"]
+)
+def test_a_table_s_command_names_a_file_of_the_checkout_relative_to_it(
+    written: Callable[[Path], str],
+) -> None:
+    for path in sorted(NETWORKS.parent.glob("*.toml")):
+        command = Spec.read(written(path)).command
+        assert command == f"steadycast experiment validation/experiments/{path.name}"

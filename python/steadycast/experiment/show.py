@@ -161,12 +161,13 @@ def write_report(done: Experiment) -> None:
     count = sum(each.outcome == HOLDS for each in done.judgements)
     answer = f"{count} of {len(done.judgements)} bounds hold." if done.judgements else "It has no bounds."
     seeds = f"{len(spec.seeds)} seeds" if len(spec.seeds) > 1 else f"seed {spec.seeds[0]}"
-    command = shlex.join(["steadycast", "experiment", spec.path])
     parts = [
         element("h1", _with_code(spec.question)),
         element("p", answer, class_="answer"),
         element(
-            "p", f"{seeds}; means with half of their 95 % interval (Student's t). ", element("code", command)
+            "p",
+            f"{seeds}; means with half of their 95 % interval (Student's t). ",
+            element("code", spec.command),
         ),
         *(element("p", error, class_="nothing") for error in dict.fromkeys(done.runs.errors.values())),
     ]
@@ -188,7 +189,7 @@ def write_report(done: Experiment) -> None:
             canvas.save_drawing(lambda figure=figure: draw(done, figure), done.folder / figure.write)  # type: ignore[misc]
         drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
         if drawn is not None:
-            parts.append(page.figure(drawn, figure.caption, command, f"figure-{number + 1}"))
+            parts.append(page.figure(drawn, figure.caption, spec.command, f"figure-{number + 1}"))
     if not any(each.kind == "points" for each in spec.tables):
         heads, rows = measured(done)
         parts.append(page.section("Measures", page.table(heads, rows)))

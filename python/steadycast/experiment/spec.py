@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -374,6 +375,15 @@ class Spec:
         )
         spec.check()
         return spec
+
+    @property
+    def command(self) -> str:
+        """The command that makes its tables. The path of a file of a checkout is relative to the checkout."""
+        file, root = Path(self.path).resolve(), CHECKOUT.parents[1]
+        path = file.relative_to(root).as_posix() if file.is_relative_to(CHECKOUT) else self.path
+        return shlex.join(
+            ["steadycast", "experiment", path, *(w for name in self.part for w in ("--only", name))]
+        )
 
     def check(self) -> None:
         """Check the names in formulas, and those of classes.

@@ -7,7 +7,6 @@ import datetime
 import io
 import itertools
 import json
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -57,12 +56,12 @@ def write(done: Experiment, spec: TableSpec) -> None:
     """Write a table to its CSV file, and a file with its origin beside it: title, day, commit, command and seeds."""
     if spec.write is None:
         return
-    seeds, part = done.spec.seeds, [word for name in done.spec.part for word in ("--only", name)]
+    seeds = done.spec.seeds
     told = {
         "title": spec.title,
         "measured": datetime.date.today().isoformat(),
         "commit": commit() or "",
-        "command": shlex.join(["steadycast", "experiment", done.spec.path, *part]),
+        "command": done.spec.command,
         "note": f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}",
     }
     path = done.folder / spec.write

@@ -29,36 +29,27 @@ pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Sessi
 
 /// Returns the description of an end that sends.
 pub(crate) fn written(agreed: &NegotiatedParameters, feedback: Feedback) -> String {
-    let own = credentials(1);
-    let own = LocalParameters {
-        session: 7,
-        address: address("192.0.2.1:40003"),
-        others: &[],
-        credentials: &own,
-        fingerprint: certificate(1).fingerprint,
-        feedback,
-        send_time: true,
-        key_frames: true,
-        sources: Some(LocalSources { media: 11, repair: Some(12), audio: Some(13), cname: "it" }),
-    };
-    agreed.describe(&own)
+    let sources = LocalSources { media: 11, repair: Some(12), audio: Some(13), cname: "it" };
+    described(agreed, feedback, Some(sources))
 }
 
 /// Returns the answer of an end that receives.
 pub(crate) fn receiver_answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Session {
-    let own = credentials(1);
-    let own = LocalParameters {
+    Session::parse(described(agreed, feedback, None).as_bytes()).unwrap()
+}
+
+fn described(agreed: &NegotiatedParameters, feedback: Feedback, sources: Option<LocalSources<'_>>) -> String {
+    agreed.describe(&LocalParameters {
         session: 7,
         address: address("192.0.2.1:40003"),
         others: &[],
-        credentials: &own,
+        credentials: &credentials(1),
         fingerprint: certificate(1).fingerprint,
         feedback,
-        send_time: false,
+        send_time: sources.is_some(),
         key_frames: true,
-        sources: None,
-    };
-    Session::parse(agreed.describe(&own).as_bytes()).unwrap()
+        sources,
+    })
 }
 
 fn lines(session: &Session, section: usize) -> Vec<String> {
