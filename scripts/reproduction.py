@@ -179,7 +179,7 @@ def _together(result: Result, ran: list[str]) -> None:
     note = f"{write.note(result)} The other papers' rows are of the commits that their own tables name."
     for name, title, made in (
         ("reproduction", "The papers' statements, published and measured", (heads, rows)),
-        ("reproduction-families", "The verdicts in one world, by paper", counted),
+        ("reproduction-families", "The verdicts in the joint setting, by paper", counted),
         ("reproduction-numbers", "The papers' figures and tables by their numbers", write.places()),
     ):
         page.save(name, title, page.table(*made), result.command, note)
@@ -239,7 +239,7 @@ def _write_sweep(family: str, found: Search) -> None:
     world = FAMILIES[family][0].world
     former, candidate = (each.tried.takes for each in found.judged)
     if world is not None and former != frozenset(world.takes) == candidate:
-        before += " Its candidate has become the one world. In this section “one world” is the former one."
+        before += " Its candidate has become the joint setting. In this section “joint setting” is the one before that."
     page.put(text, "sweep", f"{before} {said}")
 
 

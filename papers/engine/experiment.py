@@ -271,7 +271,7 @@ class Change:
 class World:
     """The joint setting of a paper: the values and readings, allowed by its words, with which most statements hold.
 
-    In tables and settings it is called "one world".
+    In tables and settings it is called "joint setting".
     """
 
     takes: tuple[str, ...]

@@ -213,7 +213,7 @@ _ENOUGH, _TIMES = 5, 4
 
 The total is then `_TIMES` times the number that was asked for.
 """
-WORLD = "one world"
+WORLD = "joint setting"
 """Name of the setting in which all statements of a paper are judged together."""
 
 

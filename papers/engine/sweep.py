@@ -56,7 +56,7 @@ class Tried:
     """A setting that is applied to all experiments of a paper."""
 
     kind: str
-    """"one world", "as printed", "one at a time", "not the paper's", "design", "added" or "candidate"."""
+    """"joint setting", "as printed", "one at a time", "not the paper's", "design", "added" or "candidate"."""
     name: str
     takes: frozenset[str]
     """Names of the alternative values and readings that are used."""
@@ -160,7 +160,7 @@ def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
     experiments = FAMILIES[family]
     world = experiments[0].world
     taken = frozenset(world.takes) if world is not None else frozenset()
-    found = [Tried("one world", "one world", taken), Tried("as printed", "as printed", frozenset())]
+    found = [Tried("joint setting", "joint setting", taken), Tried("as printed", "as printed", frozenset())]
     for value in values(family):
         levels = frozenset(o.name for o in value.others)
         for other in value.others:
@@ -397,7 +397,8 @@ def _texts(places: Iterable[Place]) -> str:
     groups: dict[str, list[str]] = {}
     for experiment, id in places:
         groups.setdefault(experiment, []).append(texts.get((experiment, id), id))
-    return "; ".join(f"{experiment}: {', '.join(each)}" for experiment, each in groups.items())
+    quoted = {experiment: ", ".join(f"“{text}”" for text in each) for experiment, each in groups.items()}
+    return "; ".join(f"{experiment}: {listed}" for experiment, listed in quoted.items())
 
 
 def summary(found: Search, link: str) -> str:
@@ -405,7 +406,7 @@ def summary(found: Search, link: str) -> str:
     base = found.tried[0]
     apart = [f for f in found.tried if f.tried.kind == "one at a time"]
     lines = [
-        "| value, in place of the world's | statements that hold with it | statements that no longer hold |",
+        "| value in place of the joint setting's | statements that hold with it | statements that no longer hold |",
         "|---|---|---|",
     ]
     for each in apart:
@@ -425,7 +426,7 @@ def _answer(found: Search, link: str) -> list[str]:
         for kind in ("one at a time", "design", "added")
     }
     said = {
-        "one at a time": "with one value changed",
+        "one at a time": "with the best change of a single value",
         "design": "in the best designed setting",
         "added": "in the best setting made by adding changes",
     }
@@ -436,9 +437,9 @@ def _answer(found: Search, link: str) -> list[str]:
         f"not {name}" for name in sorted(base.tried.takes - candidate.tried.takes)
     ]
     verdict = (
-        "The candidate is better than the one world."
+        "The candidate is better than the joint setting."
         if found.better
-        else "So no setting that was tried is shown to be better than the one world."
+        else "No setting that was tried is shown to be better than the joint setting."
     )
     many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
     seeds = (
@@ -446,14 +447,15 @@ def _answer(found: Search, link: str) -> list[str]:
         if len(base.seeds) > 1
         else f"seed {base.seeds[0]} (a single seed, so some differences are scatter)"
     )
-    more = f" of {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
+    more = f" on seeds {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
     return [
-        f"{len(allowed)} allowed settings were tried on {seeds}. Statements that hold, of "
-        f"{len(base.numbers)}: {len(base.holds)} in the one world; {best}. [All settings]({link}).",
+        f"{len(allowed)} allowed settings were tried on {seeds}. Of {len(base.numbers)} statements, "
+        f"{len(base.holds)} hold in the joint setting; {best}. [All settings]({link}).",
         "",
-        f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements against "
-        f"{len(found.finals[0].holds)} in the one world. It differs from the one world in: {'; '.join(differs)}. "
-        f"On the fresh seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} means hold against "
-        f"{len(world.holds)}. Per seed{more}, the difference is {mean:+.2f} ± {half:.2f} statements (99.5 % interval: "
-        f"two comparisons for each of five papers). {verdict}",
+        f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements hold with it, and "
+        f"{len(found.finals[0].holds)} in the joint setting. The two differ in: {'; '.join(differs)}. On the fresh "
+        f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold on average with "
+        f"the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
+        f"{mean:+.2f} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for each "
+        f"of five papers. {verdict}",
     ]

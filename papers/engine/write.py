@@ -29,8 +29,8 @@ _STYLE = {
 }
 _CHANGED = "would come out only with a change that the paper's words do not allow"
 _COUNTED = {
-    Verdict.COMES_OUT: ("comes out (its bound holds)", "come out (their bounds hold)"),
-    Verdict.FAILS: ("does not", "do not"),
+    Verdict.COMES_OUT: ("comes out (measured within its bound)", "come out (measured within their bounds)"),
+    Verdict.FAILS: ("does not come out", "do not come out"),
     Verdict.WOULD: (_CHANGED, _CHANGED),
     Verdict.UNTESTED: ("can't be tested", "can't be tested"),
     Verdict.UNJUDGED: ("can't be judged", "can't be judged"),
@@ -40,9 +40,10 @@ _CLASS = {Verdict.COMES_OUT: "ok", Verdict.FAILS: "bad", Verdict.WOULD: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = (
     "Values are means over the seeds ± half of the 95 % interval. A verdict needs the whole interval on one side of "
-    "the bound; statements that five seeds leave undecided are run with twenty. One world is a single setting, "
-    "allowed by the paper's words, in which most of its statements hold; it was chosen on seeds 1 to 5, and is judged "
-    "on others. As printed has the paper's values, and our own choice where the paper has none."
+    "the bound; statements that five seeds leave undecided are run with twenty. The joint setting is a single "
+    "setting of all values, allowed by the paper's words, in which most of its statements hold; it was chosen on "
+    "seeds 1 to 5, and is judged on others. The setting as printed has the paper's values, and our "
+    "own choice where the paper has none."
 )
 
 
@@ -64,16 +65,20 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     said = [_number(counts[v], *forms) for v, forms in _COUNTED.items() if counts[v]]
     said = [*said[:-2], ", and ".join(said[-2:])] if len(said) > 2 else said
     worlds = any(printed is not None for _, printed in found)
-    where = ", judged in one joint setting of their paper," if worlds else ""
+    where = ", judged in the paper's joint setting," if worlds else ""
     whole = f"Of {_number(checked, 'statement', 'statements')}{where} {', '.join(said) or 'none is judged'}"
     if worlds:
         printed = sum(p is Verdict.COMES_OUT for v, p in found if v in _COUNTED)
-        whole += f". With the settings as printed, {_number(printed, 'comes', 'come')} out"
+        whole += f". In the setting “as printed”, {_number(printed, 'comes', 'come')} out"
     aside = (
-        _number(counts[Verdict.CERTAIN], "that holds by construction", "that hold by construction"),
+        _number(
+            counts[Verdict.CERTAIN],
+            "statement that is true by construction",
+            "statements that are true by construction",
+        ),
         _number(counts[Verdict.REPORTED], "number without a bound", "numbers without a bound"),
     )
-    return f"{whole}. Not counted: {', '.join(aside)}."
+    return f"{whole}. Not counted: {' and '.join(aside)}."
 
 
 def _number(count: int, one: str, many: str) -> str:
@@ -109,7 +114,7 @@ def remarks(part: Part) -> list[str]:
 
 def heads(result: Result) -> tuple[str, ...]:
     """Return the headings of the columns."""
-    worlds = ("simulated", "emulated") if result.emulated else ("one world", "as printed")
+    worlds = ("simulated", "emulated") if result.emulated else ("joint setting", "as printed")
     return ("statement", "published", "asked", *worlds, "verdict", "why")
 
 
@@ -152,7 +157,7 @@ def show(result: Result) -> None:
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
         table.add_column("asked", overflow="fold", ratio=3)
-        table.add_column("one world", justify="right", overflow="fold", min_width=15)
+        table.add_column("joint setting", justify="right", overflow="fold", min_width=15)
         table.add_column("verdict", overflow="fold", min_width=12, max_width=12)
         for r in part.rows:
             table.add_row(
@@ -185,7 +190,7 @@ def _settings(part: Part) -> list[str]:
     scenario = e.scenario_of(e.variants[0])
     world = {key: value for c in e.in_world for key, value in c.sets_in(scenario).items()}
     if e.world is not None:
-        lines.append(f"  in the one world also: {text(world) or 'nothing'}")
+        lines.append(f"  in the joint setting also: {text(world) or 'nothing'}")
     return lines + [
         f"  {'' if c in e.placebos else 'with '}{c.name}: {text(sets)}"
         for c in (*e.placebos, *e.changes)
@@ -278,7 +283,7 @@ def statements(result: Result, family: str) -> tuple[list[str], Rows]:
     """Return headings and rows of the statements of a paper that have a verdict."""
     rows = [r for r in result.rows if r.experiment.id[0] == family and r.verdict is not Verdict.REPORTED]
     told = ["experiment", "statement", "in the paper's words", "published", "asked", "room of the bound"]
-    return [*told, "one world", "as printed", "as printed it", "without its event", "verdict", "why"], [
+    return [*told, "joint setting", "as printed", "as printed it", "without its event", "verdict", "why"], [
         [
             *(
                 r.experiment.id,
@@ -316,7 +321,7 @@ def brief(result: Result, family: str) -> str:
         if part.experiment.id[0] != family or not rows:
             continue
         lines += [f"**{part.experiment.id}**, {part.experiment.section}: {part.experiment.title}", ""]
-        lines += ["| statement | published | one world | as printed | verdict |", "|---|---|---|---|---|"]
+        lines += ["| statement | published | joint setting | as printed | verdict |", "|---|---|---|---|---|"]
         for r in rows:
             said = f": “{r.statement.says}”" if r.statement.says else ""
             told = (

@@ -110,7 +110,7 @@ title = "TFMCC"
 sets = { "flow.video.controller" = "tfmcc" }
 [[statement]]
 id = "ratio"
-text = "TFMCC's throughput over ASMP's"
+text = "TFMCC's throughput divided by ASMP's"
 published = "TFMCC higher"
 take = "ratio"
 of = ["tfmcc.video.rate", "asmp.video.rate"]
@@ -305,17 +305,17 @@ def test_what_holds_by_construction_is_shown_and_not_counted() -> None:
 def test_counted_verdicts_agree_with_their_number(verdict: Verdict, count: int) -> None:
     said = write.counted([(verdict, verdict)] * count)
     assert Verdict.of(f"{verdict.value} (why)") is verdict
-    many = re.search(rf"\b{count} (come|do|numbers|statements|that hold)\b", said)
-    one = re.search(rf"\b{count} (comes|does|number|statement|that holds)\b", said)
+    many = re.search(rf"\b{count} (come|do|numbers|statements)\b", said)
+    one = re.search(rf"\b{count} (comes|does|number|statement)\b", said)
     assert (many is None, one is None) == (count == 1, count != 1), said
-    assert not re.search(r"\b1 (come|do|numbers|statements|that hold)\b", said), said
+    assert not re.search(r"\b1 (come|do|numbers|statements)\b", said), said
 
 
-def test_the_one_world_and_what_is_printed_are_counted_apart() -> None:
+def test_the_joint_setting_and_what_is_printed_are_counted_apart() -> None:
     out, fails, untested = Verdict.COMES_OUT, Verdict.FAILS, Verdict.UNTESTED
     said = write.counted([(out, fails), (out, out), (fails, out), (untested, out)])
-    assert said.startswith("Of 4 statements, judged in one joint setting of their paper, 2 come out")
-    assert "1 does not, and 1 can't be tested. With the settings as printed, 3 come out" in said
+    assert said.startswith("Of 4 statements, judged in the paper's joint setting, 2 come out")
+    assert "1 does not come out, and 1 can't be tested. In the setting “as printed”, 3 come out" in said
 
 
 def test_what_its_placebo_keeps_does_not_come_out() -> None:
@@ -435,7 +435,7 @@ def test_what_five_seeds_leave_undecided_is_run_with_twenty_and_nothing_else_is(
     more = set(plan.jobs()) - before
     assert {job.seed for job in more} == set(range(11, 26))
     (asmp,) = (v for v in plan.variants if v.name == "asmp")
-    ways = ("one world", "one world, without the end of TCP")
+    ways = ("joint setting", "joint setting, without the end of TCP")
     assert {job.sets for job in more} == {plan.job(asmp, 6, way, False).sets for way in ways}
 
 

@@ -58,11 +58,11 @@ def _found(name: str, *numbers: float, kind: str = "one at a time") -> sweep.Fou
 
 
 def test_what_a_setting_turns_is_told_beside_the_world() -> None:
-    world, other = _found("one world", 0.5, 2.0, 0.1), _found("other", 2.0, 0.5, 0.2)
+    world, other = _found("joint setting", 0.5, 2.0, 0.1), _found("other", 2.0, 0.5, 0.2)
     assert sweep.turned(world, other) == ([("A", "1")], [("A", "0")])
     same = _found("same", 0.1, 3.0, 0.2)
     text = sweep.summary(sweep.Search((world, other, same), (world, same), (world, same)), "x.csv")
-    assert "| other | A: 1 | A: 0 |" in text
+    assert "| other | A: “1” | A: “0” |" in text
     assert "| same |" not in text
 
 
