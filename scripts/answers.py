@@ -78,7 +78,10 @@ PERCENT_2 = Form(100.0)
 # ---------------------------------------------------------------- tables
 
 Cell = tuple[str, Form] | str
-"""The name of a statement with its format, or a text. Both may contain names of values on the table's axes."""
+"""A cell of a table: the name of a statement with its format, or a text.
+
+Both may contain names of values on the table's axes.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,9 @@ class Table:
     over: tuple[Sequence[Value], ...]
     """The axes. The table has a row for each combination of their values."""
     cells: tuple[Cell | tuple[Cell, ...], ...]
-    """If a cell has several parts, the texts between them are parts as well."""
+    """The cells of a row. If a cell is joined from several parts, the texts between them are parts as well."""
     more: tuple[tuple[Cell, ...], ...] = ()
-    """Rows behind these."""
+    """Additional rows after those of the axes."""
 
 
 def axis(question: str, name: str) -> list[Value]:

@@ -33,8 +33,9 @@ title = "C4's scenarios, and their own targets"
 kind = "bounds"
 write = "test-cases-c4.csv"
 """
-# Periodic changes of a link: for each part its length in seconds and its factor of the rate. A third value is the
-# Wi-Fi jitter in µs, if it differs from that of the file (picoquic d199d45b, picohttp/picoquic_ns.c).
+# Periodic changes of a link: for each part its length in seconds, and the factor by which the link's rate is
+# multiplied. A third value is the Wi-Fi jitter in µs, if it differs from that of the file (picoquic d199d45b,
+# picohttp/picoquic_ns.c).
 LIVES: Mapping[str, list[tuple[float, ...]]] = {
     "": [(1e9, 1)],
     "black_hole": [(2, 1), (2, 0), (1e9, 1)],
@@ -97,7 +98,10 @@ def network(spec: Spec, end: float) -> str:
 
 
 def behaviour(part: Mapping[str, float]) -> dict[str, str]:
-    """Return the keys of a link for one part of its changes. Loss by packet number in picoquic becomes random loss."""
+    """Return the keys of a link for one part of its changes.
+
+    A loss that picoquic triggers by packet numbers becomes random loss.
+    """
     rate, jitter, lost = part["D"], part.get("J", 0), part.get("B", 0)
     loss = (
         f'{{ kind = "gilbert", p_bad = {1 / part["P"]:.4f}, p_good = {1 / lost:g} }}' if lost else UNSAID[1]
@@ -111,7 +115,7 @@ def behaviour(part: Mapping[str, float]) -> dict[str, str]:
 
 
 def sender(spec: Spec, role: str) -> Iterator[str]:
-    """Yield the flows that send an amount: a TCP, or a video if a media controller may replace it."""
+    """Yield the flows that send a fixed amount of data: a TCP, or a video if a media controller may replace the TCP."""
     first, named, size = role == "main", spec[f"{role}_cc_algo"], amount(spec[f"{role}_scenario_text"])
     start = f'start = "{int(spec[f"{role}_start_time"]) / 1e6:g}s"'
     tcp = f'kind = "tcp", preset = "linux", bytes = "{size}B", {start}'
@@ -127,7 +131,7 @@ def sender(spec: Spec, role: str) -> Iterator[str]:
 
 
 def amount(text: str) -> int:
-    """Return the size of a transfer in bytes."""
+    """Return the size of a transfer in bytes, from C4's notation."""
     return int(text.rstrip(";").rpartition(":")[2])
 
 

@@ -40,7 +40,7 @@ class Cell:
         rates = []
         for step in range(steps):
             towards, load = words[2 * step] >> 40, words[2 * step + 1] >> 40
-            # Every third step is towards the middle, so that extreme levels do not persist.
+            # Every third step moves the fading towards the middle level, so that extreme levels do not persist.
             middle = _FADES.index(100)
             way = (middle > fade) - (middle < fade) if step % 3 == 0 else towards % 3 - 1
             fade = min(max(fade + way, 0), len(_FADES) - 1)

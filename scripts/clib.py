@@ -60,7 +60,7 @@ def build(profile: str) -> Path:
 
 
 def install(static: Path, prefix: Path) -> Path:
-    """Put all files of the archive below a prefix and return it."""
+    """Put all files of the archive below a prefix, and return the prefix."""
     subprocess.run(["sh", CAPI / "link.sh", static, prefix / "lib"], check=True)
     for file, folder in [
         (static, "lib"),

@@ -37,7 +37,7 @@ CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
 WIDE = 5.8
-"""Width of a page's figures in inches. On a phone they are half as wide, and their text is still legible."""
+"""Width of a page's figures in inches. On a phone the figures are half as wide, and their text is still legible."""
 STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
 ABOUT = "A video under steady; a download starts at 12 s"
 HEAD = """# Glossary

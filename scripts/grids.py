@@ -2,8 +2,9 @@
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
-A cell shows a value in per cent: how much of its fair rate the worse-off side receives, or how many of the bounds hold.
-The cell of a judged pair shows how many pictures are shown in time, and beside a TCP also the TCP's share.
+A cell shows a value in per cent. It is the share of its fair rate that the side with the smaller share receives, or the
+share of the bounds that hold. The cell of a judged pair has the share of pictures that are shown in time and, beside a
+TCP, the TCP's share.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Line = Mapping[str, str]
 Cell = tuple[str, str, float, str]
 """Controller or pair, situation, value from 0 to 1, and the text of the cell."""
 DARK = 0.3
-"""Cells with a lower value are dark."""
+"""Cells with a value below this are dark."""
 WIDE = 6.2
 """Width in inches. On a phone the figure is half as wide, and its numbers are still legible."""
 SHOWN = (
@@ -50,7 +51,7 @@ class Grid:
 
 
 def least(line: Line, column: str, own: str, other: str) -> Iterator[Cell]:
-    """Yield the share of the worse-off side."""
+    """Yield the smaller one of two flows' shares of their fair rates."""
     if line[own]:
         shares = [float(line[key]) / 100 for key in (own, other) if line[key]]
         yield told(line["variant"], column, min(1.0, *shares))

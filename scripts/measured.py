@@ -39,7 +39,7 @@ SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
 COMMENT = {".rs": "//", ".py": "#", ".tcl": "#"}
 PROSE = frozenset({"title", "why", "says", "differs", "told", "ours", "range", "kept"})
-"""Keys of TOML files whose text changes no number. Whether the text is empty does count."""
+"""Keys of TOML files whose text changes no number. Only whether the text is empty may change a number."""
 SHOWN = 4
 """Maximum number of changed sources that a page names."""
 
@@ -64,7 +64,7 @@ def measured(section: str, page: str) -> Measured | None:
 
 
 def commit_of(text: str) -> str | None:
-    """Return the commit of the first table of a text that has one, or the commit that the text names."""
+    """Return the commit of the first table in a text whose origin names a commit, or else the commit in the text."""
     for found in TABLE.finditer(text):
         beside = ROOT / "docs" / f"{found[1].rpartition('../')[2]}.toml"
         told = tomllib.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}

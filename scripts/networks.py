@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/networks.py
 
-The downlink capacity is an area and the uplink capacity a line. The delay is that of a single flow of 50 packets of
-100 bytes per second in the simulator. The grey area above it is the additional delay of a full queue. Marks below it
-are the packets of that flow that were lost.
+The downlink capacity is an area and the uplink capacity a line. The delay is that of a single flow with 50 packets of
+100 bytes per second in the simulator. The grey area above the delay is the additional delay of a full queue. Marks
+below the delay are lost packets of the flow.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def text(parts: str | list[str]) -> str:
 
 
 def digest(book: Any) -> str:
-    """Return the digest of a notebook's code."""
+    """Return the digest of a notebook's code, by which outputs of older code are recognised."""
     code = [text(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
     return sha256("\0".join(code).encode()).hexdigest()
 

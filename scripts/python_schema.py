@@ -70,7 +70,7 @@ class Class:
     only: tuple[str, ...] | None = None
     """The keys that the class itself has, if a base class has the others; `None`: all."""
     about: str = ""
-    """Its description, if the description of the table is about something else; empty: that of the table."""
+    """The description of the class; empty if the table's description in the schema is used."""
 
 
 CLASSES = [
@@ -108,7 +108,8 @@ CLASSES = [
 # Fields whose names differ from their keys, because the key is a Python keyword or a list of tables.
 FIELDS = {"from": "from_"}
 LISTS = {key: name for name, key in _LISTS.items()}
-# Keys whose values are file names, and types for which the schema only says that it is a list.
+# FILES has the keys whose values are file names. PAIRS has the classes and keys for which the schema says only that the
+# value is a list.
 FILES = {"clip", "trace", "delay_trace", "loss_trace", "network"}
 PAIRS = {("Uniform", "uniform"), ("Link", "between")}
 # The class of the table at a key, wherever the key occurs.
@@ -153,7 +154,7 @@ def kind(schema: dict[str, Any], key: str) -> str:
 
 
 def doc(text: str) -> str:
-    """Return a docstring."""
+    """Return a text as an indented docstring."""
     text = text.replace("\\", "\\\\").strip()
     text = text if text.endswith((".", "…")) else f"{text}."
     lines = textwrap.wrap(text, 100)

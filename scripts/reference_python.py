@@ -22,7 +22,7 @@ a separate page.
 _INNER = ("Run.fill", "Run.held")
 """Public methods that only reports and folders call. They are not in the reference."""
 _WIDTH = 90
-"""A longer signature is written with one line per argument."""
+"""A signature that is longer than this number of characters is written with one line per argument."""
 _SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.MULTILINE)
 _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 

@@ -41,7 +41,7 @@ class Scale:
     rows: int
     """Number of rows of the design."""
     seeds: tuple[int, ...]
-    """The seeds of the first steps, taken from those on which the joint setting is chosen."""
+    """The seeds of the first steps, a part of those with which the joint setting was chosen."""
     pictures: bool = True
     """Whether the statements that need decoded pictures are included."""
     without: tuple[str, ...] = ()
@@ -195,7 +195,10 @@ def _together(result: Result, ran: list[str]) -> None:
 
 
 def _printed(cell: str, verdict: Verdict) -> Verdict:
-    """Return the verdict as printed. The cell has it after the number if it differs from that in the joint setting."""
+    """Return the verdict as printed.
+
+    If that verdict differs from the one in the joint setting, it is written in the cell after the number.
+    """
     from papers.engine.experiment import Verdict
 
     _, _, other = cell.partition(": ")

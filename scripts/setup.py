@@ -7,8 +7,8 @@
     python3 scripts/setup.py --test     # the packages of the tests, and the module compiled like the tests
 
 It uses only the standard library and needs no root. A second call does nothing, because files in .venv hold a hash of
-the inputs of each step. An installed module that has more features, or is as fast, is kept. Packages come from the
-index that pip is configured for.
+the inputs of each step. An installed module is kept if it has at least the requested features and speed. Packages come
+from the index that pip is configured for.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SERVES: dict[str, tuple[Build, ...]] = {
     "--dev": (RELEASE,),
     "--test": (TESTS, RELEASE),
 }
-"""For each option: the build that it makes, followed by other builds that satisfy it as well."""
+"""For each option: the build that it makes, followed by other builds with which the option is satisfied."""
 
 
 class SetupError(Exception):
@@ -238,7 +238,7 @@ def digest(files: Iterable[Path], *texts: str) -> str:
 
 
 def run_quietly(words: list[str | Path]) -> bool:
-    """Whether a command succeeds."""
+    """Run a command without output; return whether it succeeds."""
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 

@@ -75,7 +75,7 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
-    """Do the same for pages without Markdown, such as 404.html."""
+    """Make the changes of `on_post_page` in pages without Markdown, such as 404.html."""
     return output_content.replace(FOREIGN_WORKER, WORKER)
 
 

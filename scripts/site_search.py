@@ -34,9 +34,11 @@ PART = re.compile(
 TAG = re.compile(r"<[^>]*>")
 WORKER = Path(__file__).with_suffix(".js")
 NODE = re.compile(r"\b(\w+)=\1\+(\w+)\+(\w+)\.id\}return \1")
-"""How the search engine (lunr 2.3.9) names a node of its word tree: the letters and numbers of the child nodes are
-concatenated. Words that end in digits then share names, and the search finds words that are in no page. Commas
-between them keep the names distinct."""
+"""The code by which the search engine (lunr 2.3.9) names a node of its word tree.
+
+The name consists of the letters and numbers of the node's children. Nodes of words that end in digits may then get
+equal names, and the search finds words that are in no page. Commas between letters and numbers make the names distinct.
+"""
 _entries: list[dict[str, str | int]] = []
 
 
@@ -87,7 +89,7 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Add the rows to the index, and the site's handling of queries to the search."""
+    """Add the rows to the index, and add the site's script for queries to the search."""
     site = Path(config.site_dir)
     place = site / "search" / "search_index.json"
     index = json.loads(place.read_text(encoding="utf-8"))

@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The module has no tests. It is included so that cargo selects the same features as in the module's own build."""
 REAL_TIME = ["tests/emulate", "tests/live"]
-# maximum number of characters of a failure that are repeated at the end; the full text is where the test ran
+# The maximum number of characters of a failure that are repeated at the end. The full text is in the output of the
+# test.
 CUT = 600
 STALLED = "the machine stalled"
 FAULTS = "tests/emulate/test_faults.py"
@@ -48,7 +49,7 @@ class Count:
     passed: int = 0
     failures: list[str] = field(default_factory=list)  # each failed test, with the reason if it is one line
     skipped: Counter[str] = field(default_factory=Counter)
-    # processes that ended with an error although no test failed
+    # Descriptions of processes that ended with an error although no test failed.
     broken: list[str] = field(default_factory=list)
     faults: int = 0  # number of fault tests that ran, with any result
 
@@ -61,7 +62,7 @@ class Count:
         return None
 
     def line(self) -> str:
-        """Sum it up."""
+        """Return the counts as the last line of the output."""
         parts = [f"{self.passed} passed"]
         if self.failures:
             parts.append(f"{len(self.failures)} failed")
@@ -110,8 +111,8 @@ def rust(count: Count, prepared: Callable[[], None]) -> None:
         else:
             there += names
     if there:
-        # Without documentation examples, which need no tool. Most of these tests wait for real-time networks, so 8
-        # run in parallel.
+        # Documentation examples are left out, because none of them needs a tool. Most of these tests wait for real-time
+        # networks, so 8 run in parallel.
         cargo(count, ["--tests", "--", "--ignored", "--test-threads=8", "--exact", *there])
 
 
@@ -152,9 +153,9 @@ def panic_of(said: str, name: str) -> str:
 def python(count: Count) -> None:
     """Run the tests of the package. Real-time tests run after those that use much CPU time.
 
-    The fault tests run in parallel with each other, but not with other tests, because players beside them would make
-    them stall. Each of the other real-time tests uses a third of a processor, so four of them leave a third of two
-    processors idle.
+    The fault tests run in parallel with each other, but not with other tests, because the video players of other tests
+    would slow them down. Each of the other real-time tests uses a third of a processor, so four of them leave a third
+    of two processors idle.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)

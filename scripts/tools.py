@@ -78,12 +78,13 @@ def install(tools: list[Tool]) -> None:
     subprocess.run([*get, "update"], **quiet)  # type: ignore[call-overload]
     put = [*get, "install", "-y", "--no-install-recommends"]
     if subprocess.run([*put, *packages], **quiet).returncode != 0:  # type: ignore[call-overload]
-        # one at a time, so that a package that a release lacks does not prevent the others
+        # The packages are installed one at a time, so that a package that the release lacks does not prevent the
+        # others.
         for package in packages:
             subprocess.run([*put, package], **quiet)  # type: ignore[call-overload]
 
 
 def path_with_cargo() -> str:
-    """PATH with rustup's folder at its end."""
+    """Return PATH with rustup's folder at its end."""
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
     return f"{os.environ.get('PATH', '')}{os.pathsep}{home}"

@@ -80,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for target in PORTABLE if given.portable else [""]:
             made.append(build(given.profile, given.out, target))
             check(made[-1])
-        # The first wheel is the one for this machine.
+        # The first wheel in the list is the one for this machine.
         wheel = made[0]
         with tempfile.TemporaryDirectory(prefix="steadycast-wheel-") as folder:
             attempt(wheel, Path(folder), here=given.here)
@@ -94,7 +94,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-class Refused(Exception):  # noqa: N818  (a finding, not a fault of this program)
+class Refused(Exception):  # noqa: N818 (the error is a finding about the wheel, not a fault of this program)
     """A problem of the wheel."""
 
 

@@ -6,10 +6,11 @@
     python -m validation.bench --write        # and into docs/data/bench*.csv
 
 A hop is one packet leaving one link. ns-2 runs in its best configuration: without unused headers and traces, and with
-the scheduler that a first test finds fastest on this machine. Each program is measured in two ways. The *run* is from
-the first event to the last; for ns-2 it is the user time of the process minus that of a run of 10 ms, for ours the
-thread's time in cost.json. The *process* is the user time of the program as a user starts it; ours includes Python,
-its packages and the report's tables. The aims apply to the runs. The programs alternate, and the median counts.
+the event scheduler that a first test finds fastest on this machine. Each program is measured in two ways. The *run* is
+from the first event to the last; for ns-2 it is the user time of the process minus that of a run of 10 ms, for ours the
+thread's time in cost.json. The *process* is the user time of the program as a user starts it; ours includes Python, its
+packages and the report's tables. The target ratios (`aim`) apply to the runs. The two programs are run alternately
+several times, and the median counts.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Workload:
     script: str
     params: ns2.Params
     scenario: str
-    aim: float  # ours / ns-2
+    aim: float  # the target ratio of our rate to that of ns-2
 
 
 WORKLOADS = (
@@ -54,7 +55,7 @@ WORKLOADS = (
     Workload("tcp", "bench-tcp", {}, "bench-tcp.toml", 4),
     # With ns-2's own multicast routing, in the faster of its two protocols.
     Workload("multicast", "bench-multicast", {"tree": "ctrmcast"}, "bench-multicast.toml", 5),
-    # Without multicast routing: one replicator that is configured by hand, which ns-2's users don't do.
+    # Without multicast routing: one replicator that is configured by hand. Users of ns-2 don't usually do that.
     Workload("multicast-static", "bench-multicast", {"tree": "static"}, "bench-multicast.toml", 5),
 )
 LARGE = (100, 1000, 10_000)

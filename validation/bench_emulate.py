@@ -74,7 +74,7 @@ def emulated(text: str) -> tuple[Any, float]:
 
 
 def say(what: str, measured: str, aim: str, near: bool) -> None:
-    """Print one line: what was measured, the value, the aim, and whether it is met."""
+    """Print one line: what was measured, the value, the target value, and whether the target is met."""
     print(f"{what:<46} {measured:>14}   {aim:<14} {'met' if near else 'missed'}")
 
 

@@ -1,6 +1,8 @@
-"""Measures the cost of pacing: our sender, a plain loop of a timer and `send`, and FFmpeg, at the same rate in one run.
+"""Measures the cost of pacing for our sender, for a plain loop of a timer and `send`, and for FFmpeg.
 
 make bench-live
+
+All three send at the same rate, in one run.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def main() -> int:
 
 
 def pace(who: str, mbps: int, seconds: int = SECONDS) -> dict[str, Any]:
-    """Run the example once."""
+    """Run the example program once, with the pacer ``who``, and return its measurements."""
     words = [str(ROOT / "target/release/examples/pace"), who, str(mbps), str(seconds)]
     found: dict[str, Any] = json.loads(
         subprocess.run(words, capture_output=True, text=True, check=True).stdout

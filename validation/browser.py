@@ -12,9 +12,10 @@ s and 2 s from the POST.
 
 freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture on. The table compares `freezeCount` and
 `totalFreezesDuration` of the browser with our values. Ours apply the same W3C rule (`crates/endpoints/src/freeze.rs`)
-to the times at which pictures were presented. Bounds: the counts differ by at most one per minute, the durations by
-10 % or 0.3 s, and 99 % of the complete frames were decoded. The browser applies the rule to decoded pictures. If many
-pictures arrive together after a late one, its mean interval is lower and its count higher.
+to the times at which pictures were presented. Bounds: the counts differ by at most one per minute, the durations by 10
+% or 0.3 s, and 99 % of the complete frames were decoded. The browser applies the rule to the times at which pictures
+were decoded. If many pictures arrive together after a late one, the mean interval of these times is shorter, and the
+browser counts more freezes.
 
 share: the video's share of the rate beside CUBIC for half a minute, with a browser and with `steadycast receive`
 (both with transport-wide feedback) as the receiver. It is the mean of three sessions, with minimum and maximum.
@@ -78,7 +79,7 @@ TELEOP_FROZEN_S = 0.7
 TELEOP_WAYS = ((12, 0), (150, 800))
 """Pairs of the number of frames between key frames and the browser's jitter-buffer delay in ms.
 
-The first is the default; the second is what is recommended for a path with loss.
+The first pair is the default; the second is recommended for a path with loss.
 """
 SHARE_S = 40.0
 SHARE_FROM_S = 15.0
@@ -90,7 +91,7 @@ FIRST_S = {"loopback": 1.0, "2Mbps": 2.0}
 CUT_S = 5.0
 """Seconds at the start that are not measured, in which the page is loaded and the rate is probed."""
 APART = 1.0
-"""Maximum difference between the two counts, in freezes per minute."""
+"""Maximum difference between the browser's and our number of freezes, per minute."""
 APART_S = (0.1, 0.3)
 DECODED = 0.99
 SOURCE = "testsrc --size 640x360 --codec vp8 --fps 30"
@@ -124,7 +125,7 @@ class Seen:
     """Seconds from opening the page to the first picture."""
     first_s: float | None
     counted: tuple[float, float]
-    """The browser's own number of freezes, and their total duration in seconds."""
+    """The number of freezes that the browser counted, and their total duration in seconds."""
     ours: tuple[float, float]
     minutes: float
     received: float
@@ -233,7 +234,10 @@ class Cell:
     seed: int = 1
 
     def emulated(self, sends: str, views: str, seconds: float) -> tuple[Path, bool]:
-        """Run a command at each end. Returns the folder with their files, and whether the machine kept up."""
+        """Run a command at each end.
+
+        Returns the folder with their files, and whether the machine was fast enough for real time.
+        """
         folder = Path(tempfile.mkdtemp(prefix="steadycast-"))
         (folder / "link.toml").write_text(link.scenario(*self.network, "10s" if self.busy else None))
         words = [sys.executable, "-m", "steadycast", "emulate", "link.toml", "-o", "net", "--no-film"]

@@ -61,7 +61,7 @@ HEADS = (
     "of these told right",
 )
 KNOWN, ERROR, IN_BAND, REPLAY, RIGHT = 4, 6, 7, 8, 9
-"""Indices of these values in a row.
+"""Indices in a row of "known", "error, 90 %", "in band", "replay" and "pairs told right".
 
 The columns after `RIGHT` have the numbers of wrong and of missing answers, and the other counts of `judged`.
 """
@@ -71,11 +71,11 @@ BOUNDS = {
     "ranking: of the calls replayed, those in which no pair that differs is told the other way (%)": 90,
     "beside a CUBIC: paths refused (%)": 95,
 }
-"""For each of these results, the lowest acceptable percentage."""
+"""The lowest acceptable percentage for each of these results."""
 SAME_PERCENT = 5
 """Maximum difference in per cent between capacities from different captures of a call, for nine of ten half seconds."""
 SPEED_S = {"reading 10 minutes of 3 Mb/s": 2, "20 paths of it with 5 controllers, on each of two cores": 60}
-"""Maximum processor time in seconds for each task."""
+"""The maximum processor time of each task, in seconds."""
 
 
 def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
@@ -133,7 +133,7 @@ def called(
 
 
 def measured(seed: int, beside: str | None = None) -> list[str]:
-    """Run the call of one network, analyse its capture, replay it, and compare the results with the network itself."""
+    """Run a network's call, analyse its capture, replay it, and compare the results with runs on the network itself."""
     with tempfile.TemporaryDirectory() as place:
         made, steps, (capture,) = called(seed, Path(place), SENDER)
         read = call.read(capture, beside=beside)
@@ -164,9 +164,9 @@ def measured(seed: int, beside: str | None = None) -> list[str]:
 def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
     """Count the pairs of controllers that differ on the network itself.
 
-    The first three counts are of pairs that are reported correctly, in the wrong order, or not at all. The last two
-    are of pairs whose difference is large enough that a path has to show it, and of those among them that are
-    reported correctly.
+    The first three counts are of pairs that are reported correctly, in the wrong order, or not at all. The fourth is
+    the number of pairs whose difference is so large that the reconstructed paths must show it. The last is the number
+    of these pairs that are reported correctly.
     """
     scores = {}
     for name in replay.CONTROLLERS:
@@ -217,7 +217,7 @@ def same(seeds: Iterable[int]) -> bool:
 
 
 def speed() -> bool:
-    """Print the processor time for reading and for replaying a long call. Returns whether both are low enough."""
+    """Print the processor time for reading and for replaying a long call. Return whether both times are low enough."""
     made, _ = network(1)
     made |= {"duration": "600s", "event": [], "record": {"pcap": [SENDER]}}
     queue = {"kind": "droptail", "limit": "100ms"}
@@ -249,8 +249,7 @@ BROWSER_HEADS = (
     "gcc as logged (%)",
 )
 LEAD_S = 20
-"""The time, in seconds after the start, from which event times of the network count, as in the example of two
-Chromiums."""
+"""The lead time in seconds: the network's event times are relative to its end, as in the example of two Chromiums."""
 
 
 def browser(seed: int) -> list[str] | None:

@@ -64,7 +64,10 @@ def settings(case: Case, controller: str, clips: Sequence[Path], congestion: str
 
 
 def numbers(summary: dict[str, Any]) -> list[float | None]:
-    """Return the row of one run. Receivers behind one bottleneck receive the same, so the first represents all."""
+    """Return the row of one run.
+
+    Receivers behind one bottleneck receive the same packets, so the first one represents all.
+    """
     video, tcp = summary["flows"][:2]
     viewer = video["receivers"][0]
     frames = viewer["frames"]

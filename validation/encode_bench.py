@@ -3,10 +3,10 @@
     python -m validation.encode_bench CLIP...
     python -m validation.encode_bench CLIP... --size cif --fps 25 --rounds 3
 
-Both read the same files, scale to the same size and frame rate, and write thirty MPEG-4 streams with groups of
-pictures of the same length on the same cores. Ours uses one encoder per core, and ffmpeg one single-threaded process
-per core. Ours starts with an empty cache and fills it. The programs alternate, and the median counts. The ratio has
-to be at most 1.3.
+Both programs read the same files, scale to the same size and frame rate, and write thirty MPEG-4 streams with groups of
+pictures of the same length on the same cores. Steadycast uses one encoder per core, starts with an empty cache, and
+fills it. ffmpeg is run as one single-threaded process per core. The programs alternate, and the median counts. The
+ratio of Steadycast's time to ffmpeg's has to be at most 1.3.
 """
 
 from __future__ import annotations

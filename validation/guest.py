@@ -106,7 +106,7 @@ class Aimd:
         self.rate = min(max(self.rate, self.setup.floor_bps), self.setup.cap_bps)
 
     def rate_bps(self) -> float:
-        """Return the rate, rounded down to a whole number."""
+        """Return the rate in bit/s, rounded down to a whole number."""
         return float(int(self.rate))
 
     def why(self) -> str:
@@ -167,7 +167,7 @@ def _spent() -> float:
 
 
 def _least_s(text: str, guest: type | list[str], *, runs: bool = True) -> float:
-    """Return the CPU seconds of a run, or of only its start and end. It is the minimum of five."""
+    """Return the CPU seconds of a run, or of only its start and end; the minimum of five runs."""
     took = []
     for _ in range(5):
         before = _spent()

@@ -6,8 +6,8 @@
 A count does not depend on other work of the machine. A run of a few seconds is therefore enough to detect a change of
 speed. Each workload is simulated for a short and for a longer time. The difference excludes Python, its start and the
 building of the network. Counts depend on the compiler and the profile. The file has the counts of a release build and
-of the build for `make test`; `tests/validation/test_instructions.py` compares with the one of its own build. A change
-of speed must update both.
+of the build for `make test`; `tests/validation/test_instructions.py` compares its result with the count of the build
+that it runs in. A change of speed must update both.
 """
 
 from __future__ import annotations

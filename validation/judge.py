@@ -48,7 +48,7 @@ PAIRS = ("ffmpeg-rtp", "gstreamer-gcc", "ffmpeg-srt", "aiortc", "chromium", "ipe
 NETWORKS = "cable-5+cubic,lte,wifi-bad,4g-unstable,leo"
 """The networks of `smoke` that change within 20 s. With seven pairs they take 24 minutes, one cell at a time."""
 AROUND_S = 9.0
-"""Additional seconds that a cell takes before its lead and after its time."""
+"""The time in seconds that a cell takes in addition to its lead time and its measured time."""
 PLAYOUT_S, WAITS_S = 0.5, 0.3
 """The player's delay, and the time to wait for lost packets, both in seconds as in the example."""
 FRAMES_PCT, IN_TIME_POINTS, FREEZES, RATE_PCT = 1.0, 1.0, 1.0, 2.0
@@ -58,8 +58,10 @@ KEPT = 0.95
 """Share of the lines that a second run with --keep has to leave unchanged."""
 GREED = 1.3
 AUTO, LEAST_S = "auto", 20.0
-"""Values of `--seconds`: "auto" takes each network's own time, which includes all its changes; the other is the
-minimum."""
+"""The value "auto" of `--seconds`, which takes each network's own time, and the minimum of these times in seconds.
+
+A network's own time includes all its changes.
+"""
 TABLE = "judged"
 
 Json = dict[str, Any]
@@ -92,11 +94,11 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     """Return judge's figures computed from the files that `receive -o` wrote: frames, in time, freezes, rate.
 
     The receiver's clock is aligned by the first packet, whose arrival is in both records. A frame is shown when the
-    player receives it. This is when it has arrived, but not before the play-out time that follows from the fastest
-    frame so far.
+    player receives it. The receiver passes it on when it has arrived, but not before its play-out time. Play-out times
+    are counted from the frame with the shortest delay so far.
     """
     folder = cell.folder / "received"
-    # An incomplete frame is given to the player as well, which shows what it can decode.
+    # The player also gets incomplete frames, and shows the parts that it can decode.
     frames = pl.read_parquet(folder / "frames.parquet").filter(pl.col("size_bytes") > 0).sort("pts_s")
     begun = next(e["t"] for e in cell.crew if e["what"] == "start" and e["program"] == "receive")
     heard = cell.way().filter(pl.col("arrived_s") > begun, pl.col("ssrc").is_not_null())["arrived_s"].min()
@@ -109,8 +111,8 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     low, high = cell.window
     inside = (shown >= low) & (shown < high)
     assert cell.pair.clip is not None
-    # Count the pictures that would arrive in the measured time at the lowest delay, and early enough to be shown in
-    # it.
+    # Count the pictures that, with the lowest delay of all, would arrive in the measured time and early enough to be
+    # shown in it.
     came, deadline = due - PLAYOUT_S, cell.pair.rtp.deadline_s
     last = high - PLAYOUT_S - deadline
     timely = (shown - due <= deadline) & (came >= low) & (came < last)
@@ -259,7 +261,7 @@ def table(options: argparse.Namespace) -> int:
     new = dict(row for each in told for row in rows_of(each))
     made = page.table(heads, new.values())
     made = page.merged(TABLE, made, 2, page.DATA) if options.write else made
-    # Sorted by network, then in the order of the pairs.
+    # Rows are sorted by network, and then in the order of the pairs.
     orders = [[*of, *(row[n] for row in made.rows)].index for of, n in ((sets()["standard"], 1), (PAIRS, 0))]
     ordered = sorted(made.rows, key=lambda row: (orders[0](row[1]), orders[1](row[0])))
     made = page.table(heads, ordered)
@@ -304,7 +306,7 @@ def keep(options: argparse.Namespace) -> int:
 
 
 def _figures(told: str) -> list[list[str]]:
-    """Return the cells of each line of a text, without the column about trust."""
+    """Return the cells of each line of a text, without the column that says whether the figures are trusted."""
     return [line.split()[:-1] for line in told.replace("?", "").splitlines()[3:]]
 
 
@@ -322,7 +324,9 @@ def _greedier(pair: Pair) -> Pair:
 
 
 def rootless(options: argparse.Namespace) -> int:
-    """Judge a pair as root, and again in a user namespace with --keep. Only the column about trust may differ.
+    """Judge a pair as root, and again in a user namespace with --keep.
+
+    Only the column that says whether figures are trusted may differ.
 
     A user namespace has no real-time priority unless the machine's limits allow it.
     """
@@ -373,8 +377,8 @@ topology.access = {{ rate = "1Gbps", queue = {{ kind = "droptail", limit = "1000
 def transports(options: argparse.Namespace) -> int:
     """Compare FFmpeg's RTP and SRT with docs/transports.md, with the same film: the video's rate and TCP's rate.
 
-    The page counts what the link carried, including packets that the link then lost. Judge counts packets that
-    arrive.
+    The page counts the packets that the link transmitted, including those that were then lost. `judge` counts packets
+    that arrive.
     """
     missed = compared = 0
     film = cache_folder() / "transports"
@@ -407,7 +411,10 @@ def transports(options: argparse.Namespace) -> int:
 
 
 def _filmed(sort: str, film: Path) -> Pair:
-    """Return the pair that sends the film of docs/transports.md. It is measured in the same seconds as on that page."""
+    """Return the pair that sends the film of docs/transports.md.
+
+    The pair is measured in the same seconds as on that page.
+    """
     way, (begin, end) = others.WAYS[sort], others.BUSY_S
     env = {"STEADYCAST_R": "{receiver}"}
     programs = [

@@ -80,7 +80,8 @@ def captured(file: Path) -> tuple[list[Ack], list[float]]:
             if int(length) > 0:
                 data.append(float(at))
             continue
-        # The delay from the router to the host: transmission at 10 Mb/s, and 5 ms of the access link.
+        # The expected arrival: the capture is at the router, so the time to the host is added. It is the transmission
+        # time at 10 Mb/s plus 5 ms of the access link.
         due = float(at) + int(size) * 8 / 10e6 + 0.005
         edges = zip(starts.split(","), ends.split(","), strict=True) if starts else ()
         blocks = tuple((segment(int(a) - first), segment(int(b) - first)) for a, b in edges)

@@ -128,7 +128,7 @@ _RATE = re.compile(r"^time: +([\d.]+) rate: ([\d.]+)\ntime: +[\d.]+ packetrate: 
 
 
 def _shifts(before: tuple[int, ...], after: tuple[int, ...]) -> int:
-    """Return the smallest number of places by which `before` can have been shifted to become `after`."""
+    """Return the smallest number of places by which `before` can have been shifted to give `after`."""
     n = len(before)
     return next(k for k in range(n + 1) if after[k:] == before[: n - k])
 
@@ -214,7 +214,8 @@ class Scenario:
     def seeds_for(self, cell: Params) -> int:
         """Return the number of seeds for a cell.
 
-        In a drop-tail queue, different start times alone change a ratio by a half.
+        Cells with a drop-tail queue need more seeds, because different start times alone change a ratio by a half
+        there.
         """
         return 20 if cell.get("queue") == "droptail" and cell.get("congestion") != "reno" else 5
 
@@ -224,8 +225,8 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[Params, ...]:
 
 
 # ns-2's TFRC with its defaults, and with the parameters that bring it closest to RFC 5348: discounting down to 0.25,
-# and t_RTO = 4 R by a lower limit (at 0.168 s, and at the mean round-trip time of each queue). Its numPkts_ = 3 is
-# not changed; see docs/validation.md.
+# and t_RTO = 4 R by a lower limit (at 0.168 s, and at the mean round-trip time of each queue). The parameter numPkts_ =
+# 3 of ns-2 is not changed; see docs/validation.md.
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 

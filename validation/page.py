@@ -37,8 +37,10 @@ _FORMS = (
         ("", " least", " most"),
     ),
 )
-"""Patterns for the cells of a column of numbers. Each has the suffixes that the headings of the numbers get in the CSV
-file."""
+"""Patterns for the cells of a column of numbers.
+
+After each pattern come the suffixes of the headings in the CSV file, one for each number in a cell.
+"""
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]((?: \([^\[\]]*\))?)")
 """A cell in brackets, which misses its bound."""
 
@@ -87,12 +89,12 @@ def end(main: Callable[[], int]) -> NoReturn:
 
 
 def row(cells: Iterable[str]) -> str:
-    """Return a line of a table."""
+    """Return a line of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
 def head(cells: Sequence[str]) -> str:
-    """Return the first two lines of a table."""
+    """Return the first two lines of a table in Markdown."""
     return f"{row(cells)}\n{row(['---'] * len(cells))}"
 
 
@@ -149,7 +151,7 @@ def merged(name: str, made: Table, keys: int, folder: Path = DATA) -> Table:
     if place.exists():
         with place.open(encoding="utf-8", newline="") as file:
             old = [row for row in csv.reader(file)]
-    # Rows of an existing table with other headings are dropped.
+    # Existing rows are dropped if the table in the file has other headings.
     kept = old[1:] if old[:1] == [heads] else []
     return table(heads, {tuple(each[:keys]): each for each in [*kept, *rows]}.values())
 
@@ -200,7 +202,7 @@ def _numbers(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
         split = []
         for part, group in zip(parts, "abc", strict=False):
             matches = (form.fullmatch(cell) for cell in cells)
-            # A cell without an interval has only its value.
+            # A cell without an interval has only one number, the value.
             values = [_number(one[group] or one["a"]) if one else "" for one in matches]
             split.append((f"{base}{part}{tail}", values))
         return split

@@ -3,9 +3,9 @@
     python -m validation.peers                  # prints the table of all that can be run here
     python -m validation.peers ns-3 --write     # runs one program's rows, and writes them beside the others'
 
-ns-3 is Debian's `libns3-dev`, ns-2 its `ns2`; the kernel's TCPs run in real time across the emulated link, which
-needs the rights of `steadycast emulate` and an otherwise idle machine. If a program is missing, or the machine was
-late, the existing rows are kept. Programs that are in no registry were measured once, and are named with their
+ns-3 is Debian's `libns3-dev`, ns-2 its `ns2`; the kernel's TCPs run in real time across the emulated link, which needs
+the rights of `steadycast emulate` and an otherwise idle machine. If a program is missing, or the machine was too slow
+for real time, the existing rows are kept. Programs that are in no registry were measured once, and are named with their
 commit. A row counts as near if our value is within `NEAR` of theirs. This bound was set before the first run.
 """
 
@@ -113,7 +113,7 @@ def built() -> Path:
 
 
 def of_ns3(row: Row, seed: int) -> Figures:
-    """Run ns-3 once."""
+    """Run ns-3 once with the row's parameters, and return its figures."""
     words = [f"--{name}={value}" for name, value in {**row.theirs, "seed": seed}.items()]
     told = json.loads(subprocess.run([built(), *words], capture_output=True, text=True, check=True).stdout)
     rates = dict(zip(("tcp", "other"), told.pop("mbps"), strict=False))
@@ -122,7 +122,7 @@ def of_ns3(row: Row, seed: int) -> Figures:
 
 
 def of_kernel(row: Row, seed: int) -> Figures:
-    """Run the scenario once with the kernel's TCPs."""
+    """Emulate the row's scenario once with the kernel's TCPs, and return the figures."""
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 
@@ -133,7 +133,7 @@ def of_kernel(row: Row, seed: int) -> Figures:
 
 
 def of_ns2(row: Row, seed: int) -> Figures:
-    """Run ns-2's TFRC once."""
+    """Run ns-2's TFRC once with the row's parameters, and return its figures."""
     try:
         answer = ns2.run("tfrc-lossy", {**row.theirs, "seed": seed})
     except ns2.NsMissingError as why:
@@ -152,13 +152,13 @@ def read(row: Row, summary: Summary) -> Figures:
 
 
 def ours(row: Row, seed: int) -> Figures:
-    """Simulate once."""
+    """Simulate the row's scenario once, and return the figures."""
     done = run(scenario(row), set=row.sets, seed=seed, quality=False, progress=Silent())
     return read(row, done.summary)
 
 
 def scenario(row: Row) -> Path:
-    """Return ours."""
+    """Return the file of our scenario for a row."""
     return SCENARIOS / ("tfrc-lossy.toml" if row.program == NS2 else "peers.toml")
 
 
@@ -170,7 +170,8 @@ PROGRAMS = {NS3: of_ns3, NS2: of_ns2, KERNEL: of_kernel}
 def queue(setup: str, theirs: str, own: str, cbr: float = 0, figures: Sequence[str] = (), **more: Any) -> Row:
     """Return a row with packets of 1000 bytes over an ns-3 queue.
 
-    In `more`, ``tcps`` has our name of each of ns-3's TCPs, and ``thin`` adds a thin flow at a constant rate.
+    In `more`, ``tcps`` lists our name of the congestion control for each TCP of ns-3. ``thin`` adds a flow with a low,
+    constant rate.
     """
     sets: dict[str, object] = {"topology.bottleneck.queue": f"{{ {own} }}"}
     told: dict[str, object] = {"queue": f"ns3::{theirs}"}
@@ -270,9 +271,9 @@ def lossy(rtt_ms: int, p: float, rate_mbps: float = 20) -> Row:
 def video(
     program: str, controller: str, told: Figures, mbps: int = 4, rtt_ms: int = 50, loss: float = 0
 ) -> Row:
-    """Return a row with a video of constant frames alone over a drop-tail queue of 150 packets.
+    """Return a row with a video whose frames have equal sizes, alone over a drop-tail queue of 150 packets.
 
-    It is compared with figures that were measured once.
+    The video is compared with figures that were measured once.
     """
     sets = {
         "duration": "80s",

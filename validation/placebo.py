@@ -3,10 +3,10 @@
     python -m validation.placebo            # the built-in scenarios, and home over the networks of the set smoke
     python -m validation.placebo --write    # and docs/data/placebo.csv, which report/choice.py repeats
 
-It prints the spread of each figure. It also prints how often the rule recommends one of two runs, or one of two
-groups of runs, with the same scenario and controller; it should never do that. For pairs of controllers whose scores
-or shares differ by at least half a point over all seeds, it prints how often the rule recommends the better one with
-five seeds.
+The command prints the spread of each figure. It also prints how often the rule recommends one of two runs, or one of
+two groups of runs, that have the same scenario and controller. The rule should never do that. For pairs of controllers
+whose scores or shares differ by at least half a point over all seeds, the command prints how often the rule recommends
+the better one with five seeds.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Spread:
 
     key: str
     spread: float
-    """Root mean square of the difference between two runs."""
+    """Root mean square of the difference between two runs with different seeds."""
     middle: float
     """The median over the points of each point's root mean square."""
     most: float
@@ -146,10 +146,10 @@ def apart(found: Points) -> Iterator[tuple[Candidate, Candidate]]:
 
 
 def right(found: Points, count: int, draws: int) -> tuple[float, float, int]:
-    """Return how often the rule recommends the better one of these pairs with `count` seeds.
+    """Return how often the rule recommends the better controller of the pairs of `apart`, with `count` seeds.
 
-    The second value is how often the better one can't be recommended, because it breaks one of the first three rules
-    with these seeds. The third is the number of pairs.
+    The second value is how often the better controller can't be recommended, because it breaks one of the first three
+    rules with these seeds. The third is the number of pairs.
     """
     chance, pairs = random.Random(f"real {count}"), list(apart(found))
     taken = broken = 0
@@ -170,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = [
         (one.key, f"{one.spread:.3f}", f"{one.middle:.3f}", f"{one.most:.3g}", str(one.pairs)) for one in made
     ]
-    # Apply the rule with the spreads of this table.
+    # The rule is applied with the spreads that were just measured, not with those of an earlier table.
     choice.PLACEBO = {
         one.key: choice.Placebo(one.middle if one.key in choice.MIDDLE else one.spread, one.most)
         for one in made

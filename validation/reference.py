@@ -45,7 +45,10 @@ class Case:
     title: str
     sets: tuple[str, ...]
     below: float | None = None
-    """Rate in bit/s that the link has for the video from `since` on. An estimate above it has to fall below it."""
+    """The rate in bit/s that the link leaves to the video from `since` on.
+
+    A higher estimate has to fall below this rate.
+    """
     since: float = 0.0
 
 
@@ -72,7 +75,7 @@ def trace(case: Case) -> str:
 
 
 def told(words: list[str], packets: str) -> dict[str, Series]:
-    """Run an estimator's program on packets, and return its columns."""
+    """Run an estimator's program on packets, and return the columns of its output."""
     done = subprocess.run(words, input=packets, capture_output=True, text=True, check=True)
     head, *lines = (line.split(",") for line in done.stdout.splitlines() if "," in line)
     rows = [[float(cell) for cell in line] for line in lines]

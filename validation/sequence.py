@@ -2,10 +2,11 @@
 
     python -m validation.sequence --write     # docs/data/papers-sequence.csv
 
-Properties of the synthetic film's frame sizes are evened out, one after the other. If the cause is that I frames are
-bursts, equal frame sizes with the same bytes per group give the result of M-F. If it is that groups differ, groups of
-equal size do. If it is the gaps between quantizers, quantizers half a step apart do. A change without effect refutes
-its cause.
+Properties of the synthetic film's frame sizes are evened out, one after the other. There are three possible causes, and
+each is tested by a change that should give the result of M-F. If the bursts of I frames are the cause, the change is to
+give all frames of a group the same size. If different sizes of groups are the cause, it is to give all groups the same
+size. If the gaps between quantizers are the cause, it is to add quantizers between them. A change without effect
+refutes its cause.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def trace(sizes: Sizes) -> str:
 
 
 def told(sets: dict[str, object], seeds: range) -> Iterator[str]:
-    """Yield QAI-CL's rate divided by TCP's, its rate and its target in Mb/s, and its loss.
+    """Yield QAI-CL's rate divided by TCP's, QAI-CL's rate and its target in Mb/s, and its loss.
 
     Each is a mean ± half of its 95 % interval.
     """

@@ -4,9 +4,10 @@
     python -m validation.setup_cost --all       # and the other builds of scripts/setup.py: ten more
     python -m validation.setup_cost --write     # and into docs/data/setup-cost.csv
 
-Each build starts with an empty target folder; the sources of packages are downloaded before. A core-second is a
-second of CPU time, in user or system mode, of cargo and its child processes. It depends on the machine and its other
-work. The ratio to the peer, which is compiled in the same run by the same compiler, depends on them less.
+Each build starts with an empty target folder; the sources of packages are downloaded before. A core-second is a second
+of CPU time, in user or system mode, of cargo and its child processes. It depends on the machine and its other work. The
+ratio to the other project's package (the peer) depends less on them, because both are compiled in the same run by the
+same compiler.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ SLOPE = 0.02
 """Maximum growth of memory over the second half, as a fraction."""
 
 LAG_MS = 5.0
-"""Maximum 99th percentile of the lateness of the endpoints' timers at the end, in ms."""
+"""Bound on the 99th percentile of the lateness of the endpoints' timers at the end of the session, in ms."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class Soaked:
     """Pairs of seconds from the start and MB of resident memory."""
     lag_ms: float
     rate_bps: float
-    """Mean over the receivers that are there at the start and at the end."""
+    """The mean received rate in bit/s, over the receivers that are present both at the start and at the end."""
     trustworthy: bool
     complete: bool
     cpu_s: float
 
     def slope(self) -> float:
-        """Growth over the second half by linear regression, as a fraction of the mean in that half."""
+        """Growth of memory over the second half by linear regression, as a fraction of the mean in that half."""
         start, end = self.memory[0][0], self.memory[-1][0]
         half = [(t, m) for t, m in self.memory if t >= (start + end) / 2]
         mean_t = sum(t for t, _ in half) / len(half)

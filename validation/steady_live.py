@@ -31,7 +31,7 @@ BEGIN, END, LAST = 22, 52, 76
 SESSION = 70
 """Length of the session in seconds. It starts one second after the network."""
 STARTED, SETTLED = 8, 10
-"""Seconds after the start, and after each change, that are not counted in a phase."""
+"""Seconds that are not counted in a phase: after the session's start, and after the start and end of the download."""
 NETWORK = f"""
 duration = "{LAST}s"
 [topology]

@@ -4,10 +4,10 @@
     python -m validation.transports --write           # and writes them into docs/data
     python -m validation.transports --runs 1 --ways srt,rist --tables beside-tcp
 
-A film of 30 s is sent over one emulated link to a decoder, whose output pictures are hashed. A picture is whole if
-its hash equals that of the same picture of the undamaged stream (H.264 defines the decoded pictures exactly). It is
-in time if it is output at most 300 ms later than at the lowest delay of the session. A freeze is a picture that is
-shown for more than 190 ms.
+A film of 30 s is sent over one emulated link to a decoder, whose output pictures are hashed. A picture is whole if its
+hash equals that of the same picture of the undamaged stream. This comparison is possible because H.264 defines the
+decoded pictures exactly. A picture is in time if it is output at most 300 ms later than it would be with the lowest
+delay of the session. A freeze is a picture that is shown for more than 190 ms.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ def film(folder: Path) -> None:
 
 
 def prepare(folder: Path) -> dict[str, int]:
-    """Make the film and the ladder. Returns for the hash of each decoded picture its position in the film.
+    """Make the film and the ladder. Return the position in the film of each decoded picture, by the picture's hash.
 
-    They are cached, because a ladder of 30 rungs takes minutes.
+    The files are cached, because encoding a ladder of 30 rungs takes minutes.
     """
     from steadycast.media.clip import Clip
     from steadycast.media.decode import decode_units
@@ -304,7 +304,7 @@ def _seen(folder: Path, places: Mapping[str, int], with_tcp: bool) -> Seen:
 
 
 def freezes(shown: Sequence[bool]) -> list[float]:
-    """Return the length of each freeze in seconds: a picture that is shown for longer than `FREEZE_S`."""
+    """Return the length in seconds of each freeze, which is a picture that is shown for longer than `FREEZE_S`."""
     edges = [-1, *(n for n, new in enumerate(shown) if new), len(shown)]
     stood = [(after - before) / FPS for before, after in pairwise(edges)]
     return [span for span in stood if span > FREEZE_S]

@@ -33,9 +33,10 @@ RATIOS_WITHIN = 0.1
 WAITS_WITHIN_PACKETS = 0.5
 """Maximum difference of two mean waiting times, in transmission times of a packet.
 
-Separate paced connections of ns-2 collide with each other, but one pacer for n connections does not. To first order,
-n connections that load a link to rho have a mean waiting time of rho (n - 1) / 2 n packets, which is less than half a
-packet. This bound was set after the first waiting times had been seen.
+Separate paced connections of ns-2 collide with each other, but one pacer for n connections does not. To first order, n
+connections that load a link to the utilisation rho have a mean waiting time of rho (n - 1) / 2 n. This is in
+transmission times of a packet, and is less than one half. This bound was set after the first waiting times had been
+seen.
 """
 
 Summary = Mapping[str, Any]
@@ -209,7 +210,7 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if windows.height:
         # ns-2 rounds its estimate down to whole ticks.
         found["srtt_ms"] = (windows["srtt_ms"] / 10).floor().mean() * 10
-    # The link of each scenario for which ns-2 keeps statistics.
+    # In each scenario, the link for which ns-2 keeps statistics.
     link = done.links.to_polars().filter(
         late & pl.col("link").is_in(["path", "air", "bottleneck"]) & (pl.col("direction") == "forward")
     )
@@ -256,7 +257,7 @@ def verdict(kind: str, theirs: ns2.Spread, ours: ns2.Spread, packet_ms: float = 
 
 @dataclass
 class Report:
-    """The rows so far, and whether a value was outside its bound."""
+    """The rows that have been compared so far, and whether a value was outside its bound."""
 
     rows: list[list[str]] = field(default_factory=list)
     equation: list[list[str]] = field(default_factory=list)

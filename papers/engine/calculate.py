@@ -1,9 +1,9 @@
 """Calculations that check a paper's statement independently of our simulator.
 
 `python scripts/reproduction.py --calculate` prints them. Each is an equation or a short Monte Carlo calculation under
-the paper's own conditions. Values that the paper leaves open are varied, with three seeds each. If our runs don't
-reproduce a statement, it counts as refuted only if no calculated value keeps its bound, under any condition or seed,
-and if none of our own runs with a change keeps it either.
+the paper's own conditions. Values that the paper leaves open are varied, with three seeds each. A statement that our
+runs don't reproduce counts as refuted only if two conditions are met. No calculated value keeps the statement's bound,
+under any condition or seed. None of our own runs with a change keeps the bound either.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class History:
 
     @property
     def p(self) -> float:
-        """The loss event rate; 0 before the first event."""
+        """The loss event rate, as a fraction of packets; 0 before the first event."""
         if not self.closed:
             return 0.0
         old, rest, weight = self._means
@@ -76,10 +76,13 @@ class Connection:
         self.eager = eager
         self.rate = 2.0 / rtt
         self.hidden = 0.0
-        """Number of coming packets that still belong to the round trip of the last loss event (RFC 5348, 5.2)."""
+        """Number of packets at the start of the next round trip that belong to the last loss event (RFC 5348, 5.2).
+
+        A loss among these packets is not a new loss event.
+        """
 
     def advance(self, packets: float, p: float, rtt: float, arrives: float, random: Random) -> None:
-        """Simulate one round trip: draw its losses and compute the rate for the next one."""
+        """Simulate one round trip: draw its losses, and compute the rate for the next round trip."""
         history = self.history
         seen = packets - self.hidden
         first = math.log(1.0 - random.random()) / math.log1p(-p) if p > 0.0 and seen > 0.0 else math.inf
@@ -119,7 +122,7 @@ class Law:
     beta: float
     gamma: float
     queue: float = 50.0
-    """Packets."""
+    """The length of the queue, in packets."""
     times: int = 1
     """Number of loss intervals that are averaged, in multiples of eight."""
     eager: float = 1.0
@@ -177,7 +180,9 @@ _SEEDS = (1, 2, 3)
 
 
 def _conditions(law: Law) -> dict[str, tuple[Law, Law]]:
-    """Return the conditions that the paper leaves open, each as two laws: for n connections, and for one worth n.
+    """Return the conditions that the paper leaves open, each as two laws.
+
+    The first law is for n connections, and the second for one connection that sends n times its rate.
 
     The conditions are the length of the queue, and a rate of the connections as in RFC 5348 or as in ns-2. The
     multiplicative law is also tried with other values of α and β, and with other values of γ for n connections,
@@ -209,7 +214,7 @@ def _conditions(law: Law) -> dict[str, tuple[Law, Law]]:
 
 
 def _gain(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
-    """Return how much more one connection worth n receives than n connections, as a share of the link."""
+    """Return the share of the link that one connection worth n receives, minus the share that n connections receive."""
     return lambda: {
         f"{name}, seed {seed}": share(single, p, one=True, seed=seed) - share(many, p, one=False, seed=seed)
         for name, (many, single) in _conditions(law).items()
@@ -226,7 +231,7 @@ def _many(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
 
 
 def _averaged(law: Law) -> Callable[[], Mapping[str, float]]:
-    """Return how much less one connection worth n receives than n connections.
+    """Return the share of one connection worth n minus the share of n connections, at two loss rates.
 
     The keys are the numbers of loss intervals that the one connection averages.
     """
@@ -262,9 +267,9 @@ def overall_loss(share_bps: float, lost: float = 0.0) -> float:
 def _loss_trend() -> Mapping[str, float]:
     """Return the rank correlation between the overall loss and the number of TCPs.
 
-    The TFRC sender sends as many packets as each TCP. The loss in the network is the one at which the equation gives
-    this rate for packets of 160 B. The paper leaves the link, the round-trip time and the size of TCP's packets open,
-    so these are varied.
+    The TFRC sender sends as many packets as each TCP. The loss rate in the network is that at which TFRC's equation
+    gives this rate for packets of 160 B. The paper leaves open the link, the round-trip time and the size of TCP's
+    packets, so these three are varied.
     """
     found = {}
     for link in (0.25e6, 0.5e6, 1e6):

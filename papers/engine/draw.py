@@ -192,7 +192,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Return the style of each line of a panel. Two flows with the same controller get different colours."""
+    """Return the style of each line of a panel. Flows with the same controller get different colours."""
     colours = [look(flow).colour for flow in flows]
     if len(set(colours)) == len(colours):
         return looks(flows)
@@ -250,7 +250,7 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _ranks(figure: Figure, part: Part) -> Drawing | None:
-    """Draw the controllers ranked by what was measured, each beside what the paper says about it."""
+    """Draw the controllers, ranked by the measured number, each with the paper's words about it."""
     drawing, (axes,) = canvas.canvas(height=0.9 + 0.36 * len(figure.ranks))
     measured = {r.statement.id: r.measured for r in part.rows}
     known = [(who, m, said) for who, id, said in figure.ranks if (m := measured.get(id)) is not None]
@@ -329,8 +329,7 @@ def _scores(figure: Figure, part: Part, of: Callable[[Flow], dict[int, float]]) 
 
 
 _GROUPS, _STEPS = 4, (2, 3, 4, 6, 8, 12, 20, 31)
-"""Number of groups of pictures of the synthetic film, and its quantizer scales, that are encoded for a ladder figure.
-"""
+"""For a ladder figure, the number of GOPs of the synthetic film that are encoded, and the quantizer scales."""
 
 
 def _ladder(figure: Figure, part: Part) -> Drawing | None:

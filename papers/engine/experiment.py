@@ -50,7 +50,7 @@ class Way(Enum):
     """How a change differs from the set-up."""
 
     PLACEBO = "placebo"
-    """The same run without its event."""
+    """The same run without the event that the statement is about."""
     CHANGE = "change"
     """A difference that contradicts the paper or is newer than it: another queue discipline, or today's TCP."""
     VALUE = "value"
@@ -105,7 +105,7 @@ class Bound:
 
 
 WITHIN = 0.15
-"""Maximum relative difference from a published number at which ours counts as equal (`about`)."""
+"""Our number counts as equal to a published one if their relative difference is at most this (`about`)."""
 
 
 def about(number: float) -> Bound:
@@ -154,7 +154,7 @@ class Calculation:
 
     name: str
     title: str
-    """What is calculated. It has the same unit as the statement."""
+    """What is calculated. The calculated number has the same unit as the statement."""
     of: Callable[[], Mapping[str, float]]
 
     @cached_property
@@ -179,7 +179,7 @@ class Another:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of the paper and how it is checked."""
+    """A statement of the paper, and how the statement is checked."""
 
     id: str
     """Unique within its experiment, for example "thr-ratio"."""
@@ -205,7 +205,7 @@ class Statement:
 
     @property
     def asked(self) -> str:
-        """The bound of the mean, as text."""
+        """The bound for the mean over the seeds, as text."""
         b, unit = self.bound, self.unit
         low, high = ("> ", "< ") if b.strict else ("≥ ", "≤ ")
         if b.least is not None and b.most is not None:
@@ -226,20 +226,24 @@ class Variant:
     sets: Sets
     pixels: bool = True
     sizes: bool = True
-    """Whether the variant is run with frame sizes only. `pixels` is the same for runs with pictures."""
+    """Whether the variant is part of the runs with frame sizes only.
+
+    `pixels` says whether it is part of the runs with pictures.
+    """
     changed: bool = True
     """Whether the variant is also run with each change."""
     scenario: str = ""
     """A scenario file to use instead of the experiment's own; empty: the experiment's own."""
     seeds: int | None = None
-    """Number of seeds, counted from the first, if a run takes minutes; `None`: all seeds."""
+    """Number of seeds, counted from the first, for a variant whose runs take minutes; `None`: all seeds."""
 
 
 @dataclass(frozen=True)
 class Change:
     """One difference that applies to all variants.
 
-    It is a value that the paper leaves open, or another reading of its words.
+    A change is another value for a quantity that the paper leaves open, another reading of the paper's words, or a
+    difference that contradicts the paper.
     """
 
     name: str
@@ -269,7 +273,7 @@ class Change:
 
 @dataclass(frozen=True)
 class World:
-    """The joint setting of a paper: the values and readings, allowed by its words, with which most statements hold.
+    """The joint setting of a paper: the values and readings that its words allow, and with which most statements hold.
 
     In tables and settings it is called "joint setting".
     """
@@ -295,7 +299,7 @@ class Curve:
     """Pairs of the quantity's value and the name of the variant that was run with it."""
     measure: Quantity
     scale: float = 1.0
-    """Factor by which the number is multiplied before it is drawn."""
+    """Factor by which a measured number is multiplied before it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +322,7 @@ class Figure:
     """The paper's number of the figure, for example "Figure 3"."""
     title: str
     kind: str
-    """Which of `DRAWINGS`."""
+    """The kind of the figure, one of `DRAWINGS`."""
     variants: tuple[str, ...]
     pixels: bool = False
     marks: tuple[tuple[float, str], ...] = ()
@@ -340,8 +344,10 @@ class Figure:
     ranks: tuple[tuple[str, str, str], ...] = ()
     """Each item is a controller, the id of the statement by which it is ranked, and what the paper says about it."""
     differs: str = ""
-    """Features of the paper's figure, known from its text, that ours does not show, with the reason; empty if none is
-    known."""
+    """Features of the paper's figure that our figure does not show, with the reason; empty if none is known.
+
+    They are known from the paper's text.
+    """
 
 
 @dataclass(frozen=True)
@@ -353,7 +359,7 @@ class Cell:
     """Computes our number for this cell."""
     unit: Unit = UNITS[""]
     ours: str = ""
-    """Our text for this cell if no run has a number for it."""
+    """The text that is shown as our value if no run has a number for this cell."""
     statement: str = ""
     """Id of the statement whose number is shown in this cell."""
 
@@ -400,31 +406,31 @@ class Experiment:
     changes: tuple[Change, ...] = ()
     """Changes that contradict the paper or are newer than it."""
     alternatives: tuple[Change, ...] = ()
-    """Other values in its scenarios that the paper allows."""
+    """Other values that the paper allows in the experiment's scenarios."""
     placebos: tuple[Change, ...] = ()
-    """The same runs without their event, for the statements in `only`."""
+    """Changes that remove the event from the runs; each applies to the statements in its `only`."""
     world: World | None = None
-    """The joint setting of its paper; `None` if the paper has none."""
+    """The joint setting of the experiment's paper; `None` if the paper has none."""
     figures: tuple[Figure, ...] = ()
     tables: tuple[PaperTable, ...] = ()
     """The tables of the paper whose numbers come from this experiment."""
     sizes: Sets | None = None
     """Settings for a run with frame sizes only; `None` if the experiment always needs pictures."""
     ladder: str = "Table 2's ladder, no pictures"
-    """Description of the frame sizes."""
+    """Description of the frame sizes that runs without pictures use."""
     source: str = ""
-    """Description of the video source if it is neither a clip nor a ladder. It is then the only medium."""
+    """Description of the video source if it is neither a clip nor a ladder. The experiment then has no other medium."""
     drawn: bool = False
-    """Whether the pictures are those of the synthetic film even if the user gives clips."""
+    """Whether runs with pictures use the synthetic film even if the user gives clips."""
     notes: tuple[str, ...] = ()
     real_time: RealTime | None = None
-    """How it is emulated; `None` when it is simulated only."""
+    """How the experiment is emulated; `None` if it is only simulated."""
     seconds: float = 0.0
     """CPU time of the whole experiment with five seeds, in core-seconds; 0 if it was not measured."""
 
     @property
     def tried(self) -> tuple[Change, ...]:
-        """All changes with which the runs are repeated."""
+        """All changes with which the experiment's runs are repeated."""
         return (*self.alternatives, *self.changes, *self.placebos)
 
     @property
@@ -445,7 +451,7 @@ class Experiment:
 
     @property
     def grades(self) -> bool:
-        """Whether a statement or a figure needs grades against the encoded pictures, or by index."""
+        """Whether a statement or figure needs opinion scores against the encoded pictures, or by index."""
         return any(q.name in GRADES for q in self._quantities()) or any(
             "by index" in f.kind for f in self.figures
         )
@@ -527,17 +533,17 @@ class Medium:
     """The video flow's media."""
 
     name: str
-    """table2 (frame sizes only), source, synthetic, clip, or pictures (a clip in place of the paper's rates)."""
+    """"table2" (frame sizes only), "source", "synthetic", "clip" or "pictures" (a clip for the paper's rates)."""
     label: str
     sets: Sets
     pixels: bool
 
     def variants(self, experiment: Experiment) -> list[Variant]:
-        """Variants that are run with it."""
+        """Return the variants that are run with this medium."""
         return [v for v in experiment.variants if (v.pixels if self.pixels else v.sizes)]
 
     def statements(self, experiment: Experiment) -> list[Statement]:
-        """Statements about it."""
+        """Return the statements that are measured with this medium."""
         if not self.pixels:
             return [s for s in experiment.statements if not s.pixels]
         return [s for s in experiment.statements if s.pixels or experiment.sizes is None]
@@ -565,7 +571,7 @@ def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
 
 
 def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[Experiment, Medium, int]]:
-    """Return the emulated form of an experiment: one entry per medium, with the number of seeds."""
+    """Return the emulated form of an experiment: for each medium, the experiment and the number of seeds."""
     form = experiment.real_time
     if form is None:
         return []
@@ -579,7 +585,10 @@ def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[
 
 
 _ENCODED: Sets = {"size": "cif", "fps": 25}
-"""Frame size and frame rate of the papers' clips, used if the scenario gives none. A user's clip has its own."""
+"""Frame size and frame rate of the papers' clips, used if the scenario gives none.
+
+A user's clip keeps its own size and rate.
+"""
 
 
 def _clip(clips: tuple[Path, ...], sets: Sets, scenario: Path) -> Medium:

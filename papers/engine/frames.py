@@ -1,4 +1,4 @@
-"""References for grading the pictures of a run, in addition to the original of each display slot.
+"""Grades the pictures of a run against references other than the original of each display slot.
 
 The Multi-Evalvid-RA paper compares "the encoded video at the sender side … with the one 'as seen' by the receivers",
 frame by frame. A tool that counts the frames that a decoder outputs compares frame i of the original with picture i of
@@ -22,7 +22,7 @@ def graded(run: Run, ladders: Mapping[str, Ladder]) -> dict[str, Json]:
 
     Args:
         run: a run with pictures.
-        ladders: the ladders of its flows. Pictures that the run has measured with them are not decoded again.
+        ladders: the ladders of its flows. Pictures that the run has measured with these ladders are not decoded again.
 
     """
     from steadycast.media.metrics import opinion_classes
@@ -50,7 +50,7 @@ def graded(run: Run, ladders: Mapping[str, Ladder]) -> dict[str, Json]:
 
 
 def _rounded(seen: Quality) -> list[float]:
-    """Luma PSNR of each frame in dB, at most `PSNR_CAP_DB`."""
+    """Return the luma PSNR of each frame in dB, at most `PSNR_CAP_DB`."""
     from steadycast.media.metrics import capped
 
     return [round(float(x), 2) for x in capped(seen.psnr_raw[:, 0])]

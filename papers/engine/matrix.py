@@ -34,7 +34,7 @@ class Value(dict[str, Any]):
     """A value of an axis. As text it is its name; a text template reads its other texts as attributes."""
 
     def __format__(self, spec: str) -> str:
-        """Return its name."""
+        """Return the value's name."""
         return format(self["name"], spec)
 
     def __getattr__(self, key: str) -> Any:

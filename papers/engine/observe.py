@@ -54,7 +54,7 @@ class Observed:
 
     @property
     def left_aside(self) -> list[str]:
-        """Settings of the scenario that an emulation does not support."""
+        """Settings of the scenario that were omitted, because an emulation does not support them."""
         return [w for w in self.content["warnings"] if ": left aside: " in w]
 
     @property
@@ -98,7 +98,7 @@ class Flow:
 
     @property
     def states(self) -> dict[str, int]:
-        """The number of the receiver's decisions, by rule."""
+        """The number of the receiver's decisions by each rule."""
         return {str(rule): int(count) for rule, count in self.content["states"].items()}
 
     @property
@@ -210,7 +210,7 @@ class Flow:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that is not exceeded by this share of the values (nearest rank)."""
+    """Return the smallest value that at least this share of the values does not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, int(share * len(ordered) + 0.5) - 1))]
 

@@ -148,12 +148,12 @@ def rate_share(flow: Flow, link: float) -> float:
 
 
 def fair_share(flow: Flow, link: float, flows: float) -> float:
-    """Throughput divided by an equal share of a link."""
+    """Throughput divided by a link's capacity per flow, for `flows` flows."""
     return flow.rate / (link / flows)
 
 
 def seconds_for(flow: Flow, bits: float) -> float:
-    """Seconds that a number of bits takes at the mean throughput."""
+    """Seconds that `bits` take at the flow's mean throughput."""
     return bits / flow.rate
 
 
@@ -225,17 +225,17 @@ def _after(
 
 
 def mean_of_steps(flow: Flow, first: float, end: float) -> float:
-    """Mean of the flow's rates from step `first` to before step `end`, counted from the flow's own first step."""
+    """Mean of the flow's rates from step `first` up to step `end`, excluding `end`; step 0 is the flow's first."""
     return statistics.fmean(flow.rates[int(first) : int(end)])
 
 
 def lowest_of_steps(flow: Flow, first: float, end: float) -> float:
-    """Lowest of the flow's rates from step `first` to before step `end`, counted from the flow's own first step."""
+    """Lowest of the flow's rates from step `first` up to step `end`, excluding `end`; step 0 is the flow's first."""
     return min(flow.rates[int(first) : int(end)])
 
 
 def highest_of_steps(flow: Flow, first: float, end: float) -> float:
-    """Highest of the flow's rates from step `first` to before step `end`, counted from the flow's own first step."""
+    """Highest of the flow's rates from step `first` up to step `end`, excluding `end`; step 0 is the flow's first."""
     return max(flow.rates[int(first) : int(end)])
 
 
@@ -243,7 +243,7 @@ def highest_of_steps(flow: Flow, first: float, end: float) -> float:
 
 
 def swing(flow: Flow, skip: float) -> float | None:
-    """Coefficient of variation of the target, without the first `skip` steps."""
+    """Coefficient of variation of the target rate, without the first `skip` steps."""
     return core.variation(flow.targets[int(skip) :])
 
 
@@ -380,7 +380,7 @@ def graded_of_sent(flow: Flow, least: float, most: float) -> float | None:
 
 
 GRADES = ("score_by_index", "graded_by_index", "score_of_sent", "graded_of_sent")
-"""Numbers that need grades in addition to those of the summary."""
+"""Numbers that need opinion scores in addition to those in the summary."""
 
 
 def _mean_grade(flow: Flow, against: str) -> float | None:
@@ -462,7 +462,10 @@ def overflow_entries(flow: Flow) -> float:
 
 
 DECISIONS = ("decisions", "decided_rtt", "decision_period", "overflow_entries", "loss_kept")
-"""Numbers that need each decision of the sender. In runs of hours these are nearly all of an observation."""
+"""Numbers that need each decision of the sender.
+
+In runs of hours, the decisions are nearly all of an observation's data.
+"""
 
 
 def limiter_changes(flow: Flow, start: float) -> float:
@@ -482,7 +485,7 @@ def congested(flow: Flow) -> float | None:
 def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
     """Correlation between the change of the buffer's level and the change of the target, each over `steps` steps."""
     level, target = ([abs(b - a) for a, b in pairwise(x)] for x in (flow.buffer, flow.targets))
-    # The rate reacts one round later.
+    # The target reacts to a level one step later, so its series is shifted by one step.
     level, target = (
         [sum(x[n : n + int(steps)]) for n in range(0, len(x) - int(steps) + 1, int(steps))]
         for x in (level, target[1:])
@@ -510,7 +513,10 @@ def least_level(flow: Flow, played: float, size: float) -> float:
 
 
 def most_level(flow: Flow, played: float, size: float) -> float:
-    """Largest excess in a second of data received over data played, by `size` bytes (receiver-buffer paper, eq. 9)."""
+    """Largest excess of received over played data in a second, divided by `size` bytes.
+
+    This is the receiver-buffer paper's equation 9.
+    """
     n = round(1 / flow.step_s)
     seconds = [sum(flow.rates[k : k + n]) * flow.step_s for k in range(0, len(flow.rates) - n + 1, n)]
     return (max(seconds) - played) / 8 / size
@@ -604,12 +610,12 @@ def stair_deviation(flow: Flow) -> float | None:
 
 
 def recovery_after_joins(flow: Flow) -> float | None:
-    """B-J: seconds from the join of the 90 receivers until the mean rate over 5 s is 80 % of the mean before it."""
+    """B-J: seconds from the join of the 90 receivers until the mean rate over 5 s is 80 % of that before the join."""
     before = mean(flow, 100.0, 300.0) or 0.0
     fell = _after(flow, 300.0, 420.0, lambda x: x < 0.8 * before)
     if fell >= 120.0:
         return 0.0
-    # Five consecutive seconds, because single seconds vary by more than a fifth.
+    # The mean over five consecutive seconds is used, because single seconds vary by more than a fifth.
     for start in range(int(300.0 + fell), 600):
         window = flow.between("rates", float(start), start + 5.0)
         if window and statistics.fmean(window) >= 0.8 * before:
@@ -698,12 +704,12 @@ def tcp_over(run: Observed) -> float | None:
 
 
 def factor_from_tcp(run: Observed) -> float | None:
-    """The video's throughput divided by the mean of all TCPs', or the inverse if that is larger."""
+    """The video's throughput divided by the mean throughput of all TCPs, or the inverse ratio if that is larger."""
     return max(x, 1.0 / x) if (x := over_tcp(run)) else None
 
 
 def tcp_fair_share(run: Observed, link: float, flows: float) -> float:
-    """Mean throughput of all TCPs divided by an equal share of a link."""
+    """Mean throughput of all TCPs divided by a link's capacity per flow, for `flows` flows."""
     return statistics.fmean(f.rate for f in _tcps(run)) / (link / flows)
 
 
@@ -740,7 +746,7 @@ def others_rate(run: Observed) -> float:
 
 def transfer_time(run: Observed, share: float) -> float | None:
     """Duration in seconds that is not exceeded by this share of the completed transfers beside the video."""
-    # Transfers start at whole seconds, in the step in which their first packet arrived.
+    # Transfers start at whole seconds. A transfer's start is the begin of the step in which its first packet arrived.
     known = [
         float(f.content["completed_s"]) - next(k for k, x in enumerate(f.rates) if x > 0)
         for f in _others(run)

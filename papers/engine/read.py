@@ -43,7 +43,7 @@ from papers.engine.sets import spread
 from papers.engine.take import Take
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The checkout."""
+"""The root folder of the checkout."""
 PAPERS_FOLDER = ROOT / "papers"
 SCENARIOS = Path("papers/scenarios")
 SHARED = "family.toml"
@@ -203,7 +203,7 @@ _STATEMENT = (
 
 
 def statement(path: Path, table: Table) -> Statement:
-    """Read a statement of the paper and how it is checked."""
+    """Read a statement of the paper, and how the statement is checked."""
     key = Keys(path, f"statement {table.get('id', '')}", table, *_STATEMENT)
     bound = _bound(key)
     bounded = bound != Bound()
@@ -347,7 +347,7 @@ def curve(path: Path, table: Table) -> Curve:
 
 
 def paper_table(path: Path, given: Table) -> PaperTable:
-    """Read a table of the paper. A cell is a text, or a published value with the number that is ours."""
+    """Read a table of the paper. A cell is a text, or a published value with the number that we measured."""
     key = Keys(path, f"table {given.get('number', '')}", given, "number", "title", "heads", "rows", "made")
     heads = tuple(key("heads"))
     rows = tuple(tuple(_cell(key, each) for each in row) for row in key("rows", ()))
@@ -419,7 +419,10 @@ class _Reader:
         return found
 
     def _named(self, what: str, own: Mapping[str, T], shared: Mapping[str, T]) -> tuple[T, ...]:
-        """Return the items that the file names, its own or the family's. If it names none, return all of its own."""
+        """Return the items that the file names, its own or the family's.
+
+        If the file names none, all items that it defines are returned.
+        """
         names = self.key(what, list(own))
         for name in names:
             if name not in own and name not in shared:

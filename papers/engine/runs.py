@@ -34,7 +34,7 @@ from papers.engine import frames, observe
 from papers.engine.experiment import Sets
 from papers.engine.observe import Observed
 
-# Keys of a scenario that don't change packets or pictures. Of [record], only `interval` and `packets` change the
+# Keys of a scenario that change neither packets nor pictures. Of [record], only `interval` and `packets` change the
 # result.
 _IDLE = ("name", "record", "expect")
 
@@ -49,12 +49,12 @@ class Job:
 
     scenario: Path
     sets: tuple[str, ...]
-    """PATH=VALUE each."""
+    """The changes to the scenario, each as PATH=VALUE."""
     seed: int
     pixels: bool
     emulated: bool = False
     graded: bool = False
-    """Whether its pictures are also graded against the encoded pictures, and by index."""
+    """Whether opinion scores are also computed against the encoded pictures, and by index."""
     decisions: bool = True
     """Whether each decision of the sender is kept."""
 
@@ -76,7 +76,7 @@ class Job:
         return Job(scenario, tuple(changes(merged)), seed, pixels, emulated, graded, decisions)
 
     def load(self) -> core.Scenario:
-        """Load and check its scenario."""
+        """Load and check the job's scenario, with its changes."""
         return load(self.scenario, [*self.sets, f"seed={self.seed}"])
 
 
@@ -161,7 +161,7 @@ def _content(path: str) -> str:
 
 
 def _program(controllers: Iterable[str]) -> list[str]:
-    """Return hashes of the code of a run.
+    """Return hashes of the code that determines the result of a run.
 
     One hash is of the core without controllers, one of media and pictures, and one of each controller in the run. A
     hash of the code also detects uncommitted changes, which a version or a commit id does not.
@@ -172,7 +172,7 @@ def _program(controllers: Iterable[str]) -> list[str]:
 
 @cache
 def _media() -> str:
-    """Return a hash of the Python code that runs media and measures pictures, and of the versions of its libraries."""
+    """Return a hash of the Python code that prepares media and measures pictures, and of its libraries' versions."""
     import hashlib
 
     import av
@@ -294,7 +294,7 @@ def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dic
 
 
 _AROUND_S = 3.0
-"""Additional seconds that a run takes to start its process, create its namespaces and write its record."""
+"""The time in seconds that a run takes, beyond its duration, to start, create namespaces and write its record."""
 
 
 def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:

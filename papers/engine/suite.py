@@ -45,7 +45,7 @@ class Part:
     medium: Medium
     seeds: tuple[int, ...]
     base: tuple[Seen, ...]
-    """The observed runs in the setting that is judged, one item per seed, in the order of `seeds`."""
+    """The observed runs in the setting by which statements are judged, one item per seed, in the order of `seeds`."""
     changed: dict[str, tuple[Seen, ...]]
     """The observed runs with each change that was run, by the name of the change."""
     rows: tuple[Row, ...]
@@ -83,7 +83,7 @@ class Part:
 
 
 def asks_little(experiment: Experiment, base: Sequence[Seen], variants: Sequence[str] = ()) -> str:
-    """Name the flows whose rate is limited by the encoder for most of the time; empty if there are none.
+    """Name the flows whose rate was limited by the encoder for most of the time; empty if there are none.
 
     Only the given variants are examined, or all of them if none is given.
     """
@@ -209,9 +209,9 @@ def _placed(experiment: Experiment) -> Experiment:
 
 
 _ENOUGH, _TIMES = 5, 4
-"""More seeds are run for an undecided statement if at least `_ENOUGH` were asked for.
+"""If the user requests at least `_ENOUGH` seeds, more seeds are run for an undecided statement.
 
-The total is then `_TIMES` times the number that was asked for.
+The total is then `_TIMES` times the requested number.
 """
 WORLD = "joint setting"
 """Name of the setting in which all statements of a paper are judged together."""
@@ -219,11 +219,11 @@ WORLD = "joint setting"
 
 @dataclass(frozen=True)
 class Setting:
-    """Changes that some of an experiment's runs use, and the statements that these runs are for."""
+    """The changes with which some runs of an experiment are made, and the statements that need these runs."""
 
     changes: tuple[Change, ...] = ()
     statements: frozenset[str] = frozenset()
-    """Ids of the statements that the setting is for; empty: all."""
+    """Ids of the statements that are evaluated in the setting; empty: all."""
 
     def has(self, variant: Variant) -> bool:
         """Whether a variant is run in this setting."""
@@ -239,11 +239,11 @@ class Plan:
         self.medium = medium
         self.asked = seeds
         self.seeds = seeds
-        """The seeds that were asked for, followed by additional ones if a statement is undecided."""
+        """The requested seeds, followed by additional ones if a statement is undecided."""
         self.extended: set[tuple[str, str]] = set()
         """Pairs of a setting and a variant that are also run with the additional seeds."""
         self.variants: list[Variant] = medium.variants(experiment)
-        # The same for all experiments of a family, because they share runs.
+        # `decisions` is the same for all experiments of a family, because they share cached runs.
         family = [e for e in EXPERIMENTS if e.id[0] == experiment.id[0]]
         self.decisions = any(e.decides for e in (experiment, *family))
         self.settings = self._settings()
@@ -274,7 +274,7 @@ class Plan:
         return as_read(statement, self.experiment.world.takes if self.experiment.world else ())
 
     def job(self, variant: Variant, seed: int, setting: str, emulated: bool) -> Job:
-        """Return a run."""
+        """Return the job that runs a variant with a seed in a setting."""
         e = self.experiment
         scenario = e.scenario_of(variant)
         changed = [c.sets_in(scenario) for c in self.settings[setting].changes]
@@ -416,7 +416,7 @@ class Plan:
         return judge(statement, by[setting], by[without[0]] if without else None, changed, little)
 
     def concerns(self, change: Change, statement: Statement, setting: str) -> bool:
-        """Whether a statement may be evaluated with a change, and all its variants are run in that change's setting."""
+        """Whether a statement may be evaluated with a change, and all its variants are run with it."""
         needed = set(self.read(statement).measure.variants)
         return change.concerns(statement) and needed <= {v.name for v in self._run_in(setting)}
 

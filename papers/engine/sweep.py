@@ -13,10 +13,10 @@ A setting chooses one level for each value: the value as set up, or one of its `
 5. The candidate is judged beside the joint setting on five seeds that no step before has used. If that leaves
    undecided which is better, twenty are used.
 
-A statement holds in a setting if its mean keeps its bound, the mean without its event does not, and the flows load
-the network. A best-of-many count is too high by chance. The fresh seeds correct for that, because only one candidate
-per paper is run with them. That leaves at most two comparisons for each of the five papers, and their intervals are
-wider for it (Bonferroni: 99.5 % each, 95 % together).
+A statement holds in a setting if its mean keeps its bound, the mean without its event does not, and the flows load the
+network. The number of statements of the best of many settings is too high by chance. The fresh seeds correct for that,
+because only one candidate per paper is run with them. There are at most two comparisons for each of the five papers.
+Their confidence intervals are widened accordingly (Bonferroni: 99.5 % each, 95 % together).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ Place = tuple[str, str]
 """The id of an experiment and the id of a statement."""
 
 FINALISTS = 3
-"""Number of settings that are run with all seeds of the choice."""
+"""Number of settings that are run with all seeds of `CHOOSING`."""
 _STEPS = 8
-"""Maximum number of changes that are tried from each start."""
+"""Maximum number of changes that are tried in step 3 from each of the two settings."""
 _T995 = {4: 5.598, 19: 3.174}
 """Student's t for a two-sided 99.5 % interval, by degrees of freedom."""
 MORE = tuple(range(JUDGED[0], JUDGED[0] + 20))
@@ -56,16 +56,19 @@ class Tried:
     """A setting that is applied to all experiments of a paper."""
 
     kind: str
-    """"joint setting", "as printed", "one at a time", "not the paper's", "design", "added" or "candidate"."""
+    """The origin of the setting.
+
+    It is "joint setting", "as printed", "one at a time", "not the paper's", "design", "added" or "candidate".
+    """
     name: str
     takes: frozenset[str]
     """Names of the alternative values and readings that are used."""
     change: str = ""
     """Name of a change that contradicts the paper or is newer than it; empty: none."""
     gives_up: frozenset[str] = frozenset()
-    """Names that a change of one value removes from a setting."""
+    """Names of values and readings that this change removes from a setting to which it is added."""
     adds: frozenset[str] = frozenset()
-    """Names that a change of one value adds to a setting."""
+    """Names of values and readings that this change adds to a setting."""
 
     @property
     def allowed(self) -> bool:
@@ -101,7 +104,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Found:
-    """A setting's numbers."""
+    """The numbers of a setting, by statement."""
 
     tried: Tried
     seeds: tuple[int, ...]
@@ -109,7 +112,7 @@ class Found:
 
     @property
     def holds(self) -> set[Place]:
-        """The statements that hold."""
+        """The statements that hold in the setting."""
         return {place for place, outcome in self.numbers.items() if outcome.holds}
 
     @property
@@ -123,13 +126,16 @@ class Search:
     """What a search has found."""
 
     tried: tuple[Found, ...]
-    """All settings on the first seeds of the choice; the joint setting is the first."""
+    """The numbers of all settings with the seeds of the first three steps; the joint setting is the first."""
     finals: tuple[Found, ...]
-    """The joint setting and the finalists on all seeds of the choice."""
+    """The joint setting and the finalists, with all seeds of `CHOOSING`."""
     judged: tuple[Found, Found]
-    """The joint setting and the candidate on fresh seeds."""
+    """The joint setting and the candidate, with the seeds of `JUDGED`."""
     more: tuple[Found, Found] | None = None
-    """The same on more fresh seeds, without experiments in which the two are the same; `None` if not needed."""
+    """The joint setting and the candidate with the seeds of `MORE`; `None` if these are not needed.
+
+    Experiments in which the two settings are the same are left out.
+    """
 
     @property
     def gain(self) -> tuple[float, float]:
@@ -189,13 +195,16 @@ def _readings(experiments: Iterable[Experiment]) -> list[str]:
 
 
 def factors(family: str) -> list[tuple[str, list[str]]]:
-    """Return the factors of a design, each with the names of its other levels: the values, and other numbers."""
+    """Return the factors of a design, each with the names of its alternative levels.
+
+    A factor is a value of the scenarios, or a statement's number for which the words allow another one.
+    """
     listed = [(v.name, [o.name for o in v.others]) for v in values(family) if v.others]
     return [*listed, *((name, [name]) for name in _readings(FAMILIES[family]))]
 
 
 def design(listed: Sequence[tuple[str, Sequence[str]]], rows: int, seed: int) -> list[Tried]:
-    """Return a balanced design over the levels of factors. The empty level is the value as set up."""
+    """Return a balanced design over the levels of factors. The level "" is the value as set up."""
     columns: list[list[str]] = []
     for name, others in listed:
         levels = ["", *others]
@@ -206,7 +215,7 @@ def design(listed: Sequence[tuple[str, Sequence[str]]], rows: int, seed: int) ->
 
 
 def best_levels(found: Sequence[Found], listed: Sequence[tuple[str, Sequence[str]]]) -> Tried:
-    """Return the setting with the best level of each factor: its rows have the most statements on average."""
+    """Return the setting with the best level of each factor: in its rows the most statements hold on average."""
     rows = [f for f in found if f.tried.kind == "design"]
     takes = set()
     for _, others in listed:
@@ -274,7 +283,7 @@ def search(
 
 
 def _same_in(family: str, a: Tried, b: Tried) -> frozenset[str]:
-    """Return the ids of the experiments in which two settings are the same."""
+    """Return the ids of a family's experiments to which two settings apply the same changes."""
     apart = a.takes ^ b.takes
 
     def names(e: Experiment) -> set[str]:
@@ -306,7 +315,7 @@ def run(
     for e in FAMILIES[family]:
         if e.id in without:
             continue
-        # Experiment by experiment, because the observations of a whole family need gigabytes.
+        # One experiment is evaluated at a time, because the observations of a whole family need gigabytes.
         for medium in media_of(e, tuple(clips)):
             each = _Settings(e, Plan(e, medium, tuple(seeds)), tried)
             if not each.plan.statements() or (medium.pixels and not pictures):

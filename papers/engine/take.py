@@ -26,7 +26,7 @@ class Combinator:
     length: int | None = None
     """Length of each row; `None`: one or more."""
     over: bool = False
-    """Whether it needs the x values, one for each number of a row."""
+    """Whether the function needs the x values, one for each number of a row."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _relative_step(values: Numbers) -> float | None:
 
 
 def _least_excess(a: Numbers, b: Numbers) -> float:
-    """Return the smallest difference a − b over the pairs in which a value is above 2 %; 0 if there is none."""
+    """Return the smallest difference a − b over the pairs with a value above 2 %; 0 if there is no such pair."""
     return min((x - y for x, y in zip(a, b, strict=True) if max(x, y) > 0.02), default=0.0)
 
 

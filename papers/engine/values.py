@@ -7,10 +7,10 @@
     range = "500 to 1000 B: ns-2's examples"
     others = [{ name = "video packets of 500 B", to = "500B" }]
 
-`others` are the values that are tried instead. Each is another value in the range, or another reading of the paper's
-sentence, which `says` then quotes. `to` is the new value of each key. A value that no scenario contains is changed by
-`sets`, which has paths and values. `in` limits the change to the named scenarios. If we chose the value and don't
-vary it, `kept` gives the reason.
+`others` are the values that are tried instead. Each is another value in the range, or another reading of a sentence of
+the paper. In the latter case `says` quotes the sentence. `to` is the new value of each key. A value that no scenario
+contains is changed by `sets`, which has paths and values. `in` limits the change to the named scenarios. If we chose
+the value and don't vary it, `kept` gives the reason.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ class Value:
     range: str
     """The range that is plausible by the paper's sentences and the time when it was written."""
     kept: str
-    """Why no alternative is tried."""
+    """Why no alternative value is tried."""
     scenarios: tuple[str, ...]
     """Names of the scenario files that contain the value."""
     here: str
-    """The value as text. If it differs between scenarios, each value is given once, with the names of its scenarios.
+    """The value as text.
+
+    If the value differs between scenarios, each one is listed once, with the names of its scenarios.
     """
     others: tuple[Change, ...]
 

@@ -45,14 +45,14 @@ class Measured:
     def open(self) -> bool:
         """Whether the 95 % interval of the mean crosses the bound.
 
-        It is also true if there is no interval because there is only one value.
+        A single value has no interval, and also counts as crossing the bound.
         """
         ci = self.spread["ci95"]
         return ci is None or not self.bound.decides(self.mean - ci, self.mean + ci)
 
     def apart(self, other: Measured) -> bool:
         """Whether the two numbers differ: the 95 % interval of their paired difference does not contain zero."""
-        # Both start with the same seed, but one may have more seeds.
+        # Both numbers start with the same seed, but one of them may have more seeds.
         found = spread([a - b for a, b in zip(self.values, other.values, strict=False)])
         return found["ci95"] is not None and abs(float(found["mean"])) > found["ci95"]
 
@@ -64,9 +64,9 @@ class Judged:
     measured: Measured | None
     verdict: Verdict
     placebo: Measured | None = None
-    """The number without the event that the statement is about; `None` if the statement is not about an event."""
+    """The number in runs without the statement's event; `None` if the statement is not about an event."""
     little: str = ""
-    """Reason why the runs can't decide, for example flows that don't load the network enough; empty: they can."""
+    """Why the runs can't decide, for example because flows don't load the network enough; empty if they can decide."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Row:
     judged: Judged
     """The result in the joint setting; if the experiment has none, the result as set up."""
     printed: Judged | None
-    """The result as printed, if the experiment also has a joint setting."""
+    """The result in the setting as printed in the paper, if the experiment also has a joint setting."""
     changed: Mapping[str, Measured]
     """The number with each change that contradicts the paper or is newer than it, by the name of the change."""
     simulated: Row | None = None
@@ -89,7 +89,7 @@ class Row:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that counts."""
+        """The verdict that is counted: that of `judged`."""
         return self.judged.verdict
 
     @property

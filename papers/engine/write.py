@@ -134,7 +134,7 @@ def as_printed(r: Row) -> str:
 
 
 def heading(part: Part) -> str:
-    """Experiment and medium."""
+    """Return the heading of a part: experiment and medium."""
     e = part.experiment
     return f"{e.id}, {e.title} ({part.medium.label})"
 
@@ -363,7 +363,7 @@ def world(family: str) -> str:
             continue
         value, other = listed[name]
         why = other.says or f"{value.ours} Range: {value.range}."
-        # Without a sentence of the paper, the text describes the value that this one takes the place of.
+        # If the paper has no sentence that allows the value, the text describes the value that it replaces.
         lines.append(f"- **{name}**{':' if other.says else '. As printed:'} {' '.join(why.split())}")
     return "\n".join(lines).strip()
 
@@ -463,7 +463,7 @@ def left_aside(result: Result) -> list[str]:
 
 
 def _times(result: Result, part: Part) -> str:
-    """Return how often each run was made, if that differs between parts."""
+    """Return a phrase on how often each run was made; empty if the runs are simulated."""
     if not result.emulated:
         return ""
     return "; each run once" if len(part.seeds) == 1 else f"; each run {len(part.seeds)} times"

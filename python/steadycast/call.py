@@ -33,8 +33,10 @@ START_BPS = 300e3
 _AROUND = 12
 """A frame's size is compared with the mean size of this many frames before and after it."""
 _APART = 1.5
-"""If the ratio of the target rate to the mean rate of the frames is larger, or below its inverse, the encoder is not
-taken to follow the target."""
+"""The ratio within which the target rate counts as followed by the encoder.
+
+The ratio of the target rate to the mean rate of the frames has to be from 1 / 1.5 to 1.5.
+"""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
 """The keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
@@ -179,9 +181,9 @@ class Asked:
     """The target rate of an encoder over time."""
 
     rates: Sequence[tuple[float, float]]
-    """Times in seconds from which target rates in bit/s apply."""
+    """Pairs of a time in seconds and the target rate in bit/s that applies from this time on."""
     most_bps: float = math.inf
-    """The highest sustained output rate of the encoder."""
+    """The highest sustained output rate of the encoder, in bit/s."""
     begun_s: float = 0.0
     """The time until the first report, in seconds. Until then, frames have the size of the start rate."""
     apart: float = math.inf
@@ -191,7 +193,7 @@ class Asked:
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
         """Return the encoder's targets from the log, or else those of the assumed controller.
 
-        The encoder may produce any part of a logged target.
+        For a logged target `apart` is infinite, because an encoder may produce much less than its target.
         """
         begun = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
         if logged := seen["estimates"]:
@@ -199,16 +201,19 @@ class Asked:
         return cls([(at, rate) for at, rate, _ in opened[replay.RECORDED]], most_bps, begun, _APART)
 
     def at(self, time: float) -> float | None:
-        """Return the rate at a time, in bit/s."""
+        """Return the target rate at a time, in bit/s; `None` before the first target."""
         k = bisect_right(self.rates, time, key=lambda one: one[0])
         return self.rates[k - 1][1] if k else None
 
 
 def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
-    """Count frames, those that are complete without retransmission, and gaps. A decoder would be needed for more.
+    """Count frames, frames that are complete without retransmission, and gaps.
+
+    Other properties would require a decoder.
 
     Args:
-        frames: for each its sending and arrival time (s), its bytes, and its RTP time stamp in clock ticks.
+        frames: for each frame its sending and arrival time in seconds, its size in bytes, and its RTP time stamp in
+            clock ticks.
         asked: the encoder's target rate.
 
     """
@@ -250,8 +255,9 @@ def _relative(
 
     The target size is the target rate divided by the frame rate. It is limited to the encoder's highest sustained rate
     or, if that is larger, to the mean size of the surrounding frames. It is then clamped to the range from ``1 /
-    _APART`` to ``asked.apart`` times that mean, because the encoder does not follow targets outside of it. The
-    ``early`` frames before the first report use the plain target: bandwidth probes after them distort the mean.
+    _APART`` to ``asked.apart`` times that mean, because the encoder does not follow targets outside of this range. The
+    ``early`` frames before the first report use the target rate without these limits, because bandwidth probes after
+    them distort the mean.
     """
     shares = []
     for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):

@@ -9,14 +9,16 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""The ratio below which a rate counts as reduced: a capacity to the previous capacity, or an encoder's output to its
-target."""
+"""A rate counts as reduced if its ratio to a reference is below this value.
+
+A capacity is compared with the previous capacity, and an encoder's output with its target rate.
+"""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
 """If losses are unknown in more than this share of a call, the network is not ruled out as the cause."""
 BY_CHANCE = 0.5
-"""If at least this share of the losses occurs without a queue, these losses count as the cause."""
+"""If at least this share of the losses occurs while there is no queue, random loss counts as the cause."""
 LIMITED = 0.1
 """A limit of the encoder counts as the cause if it holds for at least this share of the time."""
 SLOW_MS = 50.0
@@ -86,7 +88,7 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # Losses at a full queue are caused by the queue, even if it is short.
+    # A short queue that is full also causes losses. Random loss is therefore named only if most losses had no queue.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost though no queue stood"
     if path["verdict"] == "changing":
@@ -123,7 +125,7 @@ def _slowest(bins: Sequence[Json]) -> list[Json]:
 
 
 def _less(call: Json, first: int, last: int) -> str:
-    """Say that the encoder produced less than its target rate, if a log shows it."""
+    """Return a phrase that the encoder produced less than its target rate, if a log shows that."""
     start, end = first * call["bin_s"], last * call["bin_s"]
     asked: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
@@ -133,7 +135,7 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that the sender sent no pictures, if this explains most of the time without pictures."""
+    """Return a phrase that the sender sent no pictures, if this explains most of the time without pictures."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:

@@ -14,7 +14,7 @@ from steadycast.errors import MissingError, UserError
 FOLDER = "STEADYCAST_CLIPS"
 """The environment variable with the folder of the user's clips, each named by its file without the suffix."""
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
-"""Endings of clips in a folder."""
+"""File name suffixes by which clips in a folder are recognised."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Clip:
     """The file; `None` if its package is not installed."""
     licence: str
     notice: str
-    """The attribution that must accompany its pictures."""
+    """The attribution that must accompany the clip's pictures."""
 
     def size(self) -> tuple[str, str, int] | None:
         """Return the clip's size, frame rate and number of frames; `None` if it is not installed."""

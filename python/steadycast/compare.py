@@ -57,7 +57,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a condition on one run. It fails if either value is absent, because it can't be checked then."""
+    """The result of a condition on one run.
+
+    The condition fails if either value is absent, because it can't be checked then.
+    """
 
     run: str
     condition: Condition
@@ -81,7 +84,8 @@ class Verdict:
         """Whether the change is beyond what the condition allows."""
         if self.change is None:
             return True
-        # Decimal fractions are inexact in binary: a change that equals the limit must not fail by its last bit.
+        # Decimal fractions are inexact in binary. The slack prevents a change that equals the limit from failing by a
+        # rounding error.
         slack = 1e-12 * max(1.0, abs(self.condition.change))
         return (
             self.change < self.condition.change - slack
@@ -199,7 +203,7 @@ def _judged(verdicts: Sequence[Verdict]) -> Cells:
 
 
 def _marked(runs: Sequence[Run]) -> str:
-    """Explain the marks: nothing is marked if no run has several seeds."""
+    """Explain the marks of the best and the worst value, or that there are none because no run has several seeds."""
     few = [run.name for run in runs if len(run.folders) <= 1]
     if not few:
         return "▲ best, ▼ worst; no mark: too close to call"

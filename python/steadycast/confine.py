@@ -52,13 +52,16 @@ class Confinement:
     """The restrictions of a confined program."""
 
     writable: str
-    """The only folder of the judge that the program may write to. It is the program's home folder."""
+    """The only folder, of those that the judge has created, in which the program may write.
+
+    It is the program's home folder.
+    """
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()
     """Files that the program may read, as pairs: the file, and an accessible empty file over which it is mounted."""
     user: Sequence[int] | None = None
-    """The program's user and group. With `None` it keeps the caller's: not root, or root without capabilities."""
+    """The program's user and group. With `None` it runs as the caller; if that is root, it has no capabilities."""
 
     def words(self, words: Sequence[str]) -> list[str]:
         """Return a command that runs a program confined; the caller needs CAP_SYS_ADMIN."""
@@ -82,7 +85,7 @@ class Confinement:
         ]
 
     def environment(self, caller: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a program, with the variables that the user wrote for it."""
+        """Return the environment of a program, including the variables that the user has set for it (``own``)."""
         kept = {name: value for name, value in caller.items() if name in ENVIRONMENT or name[:3] == "LC_"}
         return {**kept, "HOME": self.writable, **own}
 

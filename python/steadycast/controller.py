@@ -26,7 +26,7 @@ SENDER = {
 }
 """The methods of a controller, and their arguments."""
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
-"""The methods of its nested class ``Receiver``, and their arguments."""
+"""The methods of a controller's nested class ``Receiver``, and their arguments."""
 REQUIRED = ("on_report", "rate_bps", "on_arrival", "report")
 
 

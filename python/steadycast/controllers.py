@@ -49,12 +49,12 @@ class Controller:
     cast: str
     feedback: str
     needs: tuple[tuple[str, str], ...]
-    """The mandatory features of a session, as names and descriptions."""
+    """The features that a session must have for this controller, as names and descriptions."""
     colour: str
     dashes: tuple[float, ...]
     params: tuple[Parameter, ...]
     promises: tuple[tuple[str, str], ...]
-    """The invariants that are checked during a run, as names and descriptions."""
+    """The invariants of this controller that are checked during a run, as names and descriptions."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,10 @@ def need_real_time(command: str) -> None:
 
 
 def _absent(name: str) -> object:
-    """Explain why the module lacks a name. Python calls this for an attribute that does not exist (PEP 562)."""
+    """Raise an error that explains why the module lacks a name.
+
+    Python calls this for an attribute that does not exist (PEP 562).
+    """
     if name in REAL_TIME:
         need_real_time(REAL_TIME[name])
     raise AttributeError(f"module {core.__name__!r} has no attribute {name!r}")

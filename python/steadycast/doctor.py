@@ -25,11 +25,11 @@ class Finding:
 
     name: str
     state: str
-    """"ok", "missing", "unwritable" or "low"."""
+    """The result as a word: "ok", "missing", "unwritable" or "low"."""
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """Exit code of a command that needs the missing thing."""
+    """The exit code of a command that requires what this check has found missing."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "receive": ("simulator", "sockets"),
     "lab": ("simulator", "codecs", "cache", "lab"),
 }
-"""The requirements of each command."""
+"""The names of the checks that must succeed for each command."""
 
 
 @dataclass(frozen=True)

@@ -38,16 +38,16 @@ _NO_LOSSES = {
     "receiver": "no packetsLost of an inbound-rtp is in it: losses are unknown",
 }
 _WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
-"""For each side the type of its streams, and the counter of their bytes."""
+"""For each side, the type of its streams in the statistics, and the name of their counter of bytes."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
 _MOST_COUNT = 2.0**64
-"""No counter of WebRTC's statistics is longer than 64 bits."""
+"""Larger values can't be counters, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
-"""The time in seconds for which a value of a receiver's report holds: RTCP's least interval (RFC 3550, section 6.2)."""
+"""The time in seconds for which a receiver's report applies: RTCP's minimum interval (RFC 3550, section 6.2)."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
-"""The keys of a bin that averages do not contain, with their substitutes."""
+"""The keys of a bin for which averages have no value, with the value that is used instead."""
 
 Points = list[tuple[float, Any]]
 """Times in seconds, and the values at these times."""
@@ -156,7 +156,7 @@ def _parsed(file: Path, data: bytes) -> Any:
 
 
 def _begin(text: str, at: int) -> int:
-    """Return where the next JSON value begins: RFC 7464 puts a record separator before each."""
+    """Return the position of the next JSON value. RFC 7464 puts a record separator before each value."""
     while at < len(text) and text[at] in " \t\r\n\x1e":
         at += 1
     return at
@@ -231,7 +231,7 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     for (owner, metric), points in values.items():
         times = values.get((owner, "timestamp"), [])
         begin, end = spans[owner, metric]
-        # A series may have fewer values than there are times. Its last value belongs to the last time.
+        # A series may have fewer values than there are times. The values then belong to the last of these times.
         at = (
             [_seconds(time) for time in times[len(times) - len(points) :]]
             if len(times) >= len(points)

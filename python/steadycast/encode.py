@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A ladder with the mean rate (bits of access units per second) and the picture quality of each quantizer."""
+    """A ladder, with the mean rate and the picture quality of each quantizer.
+
+    Rates are in bits of access units per second.
+    """
 
     ladder: Ladder
     q: tuple[int, ...]

@@ -306,7 +306,8 @@ class Claim:
             file = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The previous holder may have unlinked the file: then this lock protects nothing.
+                # The previous holder may have unlinked the file. Then other processes lock a new file, and this lock
+                # protects nothing.
                 if _same(file, self._lock):
                     with suppress(OSError):  # on a full disk, messages omit the process number
                         os.ftruncate(file, 0)
@@ -320,8 +321,8 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # Another process that calls `holder()` takes the lock for a moment to test it, so that one failed
-                # attempt does not prove that there is another writer.
+                # Another process that calls `holder()` takes the lock for a moment to test it. One failed attempt
+                # therefore does not prove that there is another writer.
                 tries += 1
                 time.sleep(0.02)
                 continue
@@ -333,7 +334,7 @@ class Claim:
             os.close(self._file)
             self._file = None
         for each in self._made:
-            with suppress(OSError):  # it is not empty
+            with suppress(OSError):  # the folder is not empty
                 each.rmdir()
 
     @classmethod
@@ -439,7 +440,7 @@ class Draft:
         """Keep DIR.part if `finish` was not reached, and add its path to the error of an interruption."""
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # Replaces the note of a nested draft, whose folder is inside this one.
+            # This note replaces that of a nested draft, whose folder is inside this one.
             after = ": the same command goes on where this one ended" if self._goes_on else ""
             error.__notes__ = [f"what there is stands in {self.part}{after}"]
 
@@ -690,8 +691,8 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # The value is a bound, which is the same for all seeds. The minimum of a spread is the exact bound; its mean may
-    # differ in the last bit.
+    # The value is a bound, which is the same for all seeds. The minimum of a spread is exactly this bound, while the
+    # mean may differ from it in the last bit.
     return number(value["min"] if is_spread(value) else value)
 
 

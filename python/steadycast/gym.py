@@ -37,7 +37,7 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of the observation."""
+    """The name and the bounds of one number of the observation."""
 
     name: str
     about: str
@@ -57,7 +57,7 @@ OBSERVATION = (
     Measure("rtt", "the round-trip time, in units of 100 ms", 0, 20),
     Measure("silent", "steps since the last report, up to 10", 0, 10),
 )
-"""The components of an observation, in order. Each is clipped to its bounds."""
+"""The components of an observation, in the order of its array. Each is clipped to its bounds."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Reward:
     loss: float = 2.0
 
     def __call__(self, seen: Mapping[str, float]) -> float:
-        """Return the reward of a step from its observation, by name."""
+        """Return the reward of a step from its observation; ``seen`` has the values by name."""
         return seen["received"] - self.delay * min(seen["queueing"], 4.0) / 2 - self.loss * seen["loss"]
 
 
@@ -100,7 +100,7 @@ class Observing:
         self._rate = self._floor * 2.0 ** (self._octaves * (min(max(float(action), -1.0), 1.0) + 1) / 2)
 
     def scaled(self, rate_bps: float | None) -> float:
-        """Scale a rate for the observation."""
+        """Scale a rate logarithmically: 0 is the floor, 1 is the cap, and -1 is an unknown rate."""
         return math.log2(rate_bps / self._floor) / self._octaves if rate_bps else -1.0
 
     def observe(self) -> Vector:
@@ -203,7 +203,10 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
                 return env._at_s + 1e-4  # the earliest wake-up that the core accepts
 
             def on_timer(self, now_s: float) -> None:
-                """Do nothing. After a timer the core reads the rate, so the step begins with the rate of its action."""
+                """Do nothing.
+
+                The core reads the rate after each timer, so that the new action applies from the step's start.
+                """
 
         sets = changes(self._set, seed=seed)
         if network is not None:
@@ -229,7 +232,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 
     @property
     def _at_s(self) -> float:
-        """The simulated time, in seconds."""
+        """The simulated time at the end of the present step, in seconds."""
         return self._steps * STEP_S
 
     def _run(self, ready: Ready) -> bool:

@@ -33,7 +33,7 @@ LOG_BYTES = 4 << 20
 READY_S = 10.0
 """The time limit for a program to become ready, in seconds."""
 _LISTENS = "0A"
-"""The state TCP_LISTEN in /proc/net/tcp."""
+"""The code of the state TCP_LISTEN in /proc/net/tcp."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,17 @@ class Member:
     """The host; `None` for a program without network, which runs in the crew's namespace."""
     run: Sequence[str]
     ready: str = ""
-    """The condition of readiness: udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS; empty: immediately."""
+    """When the program counts as ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH, delay:SECONDS; empty: immediately."""
     env: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
-    """Whether it may exit with code 0 before the crew ends."""
+    """Whether the program may exit with code 0 before the crew ends."""
     log: str | None = None
-    """The file for its output; a program with a file has a separate process group. `None` for the crew's output."""
+    """The file for the program's output; `None` for the crew's own output.
+
+    A program with a file has a separate process group.
+    """
     own: bool = False
-    """Whether it is one of our own programs, to which the plan's confinement does not apply."""
+    """Whether the program belongs to Steadycast; the plan's confinement does not apply to it."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +64,20 @@ class Plan:
 
     members: Sequence[Member]
     waits: str | None = None
-    """The program with whose exit the crew ends."""
+    """The name of the program whose exit ends the crew."""
     until_s: float | None = None
-    """The time of the emulation at which the crew ends, in seconds, if there is no such program."""
+    """The time at which the crew ends if `waits` is `None`, in seconds since the emulation's start."""
     asked: Sequence[str] = ()
-    """The order in which the remaining programs are ended; others follow in the order of their start."""
+    """The names of programs in the order in which they are ended; all others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)
     """The signals that end a program, and the time limit for each in seconds; SIGKILL follows."""
     pause_s: float = 0.0
-    """The pause between the ends of two hosts' programs in seconds, for packets in transit."""
+    """After the programs of one host have ended, the pause before those of the next host are ended, in seconds.
+
+    Packets in transit arrive in this time.
+    """
     report: str | None = None
-    """The log of events, with a line of JSON for each."""
+    """The path of the log of events, with a line of JSON for each event."""
     confined: Confinement | None = None
     """The confinement of members that are not `own`; it also ends all their processes with the crew."""
 

@@ -93,8 +93,8 @@ def all_texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def seeds_of(given: Iterable[int]) -> list[int]:
-    """Return the seeds."""
-    # A repeated seed would only repeat the same sample.
+    """Return the seeds without duplicates; an empty list is an error."""
+    # A seed that occurs twice would give the same results twice.
     if not (seeds := list(dict.fromkeys(given))):
         raise UserError("seeds", "there are none", "give at least one")
     return seeds

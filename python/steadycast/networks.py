@@ -30,7 +30,7 @@ class Network:
     source: str = ""
     licence: str = ""
     kind: str = ""
-    """published, model, synthetic or measured."""
+    """The origin of the network's data: "published", "model", "synthetic" or "measured"."""
 
 
 def names() -> list[str]:

@@ -1,4 +1,7 @@
-"""Computes each controller's decisions on a call's recorded reports (open loop). They do not rank controllers."""
+"""Computes each controller's decisions on a call's recorded reports (open loop).
+
+These decisions do not rank controllers, because the controllers had no effect on the recorded reports.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return for each controller how long it is within 10 % of the recorded one, and where they differ most."""
+    """Return for each controller how long its rate is within 10 % of the recorded one, and when it differs longest."""
     name, was = recorded(call)
     rows = []
     for controller, decided in call["open"].items():
@@ -56,7 +59,7 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
 ) -> list[tuple[str, float, float] | None]:
-    """Return for each `STEP_S` the rule, the rate and the recorded rate (bit/s) if they differ, otherwise `None`."""
+    """Return for each `STEP_S` the rule, the rate and the recorded rate (bit/s) if the rates differ, else `None`."""
     found: list[tuple[str, float, float] | None] = []
     for step in range(int(length_s / STEP_S)):
         i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))

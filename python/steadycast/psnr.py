@@ -154,7 +154,7 @@ class _Pair:
         self.received.__exit__()
 
     def pictures(self) -> Iterator[tuple[Picture, Picture]]:
-        """Yield pairs of pictures until one file ends, and count all pictures of both."""
+        """Yield pairs of pictures until one file ends; count all pictures of both files."""
         for n, pair in enumerate(zip_longest(self._of(self.original), self._of(self.received))):
             for i, samples in enumerate(pair):
                 self.counts[i] = n + 1 if samples is not None else self.counts[i]
@@ -167,7 +167,7 @@ class _Pair:
         return resampled(timed, self.fps, reader.length) if self.by == "time" else (each for _, each in timed)
 
     def about(self, done: int) -> int:
-        """Estimate the number of pairs."""
+        """Estimate the total number of pairs, when ``done`` of them are finished."""
         length = self.original.length
         return max(done + 1, round(length * self.fps)) if length else done + 1
 

@@ -84,7 +84,7 @@ class Packets:
     """The number of the sample at which each packet begins in the saved file."""
     arrived: Bools
     concealed: I64
-    """The number of samples that a player conceals because of each packet."""
+    """The number of samples that a player has to conceal because of each packet, for example because it is late."""
 
     @classmethod
     def of(cls, folder: Folder, record: Record, flow: str, receiver: str, viewer: Viewer) -> Packets:
@@ -117,7 +117,7 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
     begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
     # Within a run, packets are equidistant. In real time, the sender's clock has a jitter. After a pause of the flow,
-    # the pictures continue with a later group, and the sound with them.
+    # pictures and sound continue with a later GOP of the clip.
     jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
     firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
     counts = np.diff(firsts, append=len(begins))

@@ -20,23 +20,23 @@ class Figure:
     """One key of `summary.json` or `cost.json`."""
 
     of: str
-    """The described object: run, flow, receiver, link, simulcast, viewer, invariant, expectation or cost."""
+    """The kind of the described object: run, flow, receiver, link, simulcast, viewer and so on."""
     key: str
-    """The key in that object, a path with dots."""
+    """The figure's key in this object, a path with dots."""
     parts: tuple[str, ...]
-    """The keys below it, for example p50, p95, p99 and max of a distribution."""
+    """The keys below the figure's key, for example p50, p95, p99 and max of a distribution."""
     by_flow: bool
-    """Whether the keys below it are the names of flows."""
+    """Whether the keys below the figure's key are the names of flows."""
     unit: str
     about: str
     short: str | None
     """The heading in tables, and the term in the glossary."""
     better: str | None
-    """higher or lower; `None` if neither is better in general."""
+    """Whether "higher" or "lower" values are better; `None` if neither is better in general."""
     when: str
     """The objects that have the figure, in words; empty for all."""
     shown: tuple[tuple[str, str], ...]
-    """The tables that show it, each with the part that is shown there."""
+    """The tables that show the figure, each with the part that is shown there."""
 
     def is_at(self, path: str) -> bool:
         """Whether a path is this figure's, or one of its parts'."""
@@ -76,7 +76,7 @@ class Column:
     unit: str
     about: str
     measured: bool
-    """Whether it needs decoded pictures: it is null if no pictures were measured."""
+    """Whether the column needs decoded pictures. Its values are null if no pictures were measured."""
 
 
 FIGURES: tuple[Figure, ...] = tuple(

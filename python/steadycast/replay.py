@@ -62,23 +62,22 @@ LOOPS = (
 _RATE_OFF = 0.15
 """The paths are accepted if the simulated rate of the recorded controller deviates by at most this fraction."""
 _DELAY_OFF = 0.30
-"""The paths are accepted if its simulated delay deviates from the record by at most this fraction."""
+"""The paths are accepted if that controller's simulated delay deviates from the record by at most this fraction."""
 _DELAY_LEAST_MS = 5.0
-"""The minimum tolerance of the delay in milliseconds: the spread of one frame."""
+"""The tolerance of the delay is at least this many milliseconds, over which the packets of one frame are spread."""
 _MORE, _HELD_S = 1.3, 4.0
-"""The encoder is taken to limit the rate if the target exceeds the sending rate by this factor, for this time in
-seconds."""
+"""The encoder counts as the limit of the rate if the target exceeds the sending rate by a factor of 1.3 for 4 s."""
 _MEDIA_BAND = (0.95, 1.2)
 """The range of the encoder's ceiling, relative to its mean rate while it limits the rate.
 
 On random networks (`validation.call`, 9 to 51) the ratio was 0.98 to 1.19, because pictures sometimes need less.
 """
 _HELD_BINS = 4
-"""The longest gap of unknown bins whose capacity is interpolated between its neighbours."""
+"""The largest number of consecutive bins of unknown capacity that are interpolated between the bins beside them."""
 _BEFORE_BINS = 4
 """The number of bins whose mean rate is the start rate, if the call began before the record."""
 _STEP = 0.05
-"""Smaller relative steps of the capacity are omitted from a scenario."""
+"""Relative steps of the capacity that are smaller than this are omitted from a scenario."""
 _KEEPS = 0.8
 """The autocorrelation of the capacity's errors in consecutive bins."""
 _UNKNOWN_DELAY_MS = 20.0
@@ -155,8 +154,8 @@ def _media(call: Json) -> tuple[float, float]:
 
     If the encoder produced less than its target for `_HELD_S`, the ceiling is its output, within `_MEDIA_BAND`.
     Otherwise the lower bound is the 95th percentile of the rate over two seconds, and the upper bound 1.2 times the
-    highest capacity. With competing flows the upper bound is three times the highest capacity, because `nada` yields
-    less to them the higher its ceiling is.
+    highest capacity. With competing flows the upper bound is three times the highest capacity, because `nada` leaves
+    less capacity to these flows the higher its ceiling is.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -335,7 +334,7 @@ def _bps(rate: float) -> str:
 
 
 def recorded(call: Json) -> dict[str, float | None]:
-    """Return the known figures of the recorded call."""
+    """Return the figures of the recorded call; `None` for unknown ones."""
     seen = call["seen"]
     paused = (seen["frames"] or {}).get("paused_s")
     went = sum(each["arrived_bps"] for each in call["bins"]) / max(len(call["bins"]), 1)
@@ -404,9 +403,9 @@ def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
     """Return the bounds of the media's ceiling, in bit/s.
 
     If the call does not reveal the ceiling, the recorded controller is simulated on the central path with the highest
-    possible ceiling. If it reaches no more than the recorded rate, the network was the limit, and the ceiling remains
-    unknown. Otherwise the encoder was the limit, and the ceiling that reproduces the recorded rate is found by
-    bisection. With competing flows the simulated rate is too random for this test.
+    possible ceiling. If the simulation reaches no more than the recorded rate, the network was the limit, and the
+    ceiling remains unknown. Otherwise the encoder was the limit, and the ceiling that reproduces the recorded rate is
+    found by bisection. With competing flows the simulated rate is too random for this test.
     """
     low, high = _media(call)
     if _held(call) or call["path"].get("beside"):
@@ -521,7 +520,7 @@ def _ahead(call: Json) -> dict[tuple[str, str], float]:
 
 
 def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the number of paths on which the controller of a row has a better score than that of a column."""
+    """Return the number of paths on which the controller of a row has a better score than the one of a column."""
     ahead, names = _ahead(call), list(call["replay"]["controllers"])
     rows = [[one, *("" if one == other else f"{ahead[one, other]:g}" for other in names)] for one in names]
     return ["better than", *names], rows

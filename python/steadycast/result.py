@@ -88,7 +88,7 @@ class Run:
 
     @property
     def frames(self) -> Table:
-        """The state of each frame at each receiver: its arrival, its delay and its quality."""
+        """The state of each frame at each receiver: arrival, delay and quality."""
         return self.table("frames")
 
     @property
@@ -220,7 +220,7 @@ class Run:
 
 
 def moved(run: Run, folder: Path) -> Run:
-    """Return a run with the paths that it has after its folder was renamed."""
+    """Return a run whose paths are changed to ``folder``, after its folder was renamed."""
     captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
     return replace(run, folder=folder, captures=captures)
 

@@ -37,7 +37,7 @@ Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable 
 """Prepares a flow's media; for example `media.prepare.media_of`."""
 
 _LEAST_BPS = 4_000.0
-"""The lowest rate of a session, one packet of 1500 B every 3 s, in bit/s.
+"""The lowest rate of a session in bit/s: one packet of 1500 bytes every 3 s.
 
 A controller that never exceeds it probably returns its rate in another unit.
 """
@@ -53,7 +53,7 @@ class Plan:
     guests: Mapping[str, controller.Guest]
     """The classes and programs that control video flows, by flow name; flows with a built-in controller are absent."""
     warnings: tuple[str, ...] = ()
-    """Warnings of the summary in addition to the core's."""
+    """Warnings that are added to the core's warnings in the summary."""
 
     @classmethod
     def of(
@@ -88,7 +88,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Keep:
-    """The results that a run keeps besides its numbers."""
+    """The results that a run keeps in addition to its numbers."""
 
     quality: bool = True
     """Whether pictures are decoded and measured."""
@@ -96,7 +96,7 @@ class Keep:
     film: bool = False
     """Whether the ten seconds with the worst picture quality are recorded as a film."""
     recorded: Callable[[Folder], None] | None = None
-    """Called with the unfinished folder once the tables are written, before the film."""
+    """A function that is called with the unfinished folder once the tables are written, before the film is made."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ JUDGED: Shape = Object(
 """The schema of the keys that are read from an earlier `judge.json`."""
 
 _UNUSED: Shape = Each(Object({"reason": TEXT, "packets": NUMBER}, frozenset({"reason", "packets"})))
-"""The shape of a receiver's discarded packets."""
+"""The schema of the list of a receiver's discarded packets."""
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {
     "warnings": TEXTS,

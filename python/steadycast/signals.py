@@ -18,7 +18,7 @@ class _Heard:
     """A signal handler: the first signal raises KeyboardInterrupt, the second is ignored, the third raises it again.
 
     A user or a supervisor that sends two signals in a row therefore does not abort the writing of the record, which the
-    first one started.
+    first signal started.
     """
 
     count = 0
@@ -134,7 +134,7 @@ def over() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Protect the block, which writes the record of a finished session, from the first two signals."""
+    """Ignore the first two signals in the block, which writes the record of a finished session."""
     _heard.holding = True
     try:
         yield

@@ -118,7 +118,7 @@ class Viewer:
     """The quantizer of each GOP, or of each of its frames."""
     fates: Fates
     counted_from: int
-    """The first display slot that is part of means: after the warm-up, and after the receiver joined."""
+    """The first display slot that counts in means: the first after the warm-up and after the receiver joined."""
     rows: npt.NDArray[np.bool_]
     """A mask of this receiver's rows in the table of frames."""
     lasts: F64 | None = None
@@ -330,7 +330,8 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     groups = ladder.table.group_of(np.arange(n))
-    # A frame without a row is given the quantizer of the next frame of its GOP, or else of the previous one.
+    # A frame without a row is given the quantizer of the next frame of its GOP or, if there is none, of the previous
+    # one.
     following = np.searchsorted(index, np.arange(n))
     preceding = np.maximum(following - 1, 0)
     quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
@@ -367,7 +368,10 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
 
 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
-    """Return a mask of the slots that count: those with a row, and all before the first row; `None` means all."""
+    """Return a mask of the slots that count: slots with a row, and all slots before the first row.
+
+    `None` means that all slots count.
+    """
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
     absent = _without(index, len(owed))
@@ -379,7 +383,7 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
     """Return the quality as figures of a receiver, by path, from display slot ``first`` on; VMAF is unchanged.
 
-    ``coding`` is not a figure, but the coding quality from which the picture score is computed.
+    The key ``coding`` is not a figure. It is the coding quality, from which the picture score is computed.
 
     Slots that are not ``owed`` are excluded, and have no duration.
     """

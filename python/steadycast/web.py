@@ -60,7 +60,10 @@ _MOST_HEAD = 16 << 10
 _BACKLOG = 64
 """The kernel's backlog of connections, which one iteration of the event loop accepts."""
 _OF_ONE = 64
-"""The most connections per client address: a browser has six, and several browsers may share a NAT address."""
+"""The most connections per client address.
+
+A browser opens six connections, and several browsers may share a NAT address.
+"""
 _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
 """Rate limit of the log: lines per kind, the interval in seconds, and the number of kinds that are distinguished."""
 
@@ -145,7 +148,7 @@ class Access:
         )
 
     def preflight(self, request: Request) -> Response | None:
-        """Return the response to a browser that asks whether a page of a named origin may send a request (CORS)."""
+        """Return the response to a CORS preflight request of a page of a named origin; `None` for other requests."""
         asks = request.method == "OPTIONS" and "access-control-request-method" in request.headers
         is_named = request.headers.get("origin") in self.origins
         return Response(status_code=204, headers=_PREFLIGHT) if asks and is_named else None
@@ -272,7 +275,7 @@ class Places:
         self._all.pop(one, None)
 
     def _close(self, among: Sequence[_Timed | _Handshake]) -> None:
-        """Close the oldest idle connection of these, or the newest one if none is idle."""
+        """Close the oldest idle connection of ``among``, or the newest connection if none is idle."""
         one = next((each for each in among if each.is_idle), among[-1])
         self.leave(one)
         self.closed += 1
@@ -338,7 +341,7 @@ class _Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        # The handshake reads the first bytes.
+        # Reading is paused, because the TLS handshake has to read the first bytes.
         transport.pause_reading()
         self._protocol.places.take(self, (transport.get_extra_info("peername") or ("",))[0])
         self._task = asyncio.get_running_loop().create_task(self._encrypt())

@@ -25,7 +25,7 @@ from steadycast.errors import MissingError
 _TRIES = 2
 """The number of processes that a task may crash before it is given up."""
 _STILLBORN = 4
-"""The number of processes that may end during their start."""
+"""The number of processes that may end during their start before the work is given up."""
 _PATIENCE_S = 5.0
 """The time in seconds for interrupted processes to finish their files."""
 
@@ -97,7 +97,8 @@ class Workers:
     def do(self, tasks: Sequence[object]) -> Generator[tuple[int, Any], None, None]:
         """Yield the index and the outcome of each task, in the order of completion; exceptions are outcomes.
 
-        The task of a crashed process is repeated by another one; if that crashes as well, the outcome is a `LostError`.
+        The task of a crashed process is repeated by another one; if that process crashes as well, the outcome is a
+        `LostError`.
         """
         todo = deque(enumerate(tasks))
         deaths: dict[int, int] = {}

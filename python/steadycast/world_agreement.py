@@ -82,11 +82,15 @@ class Row:
     simulated: Json
     emulated: Json
     aim: float | None
-    """The bound on the difference, in its unit."""
+    """The bound on the absolute value of `difference`, in the same unit."""
 
     @property
     def difference(self) -> float | None:
-        """Emulated minus simulated value; relative to the simulated one for rates and counts, else in its unit."""
+        """The emulated value minus the simulated value.
+
+        For rates and counts the difference is relative to the simulated value; for other quantities it is in their
+        unit.
+        """
         a, b = number(self.simulated), number(self.emulated)
         if a is None or b is None:
             return None

@@ -190,7 +190,10 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def _key(name: str) -> str | None:
-    """Return the change that sets the scenario key of this name; if there are several keys, how to list them."""
+    """Return the `--set` change for the scenario key of this name, to be shown in an error; `None` without such a key.
+
+    If several keys have the name, the text says how to list them.
+    """
     from steadycast.reference import keys
 
     paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
@@ -228,7 +231,10 @@ def main() -> None:
 
 
 _STDERR = 2
-"""The file descriptor of standard error. Standard output may hold the JSON of a command."""
+"""The file descriptor of standard error.
+
+The compiler's output goes there, because standard output may hold the JSON of a command.
+"""
 _RESTARTED = "STEADYCAST_RESTARTED"
 """Environment variable of a restarted process. It prevents a process from compiling the module repeatedly."""
 
@@ -242,7 +248,7 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 
     from steadycast.core import SETUP
 
-    # As root, it would create files in another user's checkout that this user could not replace.
+    # Run as root, the compiler would create files in another user's checkout that this user could not replace.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -313,7 +319,8 @@ def _run() -> int:
         tell("interrupted")
         return Exit.INTERRUPTED
     except SystemExit as end:
-        # Also if the interruption occurred outside the part that the command itself protects.
+        # The line is printed here, because an interruption outside of a command's `interruptible` block has the same
+        # exit code.
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
@@ -362,7 +369,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # Errors about files name the file. Data in the buffer of standard output must not be written again at exit.
+        # Without a file name, the write to standard output has failed. Python would write the buffered data again at
+        # exit, so that standard output is replaced.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:
@@ -413,7 +421,7 @@ def _top(
 def changes(sets: list[str] | None, clip: str | None = None, network: str | None = None) -> list[str]:
     """Return the changes of a scenario, each as PATH=VALUE.
 
-    The order is that of `--set`, after the network and the clip.
+    The network and the clip come first. The changes of `--set` follow in their order.
     """
     for change in sets or []:
         if "=" not in change.strip("="):

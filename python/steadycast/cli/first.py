@@ -65,7 +65,8 @@ def run(
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
-        # Started first, so that it works while this process imports its modules.
+        # The prefetcher starts before the other imports, so that its process loads the drawing libraries at the same
+        # time.
         prefetcher = (
             None
             if place is None or many

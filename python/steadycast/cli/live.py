@@ -53,7 +53,10 @@ def _options(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def flow_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add to a command the options that are keys of a flow, except some. It receives the given ones as ``flow``."""
+    """Add the options that are keys of a flow to a command, except those named ``without``.
+
+    The command receives the options that the user gave as ``flow``.
+    """
     names = [name for name in OPTIONS if name not in without]
 
     def given_them(function: Callable[..., None]) -> Callable[..., None]:

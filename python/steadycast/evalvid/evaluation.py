@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FATES = ("received", "lost", "late", "never sent")
 """The possible results for a frame, by its packets."""
 _MOST_SHOWN = 3
-"""The number of places that a warning names."""
+"""The maximum number of frames that a warning names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,7 +434,7 @@ def evaluate(
         pixels: FFmpeg's name of the original's pixel format, if it is a `.yuv`.
         playout_ns: the play-out limit; without it no frame is late.
         by: one of `media.quality.BY`.
-        interval: the frames of an interval of `miv`; one second without it.
+        interval: the number of frames in an interval of `miv`; by default the frames of one second.
         video: the file to which what was on screen is saved.
         progress: callback that receives the number of finished frames.
 
@@ -456,7 +456,7 @@ def evaluate(
 def _saved(clip: EncodedClip, target: Path | None, count: int) -> Iterator[Callable[[Picture], None] | None]:
     """Yield a function that writes a picture to the file, or `None` without a file.
 
-    The file gets its name when complete.
+    The file is renamed to its final name when it is complete.
     """
     if target is None:
         yield None

@@ -22,7 +22,7 @@ class SentPacket(NamedTuple):
     size: int | None
     arrival_ns: int | None
     lost: str
-    """The reason why it did not arrive; empty if it did."""
+    """The reason why the packet did not arrive; empty if it arrived."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
             candidates[name] = _unwrapped(numbers, wraps)
     if all(value is not None for end in digests for value in end):
         candidates["payload"] = digests
-    # If several are equal, `max` returns the first.
+    # Of several candidates with equally many values, `max` returns the first.
     best = max(candidates, key=lambda name: len(set(candidates[name][0])), default=None)
     if best is None or len(set(candidates[best][0])) * _MOST_HOPS < len(ends[0]):
         what = "nothing tells its packets apart: neither RTP numbers nor IP identifications nor payloads"

@@ -37,7 +37,7 @@ class Event(NamedTuple):
     """The name of the node; empty if the trace has only one node."""
     flow: str
     id: int | None
-    """The packet's number."""
+    """The packet's number in the trace or in the IP header; `None` if it has none."""
     size: int | None
     """The packet's size in bytes, as the trace counts it."""
     rtp: tuple[int, int] | None = None
@@ -219,7 +219,7 @@ _ENDS = re.compile(r"\s*([\d.]+)\.(\d+) > ([\d.]+)\.(\d+):")
 def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
     """Read the output of ``tcpdump -tt -n -v``.
 
-    Today's version has the ports on a second line; that of EvalVid's time differs.
+    Today's tcpdump prints a packet's ports on a second line. The version of EvalVid's time has another format.
     """
     heads: list[tuple[int, str]] = []
     for number, line in lines:

@@ -40,8 +40,8 @@ def run_experiment(
     Args:
         source: an experiment file, or the name of a built-in experiment.
         seeds: seeds that replace those of the file.
-        only: variants, scenarios, or values of a scenario's `about`; by default everything is run. Tables that the
-            file writes need all runs. A controller that is not in the file is allowed.
+        only: variants, scenarios, or values of a scenario's `about`; by default everything is run. The file's tables
+            are only written if everything is run. A controller that is not in the file is allowed.
         beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
         draw: a seed of the draws, in place of the file's.

@@ -1,9 +1,9 @@
 """Formulas over the figures of a run.
 
-A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions. ``*`` in
-a path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of their receivers. Such a path
-must be an argument of a function of several values, such as ``mean``. An operator needs a space on both sides if it
-could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
+A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions. ``*`` in a
+path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of their receivers. A path with
+``*`` must be an argument of a function of several values, such as ``mean``. An operator needs a space on both sides if
+it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
 
 ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed. The
 functions of `FUNCTIONS` are computed from a run's tables: see :mod:`steadycast.experiment.series`.
@@ -54,7 +54,7 @@ def _jain(values: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Return the smallest value that is not exceeded by this share of the values, without interpolation."""
+    """Return the value below which the share ``part`` of the values lies, without interpolation."""
     return sorted(values)[min(int(part * len(values)), len(values) - 1)]
 
 
@@ -102,7 +102,7 @@ class Formula:
     names: tuple[str, ...]
     """The names of other variants and scenarios in the formula."""
     series: tuple[Series, ...]
-    """The statistics that it needs in addition to the summary."""
+    """The statistics of a run's tables that the formula needs in addition to the summary."""
     _value: _Values
 
     @classmethod
@@ -120,7 +120,7 @@ class Formula:
         return _Reader(text, place).formula()
 
     def value(self, figures: Figures | Context) -> float | None:
-        """Return its value; `None` if a figure is unknown or the value is not a number."""
+        """Return the formula's value; `None` if a figure is unknown or the result is not a number."""
         context = figures if isinstance(figures, Context) else Context(figures)
         try:
             [value] = self._value(context)

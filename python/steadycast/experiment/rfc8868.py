@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Series = npt.NDArray[np.float64]
 
 SETTLING_S = 10.0
-"""The time in seconds after a flow's start or return in which fairness and minimum rates are not judged."""
+"""After a flow starts or resumes, fairness and minimum rates are not judged for this time, in seconds."""
 BACKGROUND = "udp"
 """The name prefix of background flows, which reduce the capacity of the others (RFC 8867, 4.2)."""
 FACTOR = 3.0
@@ -48,7 +48,7 @@ class Flow:
     active: tuple[tuple[float, float], ...]
     """The intervals in which it sends."""
     back: bool = False
-    """Whether its direction is opposite to the measured bottlenecks."""
+    """Whether the flow's direction is opposite to that of the measured bottlenecks."""
 
     def sends(self, at: Series) -> npt.NDArray[np.bool_]:
         """Return for each of these times whether the flow sends."""
@@ -82,19 +82,19 @@ class Facts:
 
     @cached_property
     def videos(self) -> tuple[Flow, ...]:
-        """The videos, or the TCPs in their place."""
+        """The video flows or, in a run without video, the TCP flows."""
         kind = "video" if any(flow.kind == "video" for flow in self.flows) else "tcp"
         return tuple(flow for flow in self.flows if flow.kind == kind)
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """The judged interval: from the end of the videos' first seconds until the first of them stops."""
+        """The judged interval, in seconds: from `SETTLING_S` after the first video starts until a video stops."""
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 
     @cached_property
     def segments(self) -> list[tuple[float, float]]:
-        """The intervals in which neither the capacity nor the set of sending flows changes."""
+        """Intervals of at least `_SHORTEST_S` without a change of the capacity or of the set of sending flows."""
         low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
         marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
         inside = sorted(t for t in marks if low <= t <= high)
@@ -180,7 +180,7 @@ def facts(run: Run) -> Facts | None:
 
 
 def _spans(on: npt.NDArray[np.bool_], step: float) -> tuple[tuple[float, float], ...]:
-    """Return the intervals in seconds of consecutive steps that are true."""
+    """Return the intervals, in seconds, in which all steps of ``on`` are true."""
     turns = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(int)))
     return tuple((float(low * step), float(high * step)) for low, high in turns.reshape(-1, 2))
 
@@ -217,7 +217,7 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 
 
 def use(facts: Facts, *bottlenecks: str) -> float | None:
-    """Return the utilisation of these links by the flows, from 0 to 1; the lowest of several links.
+    """Return the flows' utilisation of these links, from 0 to 1; for several links, the lowest utilisation.
 
     The usable capacity is limited to the sum of the flows' highest rates.
     """

@@ -1,6 +1,7 @@
 """The runs of an experiment.
 
-Each is stored under a key of everything it depends on, so that an experiment can be resumed.
+Each run is stored under a key that covers everything on which its result depends, so that an interrupted experiment can
+be resumed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from steadycast.sweep.work import Setup, failed, figures
 from steadycast.sweep.work import begin as begin_sweep
 
 EMULATED_AT_ONCE = 4
-"""The number of emulated runs at the same time: one of 4 Mb/s takes about a tenth of a processor."""
+"""The number of emulated runs that run concurrently; a run with 4 Mb/s takes about a tenth of a processor."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Job:
     task: Task
     emulated: bool = False
     timed: bool = False
-    """Whether its series are stored, for a figure over time."""
+    """Whether the run's series are stored, for a figure over time."""
     draw: int | None = None
     """The draw whose statistics are computed."""
 
@@ -129,7 +130,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     prepare(scenarios, progress)
     needed = {draw: {each.text for each in series} for draw, series in spec.series.items()}
     known = {row["key"]: row["figures"].keys() for row in store.rows(place) if row["complete"]}
-    # A run made with an older version of the file lacks statistics that were added since.
+    # A stored run lacks statistics that were added to the experiment's file later. Such a run is repeated.
     todo = [
         job
         for job in dict.fromkeys(planned.values())
@@ -217,7 +218,8 @@ def _check(
 ) -> None:
     """Check that each measure's figures exist in at least one run, because scenarios have different flows.
 
-    Of draws the first runs may lack flows that later ones have: there the figure's name alone is checked.
+    With random draws, the first runs may lack flows that later runs have. Until all runs are made (``is_whole``), a
+    path of such an experiment only has to be one that a summary can contain.
     """
     if not figures:
         return

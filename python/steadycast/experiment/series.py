@@ -83,11 +83,14 @@ class Statistic:
     of: Callable[[Sequence[float], float], float | None]
     """The function of the values for each second and of the level."""
     level: bool = False
-    """Whether it needs a level."""
+    """Whether the statistic needs a level."""
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
-    """Return when the first second whose value exceeds the level ends, in seconds after the start of the first one."""
+    """Return the end of the first second whose value exceeds the level.
+
+    The result is in seconds after the beginning of the first value's second; `None` if no value exceeds the level.
+    """
     return next((n + 1.0 for n, value in enumerate(values) if value > level), None)
 
 
@@ -109,7 +112,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics of seconds, by name. In a formula the level precedes the times."""
+"""The statistics of a value per second, by name. In a formula the level precedes the times."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,9 @@ class Column:
     """A column of a table, for some flows or links."""
 
     way: str
-    """received, sent or link."""
+    """The kind of column: received, sent or link."""
     flow: str
-    """The pattern of the names of flows or links."""
+    """The names of the flows or links; ``*`` matches any name."""
     name: str
 
     @classmethod
@@ -140,7 +143,10 @@ class Column:
         return f"{self.way}.{self.flow}.{self.name}"
 
     def values(self, run: Run) -> dict[float, float]:
-        """Return the values by second. Rates of several flows are added; of other columns the largest counts."""
+        """Return the values by second.
+
+        The rates of several flows are added; for other columns the largest value counts.
+        """
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
             if value is None and self.name == "throughput_bps":
@@ -170,12 +176,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A statistic of the seconds from each FROM to before its TO.
+    """A statistic of one value per second, over the seconds in windows from FROM up to, but not including, TO.
 
     The series is a column, ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, or
     ``link.LINK.COLUMN`` of the table ``links`` in the forward direction, or the ratio of two columns. ``*`` in FLOW or
-    LINK matches any name. If it matches several, their rates are added; of other columns the largest value is used. A
-    second without a throughput counts as 0. A second without a value in another column is left out, as is a ratio to 0.
+    LINK matches any name. If it matches several names, their rates are added; for other columns the largest value is
+    used. A second without a throughput counts as 0. A second without a value in another column is left out. A second in
+    which a ratio's denominator is 0 is also left out.
     """
 
     statistic: str
@@ -282,8 +289,8 @@ SPANS = ("count", "first", "last", "longest")
 class Arrived:
     """The time at which a flow's receivers have received this many bytes of IP packets.
 
-    It is in seconds since the run's start, and interpolated within a step of the record. A TCP with a fixed amount of
-    data (`bytes`) counts as complete when all of it is acknowledged.
+    The time is in seconds since the run's start, and is interpolated within a step of the record. A TCP with a fixed
+    amount of data (`bytes`) counts as complete when all of it is acknowledged.
     """
 
     amount: float
@@ -350,7 +357,7 @@ class Frames:
         """Return the statistic for the first matching flow; `None` if a frame that counts did not arrive."""
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
-        # The table has a delay for a lost frame, too: that of its packets that arrived.
+        # The table also has a delay for an incomplete frame, measured with the packets that arrived.
         delays: list[float | None] = [
             None if fate == "lost" else delay
             for flow, at, delay, fate in rows

@@ -89,7 +89,7 @@ def tables(done: Experiment) -> list[Table | terminal.Fitted]:
             more = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
             found.append(terminal.plain(more))
 
-    # A part of an experiment may have no points for a table.
+    # If only a part of an experiment was run, a table may have no points.
     for table in (built(done, each) for each in done.spec.tables):
         if table.rows:
             add(*table.shown(), table.labels)

@@ -36,17 +36,17 @@ ALONE = ""
 
 @dataclass(frozen=True)
 class Condition:
-    """A formula of variables, which is true where it is not 0. An empty one is always true."""
+    """A formula of variables, which is true where it is not 0. An empty formula is always true."""
 
     text: str
     place: str
     """The place in the file, for errors."""
 
     def at(self, point: Point) -> bool | None:
-        """Whether it is true at a point; `None` if the point lacks one of its variables.
+        """Whether the condition is true at a point; `None` if the point lacks one of the formula's variables.
 
         Raises:
-            UserError: its value is a text.
+            UserError: the formula's value is a text.
 
         """
         if not self.text:
@@ -82,15 +82,15 @@ class Measure:
     text: str
     """The formula, in which ``${ }`` is replaced by a variable of a point."""
     unit: str
-    """The unit in tables; empty if the figure has its own, or if there is none."""
+    """The unit in tables; empty if the formula's figure has a known unit, or if the number has none."""
     digits: int
     when: Condition
-    """Where points have the measure."""
+    """The condition for the points at which the measure exists."""
     place: str
     """The place in the file, for errors."""
 
     def at(self, point: Point) -> Formula | None:
-        """Return the formula at a point; `None` if the point lacks one of its variables, or the measure.
+        """Return the formula at a point; `None` if the point lacks a variable of the formula, or the measure.
 
         Raises:
             UserError: it is not a valid formula.
@@ -115,16 +115,20 @@ class Bound:
     min: float | None
     max: float | None
     over: str
-    """"mean", "each" or "interval": what has to be within the bound, for the values of the seeds."""
+    """The values that have to be within the bound.
+
+    "mean" is the mean over the seeds, "each" is every seed's value, and "interval" is the whole confidence interval of
+    the mean.
+    """
     variants: tuple[str, ...]
-    """The variants to which it applies; empty: all."""
+    """The variants to which the bound applies; empty: all."""
     scenarios: tuple[str, ...]
     at: Mapping[str, tuple[str, ...]]
-    """The axis values at which it applies."""
+    """The axis values at which the bound applies."""
     when: tuple[Condition, ...]
     """The bound applies where all of them are true."""
     fraction: float
-    """The share of the points at which it has to hold."""
+    """The share of the points, from 0 to 1, at which the bound has to hold."""
     why: str
     source: str
 
@@ -156,18 +160,20 @@ class TableSpec:
     """"points", "bounds", "counts", "held" or "choice": the meaning of its rows."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """For "choice": a second list ignores the bounds of these measures."""
+    """For a "choice" table: measures whose bounds are ignored in a second list of variants."""
     by: tuple[str, ...] | None
-    """The axes, variables, classes or columns of ``about`` whose values are rows (for "held" columns); `None`: by
-    default the scenarios, and for "points" a row per point."""
+    """The axes, variables, classes or columns of ``about`` whose values are the table's rows.
+
+    In a "held" table they are its columns. `None` stands for the scenarios, or in a "points" table for a row per point.
+    """
     against: str | None
-    """For "points": the variant from which the means are the differences."""
+    """For a "points" table: the variant to which the others are compared. The cells are differences from its means."""
     by_bound: bool
-    """For "counts": whether undecided points and single measures are counted."""
+    """For a "counts" table: whether it has columns for undecided points and for the bounds of each measure."""
     when: Condition
-    """The points that it has."""
+    """The condition for the points in the table."""
     spread: str
-    """The spread that a table shows after a mean: "range", "interval" or "none"."""
+    """What the table shows after a mean to indicate the spread: "range", "interval" or "none"."""
     scenarios: tuple[str, ...]
     variants: tuple[str, ...]
     write: Path | None
@@ -197,11 +203,11 @@ class Scenario:
     base: Base
     sets: tuple[str, ...]
     variables: Mapping[str, str]
-    """The values of the names in ``${ }``."""
+    """The values that replace the names in ``${ }``."""
     about: Mapping[str, str]
-    """The texts about it in tables, by column."""
+    """The texts that describe the scenario in tables, by column."""
     variants: tuple[str, ...]
-    """The variants that run it."""
+    """The variants that run this scenario."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,7 @@ class Value:
     labels: tuple[str, ...]
     """One label for each name of the axis."""
     values: tuple[str, ...]
-    """The values of the names in ``${ }``."""
+    """The values that replace the axis's names in ``${ }``."""
     sets: tuple[str, ...]
 
 
@@ -223,7 +229,7 @@ class Axis:
     """The names of the variables; several if they change together."""
     values: tuple[Value, ...]
     scenarios: tuple[str, ...]
-    """The scenarios that have it."""
+    """The scenarios to which the axis applies."""
 
 
 @dataclass(frozen=True)
@@ -232,14 +238,14 @@ class Variant:
 
     sets: tuple[str, ...]
     emulated: bool
-    """Whether it runs in real time, beside the kernel's TCP."""
+    """Whether the variant runs in real time, with the kernel's TCP."""
     group: int | None
-    """Index of the list from which it comes, if that list gives several names the same changes."""
+    """If the variant comes from a list of names with the same changes, the index of that list."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Changes of some points."""
+    """Changes to the scenarios of some points."""
 
     when: Condition
     scenarios: tuple[str, ...]
@@ -248,16 +254,17 @@ class Change:
     sets: tuple[str, ...]
 
     def changes(self, point: Point) -> bool:
-        """Whether it changes a point."""
+        """Whether the changes apply to a point."""
         named = self.variants is None or point.variant in self.variants
         return named and point.scenario in self.scenarios and self.when.at(point) is True
 
 
 @dataclass(frozen=True)
 class Class:
-    """A class of points: labels, of which a point has the first whose condition is true.
+    """A classification of points by labels.
 
-    A point without such a label has the value of the variable with the class's name.
+    A point gets the first label whose condition is true. If no condition is true, its label is the value of the
+    variable with the class's name.
     """
 
     name: str
@@ -289,7 +296,7 @@ class Point:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in an error: scenario, values, draw, variant."""
+        """The labels that identify the point in an error: scenario, axis values, draw and variant."""
         draw = () if self.draw is None else (f"draw {self.draw}",)
         return (self.scenario, *(value for _, value in self.values), *draw, self.variant)
 
@@ -326,9 +333,9 @@ class Spec:
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether its seeds, draws and variants are the file's. Otherwise the file's tables are not written."""
+    """Whether the seeds, draws and variants are those of the file. If not, the file's tables are not written."""
     part: tuple[str, ...] = ()
-    """The variants and scenarios that were chosen; empty: all."""
+    """The names of variants and scenarios to which the user has restricted the experiment; empty: all."""
 
     @classmethod
     def read(cls, source: Path | str, draw: int | None = None, count: int | None = None) -> Spec:
@@ -378,7 +385,10 @@ class Spec:
 
     @property
     def command(self) -> str:
-        """The command that makes its tables. The path of a file of a checkout is relative to the checkout."""
+        """The command that makes the experiment's tables.
+
+        If the file is part of a checkout, its path is relative to the checkout.
+        """
         file, root = Path(self.path).resolve(), CHECKOUT.parents[1]
         path = file.relative_to(root).as_posix() if file.is_relative_to(CHECKOUT) else self.path
         return shlex.join(
@@ -386,7 +396,7 @@ class Spec:
         )
 
     def check(self) -> None:
-        """Check the names in formulas, and those of classes.
+        """Check the names that formulas, conditions and tables contain.
 
         Raises:
             UserError: a name does not exist.
@@ -417,7 +427,7 @@ class Spec:
                     raise UserError(table.when.place, problem, meant(name, known))
 
     def _classes(self, points: Sequence[Point]) -> list[str]:
-        """Return the names that points have labels for."""
+        """Return all names by which points can be grouped: scenario, classes, columns of `about`, axes, variables."""
         names = dict.fromkeys(["scenario", *(one.name for one in self.classes)])
         names |= dict.fromkeys(name for each in self.scenarios.values() for name in each.about)
         return [
@@ -542,7 +552,7 @@ class Spec:
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound applies to one of these measures, or to a measure that the file defines only for it."""
+        """Whether a bound is on one of these measures, or on a measure that the file defines inside the bound."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
@@ -566,7 +576,7 @@ class Spec:
 
     @cached_property
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
-        """By draw: all statistics that the measures need in addition to the summary.
+        """All statistics that the measures need in addition to the summary, by draw.
 
         A measure may refer to the run of any other point of its draw.
         """
@@ -656,7 +666,7 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
 
 @cache
 def filled(text: str, variables: tuple[tuple[str, str], ...], place: str) -> str | None:
-    """Return the text of `fill`; `None` if there is no variable of a name in it."""
+    """Return the text of `fill`; `None` if the text names a variable that does not exist."""
     named = dict(variables)
     return None if _lacks(text, named, place) else fill(text, named, place)
 
@@ -785,7 +795,7 @@ def _base(told: Mapping[str, Any], origin: Path) -> Base:
 
 
 def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
-    """Yield the measures of a file, and the bounds' own measures."""
+    """Yield the measures of a file, including those that are defined inside bounds."""
     for one in told["measures"]:
         yield _measure(one["name"], one["name"], one, path)
     for bound in told["bounds"]:
@@ -794,7 +804,7 @@ def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
 
 
 def _own(bound: Mapping[str, Any]) -> str:
-    """Return the unique name of a bound's own measure."""
+    """Return a unique name for a measure that is defined inside a bound."""
     return f"{bound['measure']}, line {bound['own']['line']}"
 
 
@@ -806,7 +816,7 @@ def _measure(name: str, shown: str, told: Mapping[str, Any], path: str) -> Measu
 
 def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path: str) -> Bound:
     place = f"{path}:{told['line']}: bound"
-    # A bound does not judge points without its measure.
+    # A bound applies only at points where its measure exists.
     conditions = [told["when"], *(one["when"] for one in measures if one["name"] == told["measure"])]
     return Bound(
         told["measure"] if told["own"] is None else _own(told),

@@ -216,7 +216,9 @@ def _number(measure: Measure, value: float) -> str:
 def _counts(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: the number of points that keep all their bounds.
 
-    That is by seed and in the mean, or with the undecided points and the points that keep the bounds of each measure.
+    A column counts the points whose bounds hold with each seed. With ``by_bound``, further columns count the undecided
+    and the unknown points, and the points that keep the bounds of each measure. Otherwise they have the points whose
+    bounds hold in the mean, and the share of the runs.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -253,7 +255,7 @@ def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
 
 
 def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
-    """Return the number of points that keep these bounds with each seed, and of those that they judge."""
+    """Return "A/B": of the B points to which these bounds apply, A keep them with each seed."""
     found = []
     for point in points:
         each = [
@@ -267,7 +269,7 @@ def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point])
 
 
 def _means(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: means over points, or those of the differences from another variant.
+    """Build a row per group and variant: means over points, or means of the differences from another variant.
 
     The first number is the share of runs that keep all their bounds. A number in brackets says how many points a mean
     has, if it is not all of them.
@@ -297,7 +299,7 @@ _Value = Callable[[Point], float | None]
 
 
 def _holding(done: Experiment, spec: TableSpec) -> _Value:
-    """Return the function that returns the percentage of a point's runs that keep all bounds of these measures."""
+    """Return a function that computes, for a point, the percentage of its runs that keep all bounds of the measures."""
 
     def value(point: Point) -> float | None:
         kept = done.kept(point, spec.measures)
@@ -323,7 +325,7 @@ def _less(value: _Value, point: Point, other: Point | None) -> float | None:
 
 
 def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells:
-    """Return the mean of the known values with its interval or range, and how many they are."""
+    """Return the mean of the known values with its interval or range, and the number of known values."""
     known = [value for value in values if value is not None]
     count = "" if len(known) == len(values) else f" ({len(known)})"
     if not known:
@@ -340,7 +342,7 @@ def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells
 
 
 def _held(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per variant: the number of bounds that it keeps, in each group and in total."""
+    """Build a row per variant: the number of bounds that the variant keeps, in each group and in total."""
     groups = {(value, who): points for (*_, value, who), points in _groups(done, spec).items()}
     names = list(dict.fromkeys(value for value, _ in groups))
     rows = []
@@ -372,7 +374,10 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
-    """Return the points of each group and variant, those of all groups last. A key has the cells that name them."""
+    """Return the points of each group and variant, followed by the points of all groups together for each variant.
+
+    A key has the cells that name the group and the variant.
+    """
     found: dict[tuple[str, ...], list[Point]] = {}
     points, by = _chosen(done, spec), _by(spec)
     for name in by:

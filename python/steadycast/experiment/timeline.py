@@ -30,11 +30,11 @@ def path(folder: Path, key: str) -> Path:
 
 
 def write(run: Run, place: Path) -> None:
-    """Write the series of a run with steps that a figure can show: rates in kb/s and delays in ms."""
+    """Write the series of a run, in steps that are long enough for a figure: rates in kb/s and delays in ms."""
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = sorted(set(rates["t_s"]))
     step = times[1] - times[0] if len(times) > 1 else 1.0
-    # Rows are grouped so that there are at most as many steps as the figure has points.
+    # Consecutive rows are grouped, so that a series has at most `_POINTS` steps.
     wide = step * max(1, -(-len(times) // _POINTS))
     group = (pl.col("t_s") / wide + 1e-6).floor().cast(pl.Int64)
     steps = int(times[-1] / wide + 1e-6) + 1 if times else 0

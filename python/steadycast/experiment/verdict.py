@@ -113,7 +113,10 @@ class Experiment:
         return {point.name: point for point in self.points}
 
     def beside(self, point: Point, name: str) -> Point | None:
-        """Return the point of another variant, or that of another scenario with the same variant."""
+        """Return the point of the variant or scenario ``name`` that otherwise equals ``point``, if there is one.
+
+        Axes that the other scenario does not have are left out.
+        """
         values = point.values
         if name in self.spec.variants:
             return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))
@@ -168,7 +171,7 @@ class Experiment:
         return {point: self.holds(bound, point) for point in chosen}
 
     def holds(self, bound: Bound, point: Point) -> bool | None:
-        """Return whether a point keeps a bound; `None` if a value is unknown."""
+        """Return whether a bound holds at a point; `None` if a value is unknown."""
         values = self.values(self.spec.measure(bound.measure), point)
         return kept_by(bound, list(values.values()), bound.over)
 
@@ -191,7 +194,8 @@ class Experiment:
 
         Args:
             point: the point.
-            measures: the measures whose bounds count, in addition to bounds with their own measure; by default all.
+            measures: the measures whose bounds count, by default all; bounds that define their own measure always
+                count.
 
         """
         chosen = [

@@ -3,9 +3,9 @@
     python -m steadycast.judge.browser answer CELL
     python -m steadycast.judge.browser offer CELL --clip CLIP.y4m
 
-Both run until they are asked to end. The results of getStats are written to `stats.jsonl` (for the offering browser:
-`stats-send.jsonl`), one line per second. The marks of the displayed pictures are written to `look.tsv`, in the format
-of the judge's own reader of pictures.
+Both browsers run until a signal ends them. The results of getStats are written to `stats.jsonl` (for the offering
+browser: `stats-send.jsonl`), one line per second. The marks of the displayed pictures are written to `look.tsv`, in the
+format of the judge's own reader of pictures.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _noted(page: Any, offset_s: float, stats: Any, look: Any) -> None:
 
 
 def run(what: str, cell: Path, clip: Path | None, program: str | None) -> None:
-    """Run one of the two browsers until it is asked to end."""
+    """Run one of the two browsers until a signal ends it."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -137,7 +137,7 @@ def run(what: str, cell: Path, clip: Path | None, program: str | None) -> None:
 
 
 def main() -> int:
-    """Read the words."""
+    """Parse the command line, and run the browser that it names."""
     import shutil
 
     parser = argparse.ArgumentParser(prog="steadycast.judge.browser", description=__doc__)

@@ -39,7 +39,7 @@ _LINES = 5
 LEFT = "programs"
 """The folder with the programs' files; no figures of the wire are read from it."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""The files in that folder that are read if the pair's file requests it, and their largest sizes in bytes."""
+"""The files in the folder `LEFT` that are read if the pair's file requests it, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 

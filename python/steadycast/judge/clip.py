@@ -109,7 +109,7 @@ def _header(raw: RawVideo) -> bytes:
 
 
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
-    """Write the clip into a FIFO in real time, beginning with the first reader; drop late pictures.
+    """Write the clip into a FIFO in real time, once a reader has opened it; drop late pictures.
 
     Each line of ``log`` has a picture's number, its due time, and the time at which its first byte was written, by the
     monotonic clock. If the FIFO is opened again (some programs probe it first), the header is repeated.
@@ -272,7 +272,8 @@ def coarse(luma: U8) -> U8:
 def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
     """Write a line per picture: its arrival by the monotonic clock, its number, and the results of `Measured`.
 
-    Pictures are read ahead of the measurement, whose time must not count as delay of the pair.
+    A separate thread reads the pictures in advance, because the time of the measurement must not count as delay of the
+    pair.
     """
     seen = ahead(pictures(stream, shape))
     _tell(measured, ((at, form.luma(data)) for at, form, data in seen), crop, log)

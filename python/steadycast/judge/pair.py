@@ -87,7 +87,7 @@ class Pictures:
     """The source of the displayed pictures."""
 
     source: str = "none"
-    """pipe, file, browser or none."""
+    """Where the displayed pictures come from: "pipe", "file", "browser" or "none"."""
     format: str | None = None
     """The format of raw pictures; `None` means y4m."""
     crop: Crop | None = None

@@ -143,7 +143,7 @@ class Cell:
 
     @cached_property
     def crew(self) -> list[dict[str, Any]]:
-        """The crew's log of its programs."""
+        """The events that the crew, which runs the pair's programs, has logged."""
         return [json.loads(line) for line in (self.folder / "crew.jsonl").read_text().splitlines()]
 
     @property
@@ -340,7 +340,8 @@ def rtp(cell: Cell) -> Rtp | None:
     if media is None:
         return None
     stamps = media["rtp_ts"].unique().to_numpy()
-    # If the pair's file doesn't name it, rtx is a stream most of whose time stamps are the media's.
+    # If the pair's file doesn't name the retransmission stream (rtx), it is a stream most of whose time stamps also
+    # occur in the media stream.
     rtx = [
         each
         for each in streams
@@ -585,9 +586,10 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
-    """Estimate the sending times that were not logged, from the first packet of a frame, or from the fastest picture.
+    """Estimate the sending times that were not logged, from frames' first packets or the least delay.
 
-    The first frame on the wire is picture 0; RTP time stamps identify the others.
+    With RTP, the first frame on the wire is taken for picture 0, and RTP time stamps identify the others. Otherwise the
+    picture with the least delay is taken to have no delay.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}

@@ -172,7 +172,7 @@ def key_of(setup: Setup, task: Task) -> str:
 
 
 def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
-    """Return the outcomes that an interrupted judgement left in its folder, and whose keys are the same."""
+    """Return the outcomes of an interrupted judgement in its folder, without those whose keys have changed."""
     rows = {row["key"]: row["outcome"] for row in store.rows(part)}
     found = {}
     for task, key in keys.items():

@@ -107,7 +107,7 @@ class Pool:
         return [pid for worker in self._all for pid in worker.pids]
 
     def place(self, tab: str, *, film: bool) -> int:
-        """Return a tab's place on the board.
+        """Return the place of a browser tab on the board of tickets (`work.Board`).
 
         If none is free, the tab that was inactive for the longest time loses its place.
         """
@@ -168,7 +168,7 @@ class Lab:
         self.warm = asyncio.Event()
 
     def app(self) -> Starlette:
-        """Return the application."""
+        """Return the ASGI application."""
         routes = web.file_routes(_FILES)
         answers: Mapping[str, Callable[[Json], Awaitable[Response]]] = {
             "begin": self.begin,
@@ -325,7 +325,7 @@ class Lab:
         return self.pool
 
     def _sides(self, asked: Asked, text: str) -> tuple[list[tuple[str, ...]], list[Json]]:
-        """Check a text. Returns the settings of A and B, and its controls."""
+        """Check the scenario's text; return the settings of A and B, and the controls for the text."""
         tree, loaded = checked(asked.base, text, self.clips)
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)

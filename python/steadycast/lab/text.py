@@ -44,7 +44,7 @@ class Base:
     place: Path
     text: str
     names: frozenset[str]
-    """The files that it names itself. A controller is given as "file.py:Class"."""
+    """The files that the scenario names. A controller is listed as "file.py:Class"."""
 
     @classmethod
     def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
@@ -91,10 +91,10 @@ def parsed(text: str) -> Json:
 def checked(
     base: Base, text: str, clips: Path | None = None, sets: Sequence[str] = ()
 ) -> tuple[Json, core.Scenario]:
-    """Parse and check a text from the page. Returns its plain values, and the scenario.
+    """Parse and check a text from the page. Return its plain values, and the scenario.
 
-    It may name the files that its base names, named clips, and the clips in the folder ``clips``. No other file is
-    opened.
+    The text may name the files that its base names, named clips, and the clips in the folder ``clips``. No other file
+    is opened.
     """
     tree = parsed(text)
     for key, name in _files(tree):
@@ -251,7 +251,7 @@ class Knob:
     group: str
     label: str
     kind: str
-    """"rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
+    """The kind of value: "rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
     value: object
     """The value in the text, or the default; `None` if there is neither."""
     about: str
@@ -261,7 +261,10 @@ class Knob:
 
 
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
-    """Return the controls of a scenario, from its plain values and those with all defaults."""
+    """Return the controls of a scenario.
+
+    ``tree`` has the values in the text, and ``resolved`` those of all keys, including defaults.
+    """
     return [
         *_of_links(tree, resolved, base),
         *_of_traffic(tree, resolved),

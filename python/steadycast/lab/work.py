@@ -54,14 +54,14 @@ class Task:
     """A request of the page."""
 
     what: str
-    """run, film or report."""
+    """The kind of request: "run", "film" or "report"."""
     base: scenario_text.Base
     text: str
     sets: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
     """The changes to the scenario for each of the film's other pictures."""
     place: int
-    """Its place on the board."""
+    """The place of the page's tab on the board (`Board`)."""
     ticket: int
     pictures: bool = False
     receiver: str | None = None
@@ -69,7 +69,10 @@ class Task:
 
 
 class Board:
-    """Shared memory of the server and its workers: the newest ticket of each page, and the progress of its work."""
+    """Shared memory of the server and its workers.
+
+    For each page it has the number of the newest request (the ticket), and the progress of the work on it.
+    """
 
     PLACES = 128
     _SIZE = 96
@@ -86,7 +89,7 @@ class Board:
         return int.from_bytes(self._map[place * self._SIZE : place * self._SIZE + 8], "little")
 
     def next(self, place: int) -> int:
-        """Issue a new ticket. Work on older tickets ends."""
+        """Issue a new ticket for a place. Work on older tickets of this place then ends."""
         ticket = self.newest(place) + 1
         start = place * self._SIZE
         self._map[start : start + self._SIZE] = ticket.to_bytes(8, "little").ljust(self._SIZE, b"\0")
@@ -105,7 +108,8 @@ class Board:
         start = place * self._SIZE + 8
         part = self._map[start : start + 24 + self._TEXT]
         ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
-        if ticket != self.newest(place):  # a worker wrote it just before it noticed its cancellation
+        # A worker wrote the progress just before it noticed that its work was cancelled.
+        if ticket != self.newest(place):
             return "", 0, 0
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 

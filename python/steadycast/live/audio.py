@@ -24,18 +24,20 @@ HZ = 48_000
 PACKET_SAMPLES = HZ // 50
 """Samples per packet and channel; a packet has 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""The difference in seconds between a time stamp and the end of the samples before it, from which on it shows a gap or
-an overlap."""
+"""The largest tolerated difference, in seconds, between a time stamp and the end of the samples before it.
+
+A larger difference is a gap or an overlap in the sound.
+"""
 _QUIET = 10
-"""Number of silent packets that are sent before packets are omitted; this is 0.2 s."""
+"""Number of silent packets (0.2 s) that are sent before the sender starts to omit packets."""
 _KEPT = 20
-"""During silence, one packet in this many is sent, as in libopus's discontinuous mode; this is one per 0.4 s."""
+"""During silence, one of 20 packets is sent, which is one per 0.4 s, as in libopus's discontinuous mode."""
 _LOSSES = (0, 5, 10, 20, 30)
 """Loss rates in per cent for which the encoder's FEC is configured. The lowest one that is not below the reported
 loss is used."""
 _PATIENCE_S = 0.5
 _MEASURED = 100
-"""Number of packets with which the encoder's cost is measured; this is 2 s."""
+"""Number of packets that are encoded to measure the encoder's cost. These packets have 2 s of sound."""
 
 Samples = NDArray[np.int16]
 
@@ -53,7 +55,10 @@ class Encoder:
         self._context: Any = None
 
     def expect(self, loss: float) -> None:
-        """Configure FEC for this loss rate, from 0 to 1. A change of the level starts a new encoder."""
+        """Configure FEC for this loss rate, from 0 to 1.
+
+        If another of the levels `_LOSSES` applies, a new encoder starts.
+        """
         level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
         if level == self._loss:
             return
@@ -66,7 +71,10 @@ class Encoder:
         self._context = context
 
     def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
-        """Encode the samples of a packet, the first of which has number ``at``. Yields sample numbers and packets."""
+        """Encode the samples of one packet; yield packets, each with the number of its first sample.
+
+        ``at`` is the number of the first of ``samples``.
+        """
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout=self._layout)
         frame.rate, frame.pts, frame.time_base = HZ, at, Fraction(1, HZ)
         for packet in self._context.encode(frame):
@@ -92,8 +100,8 @@ class Sound:
         for begins, samples in self._samples():
             gap = begins - (at + held.shape[1] // width)
             if abs(gap) > HZ * _STEP_S or not begun:
-                # Samples before the first picture, or that were already sent, are dropped. A gap is filled with
-                # silence.
+                # Samples before the first picture are dropped, and so are samples that overlap earlier ones. A gap is
+                # filled with silence.
                 samples = samples[:, max(0, -gap) * width :]
                 held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
             begun = begun or samples.shape[1] > 0
@@ -154,7 +162,7 @@ class Work:
         return (time.process_time() - began) * HZ / max(samples, PACKET_SAMPLES)
 
     def __call__(self, sender: Any) -> None:
-        """Encode packets and pass them on until the session ends."""
+        """Encode packets and pass them to the sender until the session ends."""
         try:
             for n in itertools.count():
                 while (begins := self._loop_s(n)) is None:
@@ -166,7 +174,10 @@ class Work:
             self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
 
     def _once(self, sender: Any, begins: float) -> bool:
-        """Pass on the whole sound once, starting at this time. Returns whether the session continues."""
+        """Pass the whole sound to the sender once; return whether the session continues.
+
+        The sound starts at the time ``begins``, in seconds.
+        """
         encoder, silent, left_out = Encoder(self._sound.layout), 0, True
         for at, samples in self._sound.frames():
             encoder.expect(sender.audio_loss)

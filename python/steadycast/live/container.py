@@ -60,8 +60,8 @@ class Times:
 class Growing:
     """A container file that grows. Frames wait until an I frame has the stream's parameters, such as its size.
 
-    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. With ``audio`` it has a
-    second track of Opus packets. ``place`` is a file's path or an open pipe.
+    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. With ``audio`` the file has a
+    second track, of Opus packets. ``place`` is a file's path or an open pipe.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Growing:
             self.waiting.clear()
 
     def begin(self, source: BinaryIO) -> bool:
-        """Begin the file if the raw stream ``source`` has the stream's parameters; return whether it has."""
+        """Begin the file if the raw stream ``source`` contains the stream's parameters; return whether it was begun."""
         try:
             with av.open(source, format=stream.FORMS[self._codec].demuxer) as known:
                 found = known.streams.video[0]
@@ -134,7 +134,8 @@ class Growing:
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
-        # A few frames without time stamps have no frame rate: 0 keeps FFmpeg from guessing one.
+        # `source` has a few frames without time stamps, so their frame rate is unknown. 0 keeps FFmpeg from guessing
+        # one.
         self._stream.codec_context.framerate = 0
         if self._audio:
             # The encoder is opened for its configuration alone, which the track's header needs.
@@ -157,7 +158,8 @@ class Growing:
         if self._file is None:
             self._early = [*self._early[-_MOST_EARLY:], (ticks, data)]
             return
-        # A player starts with the first picture, and time stamps must increase.
+        # Audio before the first picture has negative time stamps, and is dropped because a player starts with that
+        # picture. The time stamps of a track must increase, so other packets that violate this are dropped as well.
         if ticks <= self._heard:
             return
         self._heard = ticks

@@ -60,8 +60,8 @@ class Encoder:
     def unit(self, samples: U8, *, first: bool, quantizer: int, size: int = 0) -> tuple[int, bytes]:
         """Encode a picture; return its kind (0: I, 1: P) and its access unit.
 
-        ``first`` begins a GOP with this quantizer and this index into `sizes`. Each GOP begins with the decoder's
-        configuration, so that decoders follow a change of size.
+        If ``first`` is set, the picture begins a GOP with this ``quantizer``, and ``size`` is the index of its size in
+        `sizes`. Each GOP begins with the decoder's configuration, so that decoders follow a change of size.
         """
         if first or self._context is None:
             self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)

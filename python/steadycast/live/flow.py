@@ -1,4 +1,7 @@
-"""The options of a live session that are keys of a scenario's `[[flow]]`, whose parser checks their values."""
+"""The options of a live session that are keys of a scenario's `[[flow]]`.
+
+The parser of scenarios checks their values.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from steadycast.controllers import GROUP, ONE
 from steadycast.errors import UserError
 
 Flow = Mapping[str, object]
-"""The given options by name."""
+"""The options that the user gave, by name."""
 
 
 @dataclass(frozen=True)

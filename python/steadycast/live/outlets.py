@@ -48,7 +48,10 @@ EVERY_S = 1.0
 _STILL = 2.0
 """Seconds without a packet after which a receiver's source is called silent."""
 _READERS = 16
-"""The most connections for metrics. The session itself needs the process's time and file descriptors."""
+"""The most connections to the metrics server.
+
+The session itself needs the process's time and file descriptors.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,9 @@ class Options:
     """The options of the command line."""
 
     metrics: str | None = None
-    """ADDR:PORT, or a port of this machine alone."""
+    """The address of the metrics server: ADDR:PORT, or only a port, which is then opened on the loopback interface."""
     status: str | None = None
-    """A file, or - for standard output."""
+    """The file to which status lines are written, or - for standard output."""
     events: Path | None = None
 
 
@@ -72,7 +75,7 @@ class Metric:
 
     name: str
     kind: str
-    """gauge or counter; a counter's exported name ends in _total."""
+    """The type of the metric, "gauge" or "counter". A counter's exported name ends in _total."""
     about: str
     read: Callable[[Json], Samples]
     labels: tuple[str, ...] = ()
@@ -225,8 +228,8 @@ def shown_peers(status: Json) -> tuple[list[Json], int]:
 class Outlets:
     """The requested outputs of a session, open during the ``with`` block.
 
-    ``session`` is the address to which it sends, or at which it listens. A session that is ``alone`` in its process
-    sends its status to systemd.
+    ``session`` is the address to which the session sends, or at which it listens. ``alone`` says that the process has
+    no other session; the status is then sent to systemd.
     """
 
     def __init__(self, options: Options, command: str, session: str, *, alone: bool = True) -> None:
@@ -291,7 +294,8 @@ class Outlets:
         if "status" in self._files:
             self._files["status"].write(self._line("status", self.told()))
         line = view.send_line if self._command == "send" else view.receive_line
-        # A session that hangs stops updating its status: then systemd's watchdog restarts it.
+        # A session that hangs stops updating its status. WATCHDOG=1 is then no longer sent, and systemd restarts the
+        # service.
         alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
         self._told_s = status["at_s"]
         self._notify(f"STATUS={line(status).strip()}{alive}")
@@ -393,7 +397,8 @@ class _Events:
         size = status["size"] and {key: status["size"][key] for key in ("width", "height", "smaller")}
         if size != self._size:
             told, self._size = self._size, size
-            # The first status is no event, unless the coded size is reduced from the start.
+            # The size in the first status is not a change, so no event is output for it, unless the size is already
+            # reduced.
             if told is not None or size["smaller"]:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}

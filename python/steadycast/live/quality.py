@@ -31,12 +31,15 @@ def measure(
     units: Sequence[bytes],
     size: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Measure PSNR, SSIM and opinion of a receiver's pictures; return figures by path, empty without pictures.
+    """Measure PSNR, SSIM and opinion score of a receiver's pictures; return the figures by their path in the summary.
 
-    The stream does not identify pictures of the clip, so that the first one is found by comparison. Time stamps give
-    the others, modulo the clip's length if it is looped. A missing picture is replaced by its predecessor. All
-    pictures are scaled to ``size``, the display size that the sender announces, since some may be coded smaller.
-    Without it the first picture's size is used.
+    The result is empty if there are no pictures.
+
+    The stream does not say which picture of the clip a received picture shows. One received picture is found by
+    comparison with the pictures of the clip. The time stamps then identify the others, modulo the clip's length if the
+    clip is looped. A missing picture is replaced by its predecessor. All pictures are scaled to ``size``, the display
+    size that the sender announces, since some may be coded smaller. If ``size`` is `None`, the first picture's size is
+    used.
     """
     kind = codec_of(codec)
     # An empty access unit, which has no usable data, would flush the decoder as at the end of the stream.
@@ -60,7 +63,8 @@ def measure(
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {}
-    # The first pictures may be damaged, but the one in the middle is probably whole.
+    # This picture is compared with the clip. The first pictures may be damaged, but the one in the middle is probably
+    # whole.
     probe = shown[len(shown) // 2]
     found = max(range(len(clip)), key=lambda n: metrics.psnr_db(clip[n].y, decoded[probe].y))
     psnr, ssim = [], []

@@ -81,16 +81,18 @@ class Player:
     """An external player that reads the stream from its standard input.
 
     A separate thread writes to the pipe, so that a paused player blocks nothing else. Frames that the player does not
-    read in time are dropped as a whole. With a play-out delay, each frame is written that many seconds after the
-    arrival time that the fastest frame implies, or on arrival if it is later.
+    read in time are dropped as a whole. A play-out delay is counted from the time at which a frame would have arrived
+    with the shortest transfer time of all frames so far. A frame that arrives after its play-out time is written
+    immediately.
 
-    With ``codec``, the codec and its decoder's configuration, the player gets Matroska with a track for audio.
+    If ``codec`` is given, with the codec's name and its decoder's configuration, the player gets Matroska with a track
+    for audio.
     """
 
     _WAITING = 256
     """The most frames in the player's queue."""
     _PATIENCE_S = 5.0
-    """The time in seconds for the player to read the rest, and then again to end."""
+    """The time limit in seconds for the player to read the queued frames, and then again for it to exit."""
 
     def __init__(
         self, words: Sequence[str], playout_s: float | None, codec: tuple[str, bytes] | None = None
@@ -110,14 +112,14 @@ class Player:
 
     @property
     def contains_audio(self) -> bool:
-        """Whether the player gets a container with audio, and frames as they are, instead of a raw stream."""
+        """Whether the player gets a container with an audio track instead of a raw stream."""
         return self._codec is not None
 
     def take(self, data: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None) -> None:
         """Queue a frame, or drop it if the queue is full; does nothing once the player has ended.
 
-        ``ticks`` is the presentation time in units of 1/90000 s; the stream's header has none. If the player gets a
-        container, ``add`` adds the frame to it.
+        ``ticks`` is the presentation time in units of 1/90000 s, or `None` for the header of the stream. If the player
+        gets a container, ``add`` adds the frame to it.
         """
         if self.gone:
             return
@@ -183,19 +185,22 @@ class Sink:
     The consumers fail independently: on a full disk the player and the comparison continue. The session ends when no
     consumer is left.
 
-    Frames are written to FILE.part as they arrive, in FILE's container or as the raw stream. It is renamed to FILE at
-    the end; if that fails, it is kept, and the error names it. If no frame has the parameters that the container needs,
-    the raw stream is written, and is converted to the container at the end.
+    Frames are written to FILE.part as they arrive, in FILE's container or as the raw stream. FILE.part is renamed to
+    FILE at the end; if that fails, FILE.part is kept, and the error names it. If no frame has the parameters that the
+    container needs, the raw stream is written instead, and is converted to the container at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
         self.codec: str = receiver.codec
         self._frames: list[tuple[int, int]] = []
-        """Presentation time and size in bytes of each frame, while the raw stream may have to be converted."""
+        """Presentation time and size in bytes of each frame.
+
+        They are needed to convert the raw stream to a container, and are cleared once a container is written directly.
+        """
         self._any = False
         self.kept: list[tuple[int, bytes]] = []
-        """Presentation time and data of each frame, if the stream is compared with the original."""
+        """Presentation time and data of each frame; filled only if the stream is compared with the original."""
         self.damaged = 0
         self._first: tuple[float, float] | None = None
         self._last = (0.0, 0.0)
@@ -211,7 +216,7 @@ class Sink:
         self._failed: UnwrittenError | None = None
         self._audio: bool = receiver.has_audio
         self.missing_audio = 0
-        """Audio packets that are missing between others."""
+        """Number of audio packets that are missing between received ones."""
         self.notes: list[str] = []
         if options.out is not None:
             self._container = container_of(options.out, self.codec)
@@ -253,7 +258,8 @@ class Sink:
         try:
             head = stream.head(self.codec, self._head)
             self._take(head, head, None)
-            # Audio is taken with the next frame, or after this time without one.
+            # The loop writes the audio that has arrived whenever frames arrive, or after this time in seconds without a
+            # frame.
             patience = 0.1 if self._audio else 0.5
             while (frames := self._receiver.frames(patience)) is not None:
                 self._take_audio()
@@ -380,8 +386,8 @@ class Sink:
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # Only slow time stamps are suspicious: a file may be sent faster than real time, and a sender may pause. The
-        # factor 5 is far beyond the drift of real clocks.
+        # Only time stamps that advance more slowly than real time are suspicious, since a file may be sent faster than
+        # real time, and a sender may pause. The factor 5 is far beyond the drift of real clocks.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
@@ -470,7 +476,10 @@ def container_of(out: Path, codec: str) -> str | None:
 
 
 def _offered(out: Path, codec: str) -> tuple[str | None, str]:
-    """Return the container format of a file name, and the problem that it has with a codec. Nothing is written."""
+    """Return the container format of a file name, and the problem, if any, of storing this codec in it.
+
+    The text is empty if there is no problem. Nothing is written.
+    """
     import av
 
     try:

@@ -34,7 +34,7 @@ class ReceivedFrame:
     time_s: float
     """The presentation time by the sender's clock, in seconds since the first received frame."""
     arrived_s: float
-    """The arrival of its last packet, in seconds since the session's start."""
+    """The arrival time of the frame's last packet, in seconds since the session's start."""
     whole: bool
     """Whether the frame and all its references arrived completely. If not, the decoder has concealed the gaps."""
 
@@ -196,7 +196,8 @@ class Receiver(ends.Ends):
         self.pixels = pixels
         self._outbox: Outbox | None = None
         if pixels is not None:
-            # Steadycast's senders use no B frames.
+            # Only Steadycast's senders announce a controller. They use no B frames, so a picture never waits for a
+            # later one.
             self._outbox = Outbox(self._core, queue, low_delay=self._core.controller is not None)
             threading.Thread(target=self._outbox.run, daemon=True, name="steadycast-decoder").start()
 

@@ -123,7 +123,7 @@ def _to_server(options: Options) -> tuple[Options, Whip]:
 
 
 def _published(settings: Json, flow: Flow, planned: Any, server: Whip) -> Any:
-    """Make an offer to a WHIP server, and start a core `Sender` with its answer."""
+    """Send an offer to a WHIP server, and start a core `Sender` with the server's answer."""
     settings = {**settings, "server": server.open()}
     with named(flow):
         offer = session.live_core().Offer(_with_flow(settings, flow, planned), planned.medium)
@@ -273,7 +273,7 @@ def _follow(
 
 
 def _check_connected(sender: Any, url: str) -> None:
-    """Raise the reason if no connection for media was made."""
+    """Raise an error with the reason if no media connection to the server was established."""
     status = json.loads(sender.status()) or {}
     why = (status.get("browser") or {}).get("why")
     if why is not None and not status["packets"]:
@@ -283,7 +283,7 @@ def _check_connected(sender: Any, url: str) -> None:
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:
-    """Start the threads of the encoders that the source needs; return that of the pictures."""
+    """Start the threads of the encoders that the source needs; return the thread that encodes pictures, if any."""
     if planned.audio is not None:
         threading.Thread(target=planned.audio, args=(sender,), daemon=True, name="audio").start()
     if planned.work is None:

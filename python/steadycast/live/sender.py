@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steadycast.media.table import U8
 
 _DRAIN_S = 5.0
-"""Seconds at the end of a session for the frames that wait in the pacer, and for the BYE."""
+"""The time limit in seconds, at the end of a session, for sending the BYE and the frames that wait in the pacer."""
 
 
 class Inbox(Pictures):
@@ -81,7 +81,7 @@ class Inbox(Pictures):
     def _make_room(self, now: int) -> bool:
         """Drop pictures of a full leaky queue; return whether the new picture is accepted."""
         if self._last > now:
-            # The program exceeds the frame rate: a queued picture already has a later presentation time.
+            # The program exceeds the frame rate: the presentation time of the previous picture is still in the future.
             self.left_out += 1
             return False
         while len(self._waiting) >= self._room:

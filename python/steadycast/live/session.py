@@ -97,7 +97,8 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\
 def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
     """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT, and a group's zone to its interface.
 
-    A name is looked up once; ``tell`` prints the resulting address on stderr. Text in another form is unchanged.
+    A name is looked up once; ``tell`` prints the resulting address on stderr. Text in another form is returned
+    unchanged.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
@@ -154,7 +155,7 @@ def _index(text: str, zone: str) -> int:
 
 
 def own_name() -> str:
-    """Create a canonical name (CNAME): the host name and a random suffix that distinguishes its sessions."""
+    """Create a canonical name (CNAME): the host name and a random suffix that distinguishes the host's sessions."""
     host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"
     return f"{host}-{secrets.token_hex(2)}"
 

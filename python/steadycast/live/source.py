@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """A source of pictures of one size, which are requested by increasing numbers."""
+    """A source of pictures that all have one size. The encoder requests pictures by increasing numbers."""
 
     shape: Shape
     warnings: list[str]
@@ -38,7 +38,7 @@ class Pictures:
     def loop_s(self, n: int) -> float | None:
         """Return the time at which repetition ``n`` begins, in seconds; `None` while it is not known.
 
-        It is infinite if there is no such repetition.
+        The time is infinite if there is no such repetition.
         """
         return 0.0 if n == 0 else float("inf")
 
@@ -89,7 +89,7 @@ class Filed(Pictures):
         while True:
             samples = next(self._pictures.frames, None)
             if samples is None:
-                # A source that has no picture even after it was reopened is not repeated forever.
+                # A source without any picture after it was reopened is given up; repeating it would never end.
                 if not self._loop or fresh or self._pictures.failure is not None:
                     self._over = True
                     return None
@@ -143,7 +143,7 @@ class Newest(Pictures):
         self._last = -1
 
     def _put(self, at: float, samples: U8) -> None:
-        """Replace the newest picture by one that was taken at this time, in seconds."""
+        """Replace the newest picture by ``samples``, which were taken at the time ``at``, in seconds."""
         with self._change:
             self._passed += self._newest is not None
             self._newest = (at, samples)
@@ -194,7 +194,7 @@ class Camera(Newest):
         try:
             for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
                 now = time.monotonic()
-                # A file on standard input is read in real time, or most of its pictures would be dropped.
+                # A file on standard input is read at its frame rate; otherwise most of its pictures would be dropped.
                 first = now - float(at) if first is None else first
                 time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
                 self._put(time.monotonic(), samples)
@@ -233,7 +233,7 @@ def _opened(place: str) -> Reader:
 
 @dataclass
 class Plan:
-    """The core's description of a session's source, and the encoder that works beside it."""
+    """The core's description of a session's source, and the Python loops that encode it."""
 
     medium: dict[str, Any]
     clip: str | None

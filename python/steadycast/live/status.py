@@ -31,23 +31,26 @@ class PeerStatus:
     name: str | None
     """The canonical name (CNAME, RFC 3550, section 6.5.1)."""
     address: str
-    """The source address of its reports."""
+    """The source address of the receiver's reports."""
     ssrc: int
     """The synchronisation source (RFC 3550, section 3)."""
     ours: bool
-    """Whether it sends the controller's own reports in addition to standard ones."""
+    """Whether the receiver sends the controller's own reports in addition to standard ones."""
     packets: bool
-    """Whether it sends per-packet feedback (RFC 8888 or transport-wide), the default for a single receiver."""
+    """Whether the receiver sends per-packet feedback (RFC 8888 or TWCC), the default for a single receiver."""
     aside: str | None
-    """The reason why its reports are ignored: the sender's feedback filter, or `exclude`; `None` if they count."""
+    """Why the sender ignores the receiver's reports; `None` if it uses them.
+
+    The reason is the sender's feedback filter, or a call of `Sender.exclude`.
+    """
     left: bool
-    """Whether it has sent a BYE."""
+    """Whether the receiver has sent a BYE."""
     reports: int
-    """The number of its reports."""
+    """The number of the receiver's reports."""
     silent_s: float
-    """The time since its last report, in seconds."""
+    """The time since the receiver's last report, in seconds."""
     loss_frac: float | None
-    """The loss rate between its last two reports, from 0 to 1."""
+    """The loss rate between the receiver's last two reports, from 0 to 1."""
     jitter_s: float | None
     """The interarrival jitter (RFC 3550, section 6.4.1), in seconds."""
     rtt_s: float | None
@@ -66,21 +69,21 @@ class SenderStatus:
     at_s: float
     """The time since the session's start, in seconds."""
     rate_bps: float
-    """The sending rate over the last second."""
+    """The sending rate over the last second, in bit/s."""
     target_bps: float | None
-    """The controller's target rate."""
+    """The controller's target rate, in bit/s."""
     limit: str | None
-    """The limit of the rate: start, network, cap, floor or encoder."""
+    """What limits the rate at present: "start", "network", "cap", "floor" or "encoder"."""
     rule: str | None
-    """The controller's rule behind its decision."""
+    """The name of the controller's rule that determined the target rate."""
     loss_frac: float | None
     """The loss rate that the decision uses, from 0 to 1."""
     rtt_s: float | None
-    """The round-trip time that the decision uses."""
+    """The round-trip time that the decision uses, in seconds."""
     set_by: str | None
     """The receiver whose reports determine the rate."""
     floor_bps: float | None
-    """The lower limit of the rate; `None` in paper mode."""
+    """The lower limit of the rate, in bit/s; `None` in paper mode."""
     backlog_s: float
     """The time that the pacer needs to send its queue, in seconds."""
     packets: int
@@ -96,9 +99,9 @@ class SenderStatus:
     waiting: int
     """Pictures in the queue of the encoder."""
     key_frames: int
-    """Key frames that receivers requested."""
+    """Number of key frames that receivers requested."""
     size: tuple[int, int] | None
-    """The coded width and height; smaller than the source's if the rate is too low for its size."""
+    """The coded width and height; they are smaller than the source's if the rate is too low for the source's size."""
     smaller_frames: int
     """Pictures coded at a smaller size than the source's."""
     quantizer: int | None
@@ -135,7 +138,7 @@ class ReceiverStatus:
     at_s: float
     """The time since the session's start, in seconds."""
     rate_bps: float
-    """The receiving rate over the last second."""
+    """The receiving rate over the last second, in bit/s."""
     loss_frac: float | None
     """The loss rate over the last second, from 0 to 1."""
     delay_s: float | None
@@ -155,7 +158,7 @@ class ReceiverStatus:
     missing_frames: int
     """Frames without any received packet."""
     undecodable_frames: int
-    """Frames that arrived, but lack a reference."""
+    """Frames that arrived, but can't be decoded because a reference frame is missing."""
     unused: Mapping[str, int]
     """Received packets that were discarded, by reason."""
     unread: int

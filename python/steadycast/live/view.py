@@ -161,7 +161,7 @@ def send_line(status: Json) -> str:
 
 
 def _marked(status: Json) -> str:
-    """Describe ECN, if it is in use: the path removes the marks, or the number of marked packets."""
+    """Describe ECN, if it is in use: either that the path removes the marks, or how many packets were marked."""
     ecn = status["ecn"]
     if ecn is None:
         return ""
@@ -169,7 +169,7 @@ def _marked(status: Json) -> str:
 
 
 def _smaller(status: Json) -> str:
-    """Name the coded size, if it differs from the source's."""
+    """Return the coded size as text, if it differs from the source's."""
     size = status["size"]
     return f", pictures of {size['width']}x{size['height']}" if size and size["smaller"] else ""
 
@@ -195,7 +195,7 @@ def _repaired(status: Json) -> str:
 
 
 def _came_marked(status: Json) -> str:
-    """Name the number of ECN-marked packets, if the packets are ECN-capable."""
+    """Return the number of ECN-marked packets as text, if the packets are ECN-capable."""
     ecn = status.get("ecn")
     return f"{_packets(ecn['marked'])} marked, " if ecn else ""
 
@@ -297,7 +297,7 @@ def _unreadable(status: Json) -> list[str]:
 
 
 def _waiting(other: Json, status: Json) -> str:
-    """Say when the receiver will switch to another source, which it ignores now."""
+    """Say when the receiver will switch to another source, whose packets it still ignores."""
     who = f"another source (SSRC {other['ssrc']}, address {other['from']}) sends here"
     if status["silent_s"] is not None and status["silent_s"] < 1:
         return f"{who}, and is not followed while {status['from']} sends"
@@ -374,7 +374,7 @@ class Keys:
             import tty
 
             self._before = termios.tcgetattr(sys.stdin)
-            # Ctrl-C still interrupts.
+            # In this mode, unlike in raw mode, Ctrl-C still interrupts the program.
             tty.setcbreak(sys.stdin)
         return self
 
@@ -436,7 +436,7 @@ class Watch:
         told: Callable[[Json | None], None],
         show: Callable[[Json | None], None],
     ) -> None:
-        """Poll a core session until it ends or its time is over; a closed terminal does not end it."""
+        """Poll a core session until it ends or its time is over. A closed terminal does not end the session."""
         while not core.done and time.monotonic() < until:
             time.sleep(max(0.0, min(self.period_s, until - time.monotonic())))
             status = json.loads(core.status())

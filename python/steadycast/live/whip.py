@@ -1,4 +1,4 @@
-"""A client of WHIP (RFC 9725): it takes the offer of a live sender to a server, and ends the session there."""
+"""A client of WHIP (RFC 9725): it posts the offer of a live sender to a server, and ends the session on the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from steadycast.live import session
 from steadycast.live.flow import WEB_CODECS
 
 TOKEN = "STEADYCAST_WHIP_TOKEN"
-"""The environment variable of the bearer token."""
+"""The environment variable that contains the bearer token."""
 _SDP = "application/sdp"
 _EXCHANGE_S = 10.0
 """The time limit of a request and its answer, in seconds."""
@@ -54,7 +54,7 @@ class Whip:
         self._origin = _origin(_parsed(url, url))
         self._connection: HTTPConnection | None = None
         self._place: str | None = None
-        """The URL of the session, at which it is ended."""
+        """The URL of the session on the server. A DELETE request to this URL ends the session."""
         if token is not None and self._origin[0] == "http" and not _is_here(self._origin[1]):
             _tell("warning: the token is sent unencrypted, because the URL begins with http:")
 
@@ -120,7 +120,7 @@ class Whip:
     def _ask(
         self, method: str, url: str, limit: float, body: bytes | None = None
     ) -> tuple[HTTPResponse, bytes, str]:
-        """Send a request, and follow redirects (RFC 9725, section 4.5); return the answer, its body and its URL."""
+        """Send a request, and follow redirects (RFC 9725, 4.5); return the answer, its body and the last URL."""
         for _ in range(_MOST_REDIRECTS + 1):
             connection, self._connection = self._connection, None
             if connection is None:
@@ -129,7 +129,7 @@ class Whip:
             headers = {"User-Agent": f"steadycast/{core.__version__}", "Connection": "close"}
             if body is not None:
                 headers |= {"Content-Type": _SDP, "Accept": _SDP}
-            # Another origin must not learn the token.
+            # A redirect may lead to another origin, which must not get the token.
             if self._token is not None and _origin(parts) == self._origin:
                 headers["Authorization"] = f"Bearer {self._token}"
             with closing(connection), _within(url, connection, limit):
@@ -204,7 +204,7 @@ def read_token(path: Path | None) -> str | None:
 
 
 def _parsed(place: str, url: str) -> SplitResult:
-    """Return the parts of a URL, which is one for HTTP without a name and a password."""
+    """Return the parts of a URL; raise an error if its scheme is not HTTP or HTTPS, or if it has a user name."""
     remedy = "write it as https://HOST/PATH, as the server names it"
     try:
         parts = urlsplit(url)
@@ -222,7 +222,7 @@ def _parsed(place: str, url: str) -> SplitResult:
 
 
 def _joined(url: str, place: str) -> str:
-    """Return the URL of a Location that this URL answered."""
+    """Return the absolute URL of ``place``, the Location header in the answer of ``url``."""
     try:
         return urljoin(url, place)
     except ValueError as error:
@@ -255,7 +255,10 @@ def _connection(place: str, url: str) -> HTTPConnection:
 
 @contextmanager
 def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[None]:
-    """Break an exchange off after a time, even if the server sends a byte now and then; give errors their remedy."""
+    """Abort an HTTP exchange after ``limit`` seconds, and raise its errors as `UserError` with a remedy.
+
+    A time-out of the socket would start again with each byte that the server sends.
+    """
     late = threading.Event()
 
     def break_off() -> None:
@@ -263,7 +266,8 @@ def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[No
         sock = connection.sock
         if sock is not None:
             with suppress(OSError):
-                # The method of an encrypted socket would send to the server first.
+                # The plain socket's method is called, because that of an encrypted socket would first send to the
+                # server.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(limit, break_off)

@@ -181,7 +181,7 @@ class Clip:
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
         """Return the pictures of all files; ``clip`` and ``auto`` refer to the first file's size and rate.
 
-        Raw files have this size and rate as well, unless their names contain others.
+        A raw file whose name contains no size or rate has the first file's.
         """
         told = Layout(
             None if size in ("clip", "auto") else parse_size(size, CIF),

@@ -38,7 +38,7 @@ _FORMAT = 2
 _CHANGES = {"h264": 1, "h265": 1}
 """The revision of each codec's options within the cache format; a change invalidates the codec's cache entries."""
 _LAMBDA = 118
-"""FFmpeg's Lagrangian multiplier for quantizer 1."""
+"""FFmpeg's Lagrangian multiplier (lambda) for quantizer 1, in FFmpeg's units."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class Codec:
     multiple: int
     """Width and height must be multiples of this."""
     rates: tuple[Fraction, ...] | None
-    """Frame rates that its headers can express (`None`: any). Others are written as 25, which changes no picture."""
+    """Frame rates that the codec's headers can express; `None`: any rate.
+
+    For other rates the header says 25 pictures per second. This does not change the pictures.
+    """
     doubling: int | None = None
     """The number of quantizer steps that double the step size; `None` if the step size is proportional to the
     quantizer."""
@@ -64,7 +67,7 @@ class Codec:
     most: tuple[int, int] = (8192, 8192)
     """The largest width and height."""
     most_ticks: int | None = None
-    """The highest clock rate of its headers, in ticks per second."""
+    """The highest clock rate that the codec's headers can express, in ticks per second."""
 
     def need_size(self, place: str, width: int, height: int) -> None:
         """Check that the codec supports pictures of this size; ``place`` is the key or option that sets the size."""
@@ -132,7 +135,7 @@ class Rung:
 class Ladder:
     """A clip encoded at every quantizer, and its source pictures.
 
-    Rungs are read from the cache, or encoded, on demand.
+    A rung is read from the cache, or encoded, when it is first needed.
     """
 
     table: FrameTable
@@ -248,10 +251,10 @@ def encode_ladder(
 ) -> Ladder:
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
-    All rungs have I frames at the same positions, and no references across them. ``bframes`` is the number of B
-    frames between two others (default 2; H.263 has none). The last frame of a GOP is then a P frame instead of a B
-    frame, because no frame may refer to the next GOP. ``qs`` are quantizers from 2 to 31, or QPs from 18 to 47 for
-    H.264. If the sizes are precomputed (`KNOWN`), rungs are only encoded when their pictures are needed.
+    All rungs have I frames at the same positions, and no references across them. ``bframes`` is the number of B frames
+    between two others (default 2; H.263 has none). The last frame of a GOP is a P frame instead of a B frame, because
+    no frame may refer to the next GOP. ``qs`` are quantizers from 2 to 31, or QPs from 18 to 47 for H.264. If the sizes
+    are precomputed (`KNOWN`), a rung is only encoded when its pictures are needed.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -348,7 +351,7 @@ def _encoded(
 ) -> list[_Coded]:
     codec.need_size("encode.size", raw.width, raw.height)
     stop = Event()
-    # Fine quantizers take longest. They are started first, so that no core is idle at the end.
+    # Rungs with fine quantizers take longest to encode. They are started first, so that no core is idle at the end.
     with ThreadPoolExecutor(cores()) as pool:
         jobs = [pool.submit(_encode_rung, raw, codec, bframes, gop, q, stop) for q in qs]
         try:
@@ -390,8 +393,8 @@ def open_encoder(
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # The caller forces I frames. With B frames, a `gop_size` of the same length would add a second I frame beside
-        # each forced one. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
+        # The caller forces I frames. With B frames, a `gop_size` equal to the GOP's length would add a second I frame
+        # beside each forced one. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
         context.gop_size = 600
         # With qmin = qmax alone, the rate control would still choose the Lagrangian multiplier freely, and coarse
         # rungs would be 50 % larger than those of `ffmpeg -qscale`.
@@ -415,8 +418,8 @@ _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
 def start(encoder: av.VideoCodecContext) -> None:
     """Open an encoder; SVT-AV1's threads run under the scheduling policy SCHED_BATCH.
 
-    As root, SVT-AV1 sets its threads and the calling one to real-time priority (SCHED_FIFO, priority 99). They would
-    delay the pacer of live sessions, and programs that this process starts later would inherit the priority.
+    As root, SVT-AV1 sets its threads and the calling one to real-time priority (SCHED_FIFO, priority 99). These threads
+    would delay the pacer of live sessions, and programs that this process starts later would inherit the priority.
 
     With wake-up preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its caller then waits forever: this
     happened in about 1 of 50 short clips with four encoders on two cores. SCHED_BATCH disables wake-up preemption,
@@ -524,7 +527,7 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
     """Run work in a separate thread, which must call the given function regularly to show that it progresses.
 
     Raises:
-        TimeoutError: it made no call for `patience` seconds. The thread remains until the process ends.
+        TimeoutError: the work made no call for `patience` seconds. The thread remains until the process ends.
 
     """
     done: Future[_Coded] = Future()

@@ -1,4 +1,4 @@
-"""The source of the MPEG-TFRCP paper: rates around the one that the paper prints, without pixels.
+"""The source of the MPEG-TFRCP paper: frame sizes that are derived from the only rate in the paper, without pixels.
 
 The paper's figure of rate against quantizer is lost. Its text gives one point: 5.25 Mb/s at quantizer 12.
 """

@@ -99,7 +99,7 @@ def figures(raw: F64, encoded: F64 | None, ssim: F64, classes: U8) -> dict[str, 
 
     Args:
         raw: PSNR of Y, U, V in dB compared with the source, one row per picture.
-        encoded: the same compared with the pictures as encoded.
+        encoded: PSNR of Y, U, V in dB compared with the encoder's reconstructed pictures, one row per picture.
         ssim: SSIM of each picture.
         classes: opinion score of each picture.
 
@@ -125,6 +125,7 @@ def capped(psnr: F64) -> F64:
 def mean_db(psnr: F64) -> float | None:
     """Return the mean of the pictures' PSNR values in dB, each capped at `PSNR_CAP_DB`; `None` without pictures.
 
-    It rises with each picture's quality, and is the mean of the column in the tables.
+    Capping each value, and not the mean, makes the result rise with the quality of each picture. It equals the mean of
+    the column in the tables.
     """
     return float(capped(psnr).mean()) if len(psnr) else None

@@ -79,13 +79,16 @@ def media_of(
 def _needed_s(video: Mapping[str, Any]) -> int:
     """Return the number of seconds of a clip that a run needs.
 
-    It is rounded up to minutes, so that runs of similar length share a ladder.
+    The number is rounded up to full minutes, so that runs of similar length share a ladder.
     """
     return max(1, math.ceil(float(video["lasts_s"]) / 60)) * 60
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
-    """Return the frame sizes of a sequence for RFC 8593's codec. It mixes quantizers, so there are no pixels."""
+    """Return the frame sizes of a sequence for RFC 8593's codec.
+
+    The codec mixes the sizes of several quantizers, so the frames have no pixels.
+    """
     if video["sequence"] is None:
         return None
     sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
@@ -105,7 +108,10 @@ def facts(video: Mapping[str, Any], seed: int) -> str:
 
 
 class MediaKept:
-    """Media that a process keeps between runs: those of the most recently used flows, at most ``most``."""
+    """A cache of media that a process keeps between runs.
+
+    It has the ``most`` flows' media that were used most recently.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -81,7 +81,7 @@ class Quality:
         return figures
 
     def where(self, part: Bools) -> "Quality":
-        """Return the quality of a subset of the slots."""
+        """Return the quality of the slots for which ``part`` is true."""
         per_slot = ("shown", "psnr_raw", "psnr_encoded", "ssim", "mos", "coded")
         return replace(self, vmaf=None, **{name: getattr(self, name)[part] for name in per_slot})
 
@@ -95,11 +95,11 @@ class Quality:
         return y, u, v
 
     def mean_ssim(self) -> float | None:
-        """Return the mean SSIM."""
+        """Return the mean SSIM over all slots."""
         return float(self.ssim.mean()) if len(self.ssim) else None
 
     def mean_coding(self) -> float | None:
-        """Return the mean opinion score, from 1 to 5, of the encoded pictures."""
+        """Return the mean opinion score, from 1 to 5, that the pictures would have if all arrived."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
 
@@ -166,7 +166,7 @@ class OnScreen:
     """The source's picture of this slot."""
     received: Picture
     of: int
-    """The slot that the picture belongs to; −1 (a black picture) before the first received picture."""
+    """The display slot for which the picture was encoded; −1 (a black picture) before the first received picture."""
 
 
 def screen(
@@ -256,7 +256,7 @@ class _View:
         return ("quality", self.told.frames, tuple(self.keys), shown_at)
 
     def there(self) -> Bools:
-        """Whether the decoder has a picture, for each slot."""
+        """Whether the decoder has output a picture, for each slot."""
         there = np.zeros(self.told.frames, dtype=np.bool_)
         for part, key in zip(self.parts, self.keys, strict=True):
             slots = self._kept(("places", *key), partial(self._places, part, key))
@@ -347,7 +347,7 @@ class _View:
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
-        """Return a key for the picture of a received slot, equal for all receivers with the same picture."""
+        """Return a key for the decoded picture of a slot. It is equal for all receivers that get the same picture."""
         if slot < 0:
             return ("black",)
         index = self.part_of_group[self._group_of_slot(slot)]

@@ -42,7 +42,10 @@ _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "b
 _UNSAID = (0, 2, 3)
 """The matrix codes of RGB (0), and of unspecified matrices (2 and 3)."""
 _NOTHING = 64
-"""Elements of a display matrix up to this value count as 0, because of rounding errors. The unit is 1/65536."""
+"""Elements of a display matrix whose absolute value is at most this count as 0, because of rounding errors.
+
+The unit is 1/65536.
+"""
 _HDR = {16: "PQ", 18: "HLG"}
 """The transfer functions of SMPTE ST 2084 and ARIB STD-B67, by their codes in ITU-T H.273, table 3."""
 _TURNS = {
@@ -94,7 +97,7 @@ def assumed_matrix(width: int, height: int) -> str:
 
 @dataclass(frozen=True)
 class Facts:
-    """A source's metadata of its pictures, as they are meant to be displayed."""
+    """A source's metadata. The size is that of the displayed pictures: upright, with square samples."""
 
     width: int
     """The width of the upright picture with square samples."""
@@ -104,7 +107,7 @@ class Facts:
     told_rate: Fraction | None
     """The source's own frame rate, unchecked."""
     warnings: tuple[str, ...]
-    """The metadata that is not applied."""
+    """Warnings about metadata that is not applied."""
 
     @staticmethod
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
@@ -118,7 +121,8 @@ class Facts:
         if not Fraction(1, 8) <= aspect <= 8:
             warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
             aspect = Fraction(1)
-        # The picture is enlarged, not reduced, so that no sample is lost. Codecs need multiples of at most 4.
+        # To make samples square, the picture is enlarged, not reduced, so that no sample is lost. Codecs need multiples
+        # of at most 4.
         if aspect > 1:
             width = round(width * aspect / 4) * 4
         elif aspect < 1:
@@ -133,7 +137,7 @@ class Facts:
 def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
     average, guessed = stream.average_rate, stream.guessed_rate
     if average and guessed and average < guessed <= 60 and not first.interlaced_frame:
-        # With uneven time stamps, the mean frame rate may not be the rate of any part.
+        # With uneven time stamps, the mean frame rate may differ from the rate in every part of the source.
         average = guessed
     rate = average or guessed or stream.base_rate
     return Fraction(rate) if rate else None
@@ -206,9 +210,9 @@ class Reader:
         self._stream.thread_type = "SLICE"
         self._notes: list[str] = []
         self.lost = 0
-        """Packets that caused an error instead of a picture."""
+        """Number of packets that caused an error instead of a picture."""
         self.headless = 0
-        """Packets before the first key frame without a picture: the source begins within a GOP."""
+        """Number of packets before the first key frame that gave no picture, because the source begins within a GOP."""
         self.ended: BaseException | None = None
         """The error that ended the reading prematurely."""
         self._decoded = self._decode()
@@ -221,7 +225,7 @@ class Reader:
         self._first = first
         self.facts = Facts.of(self._stream, first, len(films))
         self.length = _duration(container, self._stream, _shown(first, self._stream))
-        """The length of the pictures in seconds, from the first displayable one, if the source has a length."""
+        """The length of the pictures in seconds, from the first displayable one; `None` if it is not known."""
         self._label = name.rpartition("/")[2]
         self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
         """Problems of the source; complete once `pictures` has ended."""
@@ -317,7 +321,7 @@ class Reader:
                         for each in said_of_it:
                             self._note(each)
                     else:
-                        # Its reference frames precede the start of the source, which is not damage.
+                        # The packet's reference frames precede the start of the source. This does not count as damage.
                         self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames
@@ -329,7 +333,7 @@ class Reader:
 
 
 def first_shown(container: Any) -> Fraction:
-    """Return the presentation time in seconds of the first picture that `Reader` yields; 0 if it has none."""
+    """Return the presentation time of the first picture that `Reader` yields, in seconds; 0 if it has none."""
     reader = Reader(container, "")
     return _shown(reader._first, reader._stream) or Fraction(0)
 
@@ -366,7 +370,7 @@ class _Clock:
         return None
 
     def early(self) -> str | None:
-        """Return a warning if the pictures ended before the source's stated length."""
+        """Return a warning if the pictures ended before the source's stated length; otherwise `None`."""
         end = self.time + self._step
         if self._length is None or end >= self._length - self._step * 3 / 2:
             return None
@@ -376,9 +380,9 @@ class _Clock:
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
     """Return the length of the pictures, in seconds; `None` if the known length may be that of longer audio.
 
-    It begins at ``first``, the presentation time of the first picture. Sources state a length or an end, relative to
-    the first time stamp of the track or of the file, or to 0. If the origin is unknown, the earliest possible end is
-    used, because only pictures that end before it are certainly truncated.
+    The length begins at ``first``, the presentation time of the first picture. Some sources state a length, others an
+    end. It is relative to the track's first time stamp, to the file's first time stamp, or to 0. If it is not known to
+    which of these, the earliest possible end is used, because only pictures that end before it are certainly truncated.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)
@@ -394,7 +398,8 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # In mkvmerge's statistics DURATION is the track's length, while FFmpeg's muxer writes its end.
+        # In files of mkvmerge, DURATION is the track's length. In files of FFmpeg's muxer it is the time of the track's
+        # end.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name
@@ -432,7 +437,8 @@ class _Form:
     def filters(self, width: int, height: int) -> list[tuple[str, str]]:
         """Return filters and their options; empty if the picture only needs scaling."""
         target = assumed_matrix(width, height)
-        # Unspecified colours are kept. RGB needs no conversion to BT.601, because the scaler's own output is BT.601.
+        # Samples whose matrix is unspecified are not converted. RGB needs no separate conversion to BT.601, because the
+        # scaler converts RGB to BT.601.
         turned = self.matrix not in (None, target) and (self.matrix, target) != ("rgb", "bt601")
         if not (self.turn or self.woven or self.full or turned):
             return []
@@ -454,7 +460,7 @@ class _Stage:
         self._woven = False
         self._form: _Form | None = None
         self._ends: tuple[Any, Any] | None = None
-        self._graph: Any = None  # referenced here, because its filters do not keep the graph alive
+        self._graph: Any = None  # kept as an attribute, because the filters do not keep the graph alive
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:

@@ -1,4 +1,4 @@
-"""Scores of a ladder's pictures as encoded, which are cached beside its rungs.
+"""Quality scores of a ladder's encoded pictures. They are cached in files beside the ladder's rungs.
 
 A GOP that arrives completely is displayed as it was encoded, independent of the network. Its pictures are decoded and
 measured in the first run of a clip that displays them. Later runs only decode GOPs with losses.
@@ -21,7 +21,7 @@ Score = tuple[float, float, float]
 """PSNR of Y, U and V in dB; infinite where the planes are identical."""
 
 _COLUMNS = 4
-"""PSNR of the three planes, and SSIM."""
+"""The number of columns of a stored score: PSNR of the three planes, and SSIM."""
 
 
 class EncodedScores:
@@ -32,8 +32,8 @@ class EncodedScores:
 
     def __init__(self, ladder: Ladder) -> None:
         self._ladder = ladder
-        # Another version of the program may compute other scores. The ladder's key only includes the encoder and the
-        # decoder.
+        # Another version of the program may compute other scores, and the ladder's key only includes the encoder and
+        # the decoder. Scores are therefore stored with a key of the program's sources.
         self._program = core.sources()[0].encode()
         self._rungs: dict[int, F64] = {}
         self._changed: set[int] = set()
@@ -57,7 +57,7 @@ class EncodedScores:
         self._changed.add(q)
 
     def store(self) -> None:
-        """Write the added scores to the cache, and keep those that other processes have stored since it was read."""
+        """Write the added scores to the cache file. Scores that other processes have stored meanwhile are kept."""
         while self._changed:
             q = self._changed.pop()
             scores = self._rungs[q]

@@ -17,8 +17,10 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""A rate is rounded to one of `_RATES` if the relative difference is at most this. Times in whole milliseconds cause
-it."""
+"""A rate is rounded to one of `_RATES` if the relative difference is at most this.
+
+The difference is caused by times that are rounded to whole milliseconds.
+"""
 
 
 class TraceError(UserError):
@@ -68,7 +70,7 @@ def is_single_rate(text: str) -> bool:
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True
-        # The first line may be a heading. The headings of a multi-rate table include its quantizers.
+        # The first line may be a heading. The headings of a multi-rate table include a column for the quantizer.
         if _is_number(fields[0]) or "q" in map(str.lower, fields):
             return False
     return False

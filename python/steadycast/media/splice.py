@@ -18,7 +18,10 @@ Quantizers = Sequence[int | tuple[int, ...]]
 """The quantizer of each GOP of a flow, or the quantizers of its frames in coding order."""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
-"""The lost byte ranges [from, to) of each frame's access unit, by frame number."""
+"""The lost byte ranges of each frame's access unit, by frame number.
+
+A range (from, to) does not include byte ``to``.
+"""
 
 
 class Fate(IntEnum):
@@ -44,7 +47,7 @@ class Fates:
     play_ns: I64 | None = None
     """The play-out time of each display slot, on the same clock; `None` if nothing is late."""
     holes: Holes = field(default_factory=dict)
-    """The missing ranges of incomplete frames; an incomplete frame without an entry is missing as a whole."""
+    """The lost byte ranges of incomplete frames. An incomplete frame without an entry is lost as a whole."""
 
     def __post_init__(self) -> None:
         n = len(self.complete)
@@ -61,7 +64,9 @@ class Fates:
 
 
 def fates(table: FrameTable, told: Fates) -> U8:
-    """Return the `Fate` of each frame, in coding order: the first that applies of lost, undecodable, late.
+    """Return the `Fate` of each frame, in coding order.
+
+    If several apply, lost takes precedence over undecodable, and undecodable over late.
 
     A lost I or P frame makes all later frames of its GOP undecodable, in coding order.
     """
@@ -97,16 +102,16 @@ def left_out(table: FrameTable, told: Fates) -> Fates:
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     """Return the index of the frame on screen at each display slot; −1 before the first.
 
-    Slot k shows the newest frame that had arrived completely by ``play_times[k]`` and is not newer than k. A late
-    frame is shown at a later slot only if no newer one has arrived (spec 2.0). Both arrays are in display order and in
-    nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
+    Slot k shows the newest frame that had arrived completely by ``play_times[k]`` and does not belong to a slot after
+    k. A late frame is shown at a later slot only if no newer frame has arrived (spec 2.0). Both arrays are in display
+    order and in nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
     # A punctual frame is shown at its slot. A late frame is shown at the first later slot whose time is not before its
-    # arrival. A slot's time is here the latest play time of all slots up to it, because reference frames of B frames
-    # have earlier play times, but are shown later.
+    # arrival. The time of a slot is here the latest play time of all slots up to it, because the reference frame of a B
+    # frame is shown after the B frame, but has an earlier play time.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -147,7 +152,10 @@ def first_of(chosen: int | tuple[int, ...]) -> int:
 
 
 def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: range) -> Iterator[Unit]:
-    """Yield the access units of these GOPs: all of them, or those that arrived, with zeros in the holes."""
+    """Yield the access units of these GOPs: all of them or, with ``told``, those that arrived.
+
+    Lost bytes are replaced by zeros.
+    """
     table = ladder.table
     for group in groups:
         chosen = chosen_q[group]
@@ -209,7 +217,9 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> by
 
 
 def segments(ladder: Ladder, told: Fates) -> list[range]:
-    """Divide the flow into runs of GOPs that must be decoded together, because the later ones lack their I frame.
+    """Divide the flow into runs of consecutive GOPs that must be decoded together.
+
+    Each GOP of a run, except the first, has an incomplete I frame.
 
     A GOP with a complete I frame does not depend on earlier ones.
     """

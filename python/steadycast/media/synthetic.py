@@ -22,7 +22,7 @@ from steadycast.media.table import U8
 FPS = Fraction(25)
 _VERSION = 2
 _LARGE = 704 * 576
-"""Number of samples of the largest picture (4CIF) for which the film has its full length."""
+"""Number of samples of a picture in 4CIF. For larger pictures the film has half its length."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 
@@ -37,7 +37,7 @@ class Synthetic:
     def of(cls, size: str) -> Self:
         """Return the film for pictures of this size.
 
-        Large pictures take long to draw, so that their film is half as long.
+        Pictures above `_LARGE` take long to draw, so the film is half as long for them.
         """
         width, height = parse_size(size, CIF)
         return cls() if width * height <= _LARGE else cls(200)
@@ -74,7 +74,7 @@ class Synthetic:
 
 
 def _grain(seed: int, width: int, height: int) -> F32:
-    """Return a sheet of camera noise that is larger than a picture. Each picture uses another part of it."""
+    """Return a sheet of camera noise that is larger than a picture. Each picture uses another part of the sheet."""
     words = mixed(np.arange(width * height, dtype=np.uint64) + np.uint64(seed + 77) * np.uint64(1 << 40))
     four = sum(((words >> np.uint64(shift)) & np.uint64(3)).astype(np.float32) for shift in (0, 8, 16, 24))
     return np.asarray((four - np.float32(6)) * np.float32(0.5), dtype=np.float32).reshape(height, width)

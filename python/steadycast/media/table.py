@@ -99,7 +99,7 @@ class FrameTable:
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 
     def told(self, doubling: int | None = None) -> dict[str, object]:
-        """Return the sizes in the core's format; ``doubling`` is that of the codec (`ladder.Codec`)."""
+        """Return the sizes in the core's format; ``doubling`` is the codec's value of `ladder.Codec.doubling`."""
         return {
             "fps": (self.fps.numerator, self.fps.denominator),
             "gop": self.gop,
@@ -118,7 +118,7 @@ class FrameTable:
 def coding_order(pattern: str) -> tuple[U8, U32]:
     """Return the types and the display positions of a closed GOP's frames, in coding order.
 
-    ``pattern`` has the types in display order, like ``IBBPBBP``.
+    ``pattern`` has the types in display order, such as ``IBBPBBP``.
 
     B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, so that the
     GOP is closed.

@@ -7,7 +7,7 @@ import numpy as np
 from steadycast.media.splitmix import mixed
 from steadycast.media.table import FrameTable, Kind, coding_order
 
-# Quantizers 2…31 as printed, in kb/s. The rates don't decrease everywhere (22, 25, 28).
+# Quantizers 2…31 as printed, in kb/s. The rate rises, instead of falling, at the quantizers 22, 25 and 28.
 _PRINTED = """
     2614.4 1420.5 929.1 651.1 452.9 362.0 294.0 234.8 219.0 197.4 179.0 166.0 139.7 135.4 129.9
     113.6 107.6 102.6 96.9 92.8 103.2 85.1 81.6 92.7 76.6 73.8 86.1 69.5 67.4 65.5

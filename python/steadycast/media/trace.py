@@ -1,4 +1,7 @@
-"""Files of frame sizes: Evalvid-RA's multi-rate traces, the same as CSV, and EvalVid's single-rate sender traces."""
+"""Reads and writes files of frame sizes.
+
+The formats are Evalvid-RA's multi-rate traces, multi-rate traces as CSV, and EvalVid's single-rate sender traces.
+"""
 
 import csv
 import io
@@ -18,11 +21,14 @@ _CSV = ["frame", "type", "q", "size"]
 _PSNR = "psnr_y_db"
 """An optional fifth column, which is ignored when the file is read."""
 _FRAGMENT_BYTES = 1000
-"""Maximum payload of a packet in bytes, ns-2's default. It is ignored when a file is read."""
+"""Maximum payload of a packet in bytes, for the column "largest fragment" of written files; ns-2's default.
+
+The column is ignored when a file is read.
+"""
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
 _ONLY_Q = 1
-"""The quantizer of a single-rate trace, which gives none. None of our encoders uses it."""
+"""The quantizer that stands for the unknown one of a single-rate trace. None of our encoders uses this value."""
 
 
 @dataclass
@@ -33,7 +39,7 @@ class _Row:
 
 
 def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
-    """Read a trace in one of three formats. ``fps`` is only used if it has no times, as in CSV."""
+    """Read a trace in one of three formats. ``fps`` is only used if the file has no times, as in CSV."""
     path = Path(path)
     text = text_of(path)
     if is_single_rate(text):
@@ -217,10 +223,10 @@ def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameT
 
 
 def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
-    """Return the rows in coding order, and the display position of each.
+    """Return the numbers of the trace's rows in coding order, and the display position of each row.
 
-    Traces are in coding order, like the file they were made from, unless a B frame follows the very first I frame. In
-    that case they are in display order, because no frame can be displayed before the first I frame.
+    A trace is in coding order, like the video file from which it was made, unless a B frame follows the very first I
+    frame. In that case it is in display order, because no frame can be displayed before the first I frame.
     """
     in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
     order = np.arange(len(kinds), dtype=np.uint32)

@@ -36,7 +36,7 @@ def need() -> None:
 
 
 def vmaf(pairs: Iterable[tuple[Picture, Picture]], width: int, height: int, fps: Fraction) -> float | None:
-    """Return the mean VMAF of pairs (shown, original); `None` if it is not available for any reason."""
+    """Return the mean VMAF of pairs (shown, original); `None` if VMAF can't be measured, whatever the reason."""
     path = program()
     if path is None:
         return None

@@ -32,7 +32,7 @@ _BARE_RATES = range(10, 121)
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of pictures in a raw file; `None` is an unknown value."""
+    """The size, frame rate and pixel format of a raw file; `None` is an unknown value."""
 
     size: tuple[int, int] | None = None
     fps: Fraction | None = None
@@ -61,7 +61,10 @@ class Layout:
         return Layout(size, fps, pixels)
 
     def otherwise(self, told: Layout) -> Layout:
-        """Complete the values from a file's name by those in ``told``, whose pixel format takes precedence."""
+        """Complete this layout, which a file's name states, by the values in ``told``.
+
+        The pixel format in ``told`` takes precedence over the name's.
+        """
         return Layout(self.size or told.size, self.fps or told.fps, told.pixels or self.pixels)
 
     def __str__(self) -> str:

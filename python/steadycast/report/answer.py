@@ -95,7 +95,7 @@ def counted(flow: Mapping[str, Any]) -> str:
 
 
 def grade(score: float) -> str:
-    """Return the word for a mean score."""
+    """Return the word for a mean opinion score, for example "good"."""
     return next(word for least, word in _GRADES if score >= least)
 
 
@@ -180,7 +180,7 @@ def _built_on(flow: Json, by: str) -> str:
 
 
 def _late(flow: Json) -> str:
-    """Name the delay of a flow's only viewer, if it is too long for a conversation."""
+    """Return a phrase about the delay of a flow's only viewer, if it is too long for a conversation."""
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
@@ -188,7 +188,7 @@ def _late(flow: Json) -> str:
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
-    """Name a receiver's share of frames not shown intact and in time, and the effect of a play-out delay on it."""
+    """Return the share of frames that were not shown intact and in time, and how a play-out delay affects it."""
     ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
     if ok is None or not sent or ok >= sent:
         return ""

@@ -154,7 +154,7 @@ def _legend(figure: Figure) -> str:
 
 
 def colours(svgs: str) -> list[str]:
-    """Return the line colours of drawings by `svg`, as six hexadecimal digits."""
+    """Return the line colours in drawings that `svg` has made, as six hexadecimal digits."""
     return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 

@@ -1,4 +1,4 @@
-"""Tables for both pages and the terminal: column headings, and rows of cells that are text or HTML."""
+"""Tables that are shown on pages and in the terminal: column headings, and rows of cells that are text or HTML."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Placebo:
     """The differences of a figure between two runs that only differ in the seed (`python -m validation.placebo`)."""
 
     spread: float
-    """The root mean square of the differences; for delays relative to their mean.
+    """The root mean square of the differences; for delays, of the differences relative to the mean delay.
 
     For the figures in `MIDDLE` it is the median over scenarios, networks and controllers.
     """
@@ -160,7 +160,7 @@ class Criterion:
     raw: Callable[[Candidate], Any]
     """The unbounded figure, as a mean over the seeds."""
     how: Callable[[object], str]
-    """Formats the figure."""
+    """The function that formats the figure."""
     words: Callable[[Candidate], str]
     """The predicate after the candidate's name, with {} for the figure."""
     relative: bool = False
@@ -186,7 +186,7 @@ def _negative(value: Value, least: float = 0.0) -> Value:
 
 
 def criteria(score: str | None) -> list[Criterion]:
-    """Return the rule's criteria in order, with this score."""
+    """Return the rule's criteria in their order; ``score`` is the score that they compare."""
 
     def scored(sample: Sample) -> Value:
         return None if score is None else getattr(sample, score)
@@ -277,7 +277,7 @@ class Difference:
     least: float
     """The smallest significant difference."""
     spread: Value
-    """The standard deviation behind `least`: that of the runs, moderated by the placebo's."""
+    """The standard deviation from which `least` is computed: that of the runs, pooled with that of the placebo."""
     seeds: int
     paired: bool
     """Whether the runs of each pair have the same seed."""
@@ -361,7 +361,11 @@ class Verdict:
     compared: Sequence[Difference] = ()
     """All computed differences, in the rule's order."""
     reason: str = ""
-    """decided, alike, chance (the leading one violates the rule), broken (all violate it), or unknown."""
+    """Why these candidates are recommended, or none.
+
+    "decided": they are significantly better than the others. "alike": no difference is significant. "chance": the
+    better ones violate the rule. "broken": all violate the rule. "unknown": no figure is known.
+    """
     said: Sequence[str] = field(default=())
 
     def as_json(self) -> Json:
@@ -471,7 +475,7 @@ def _said(
     else:
         said = [f"Take {' or '.join(take)}, which nothing tells apart: {why}."]
     if reason == "decided":
-        # Controllers that are not significantly worse, but that are not recommended.
+        # These controllers are not significantly worse, but they violate the rule, so that they are not recommended.
         faulty = [each for each in left if each.faults]
         said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     if best is not None and best.alone:
@@ -537,7 +541,7 @@ def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:
-    """Return the candidate of these summaries, by seed, with the figures of the videos under test."""
+    """Return a candidate from the summaries of its runs, given by seed, with the figures of the videos under test."""
     flows = [flow for summary in summaries.values() for flow in summary["flows"] if flow["name"] in tested]
     alone = all(len(flow.get("receivers") or []) == 1 for flow in flows)
     return Candidate(name, {seed: sample(summary, tested) for seed, summary in summaries.items()}, alone)

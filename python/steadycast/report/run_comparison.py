@@ -222,7 +222,7 @@ def together(runs: Sequence[Run], name: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw each run's opinion scores at the median receiver by mean score; of two middle ones, the better."""
+    """Draw each run's opinion scores at the receiver whose mean score is the median; the better of two middle ones."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -275,7 +275,7 @@ class Measure(Row):
     """One figure of all runs, for the worst of each run's flows."""
 
     better: str | None
-    """higher or lower; `None` if neither is better in general."""
+    """Whether "higher" or "lower" values are better; `None` if neither is better in general."""
 
     def marks(self) -> tuple[str, ...]:
         """Return "best", "worst" or an empty string for each run.

@@ -69,7 +69,10 @@ def figures(x: float) -> str:
 
 
 def by_unit(path: str, of: str | None = None) -> Callable[[object], str]:
-    """Return the formatter for the unit of the number at a path of summary.json, or of a figure ``of`` an object."""
+    """Return the formatter for the unit of a number.
+
+    ``path`` is the number's path in summary.json or, with ``of``, its path in an object of that kind.
+    """
     figure = record.at(path) if of is None else record.find(of, path)
     return how(figure) if figure is not None else plain
 

@@ -28,10 +28,13 @@ _MEASURED = 24
 _BOTTOM_BPS = 100_000
 """The target rate of the coarsest rung, in bits per second."""
 _TOP_BITS = 1.0
-"""The target of the finest rung in bits per luma sample, within the following limits."""
+"""The target rate of the finest rung, in bits per luma sample of the pictures; limited to the range `_TOP_BPS`."""
 _TOP_BPS = (500_000, 8_000_000)
 _BELOW_CAP = 0.65
-"""The finest rung's part of `--max-rate`: a viewer climbs to a rung whose highest rate is 0.8 of it (`rungs.rs`)."""
+"""The target rate of the finest rung, as a part of `--max-rate`.
+
+A viewer only climbs to a rung if its highest rate is at most 0.8 of the viewer's target rate (`rungs.rs`).
+"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class LiveSource:
         # A camera or a pipe can be opened only once.
         self._kept = pictures if pictures.own_pace else None
         self.publishers: publisher.Publishers | None = None
-        """The publishers that are the source; `None` for another source."""
+        """The publishers, if they are the source; `None` for another source."""
         if isinstance(pictures, publisher.Published):
             self.publishers = publisher.Publishers(pictures, self._hear, told, audio=settings.audio)
         self.cost_s = self._measured(self._alike(pictures))
@@ -158,13 +161,14 @@ class LiveSource:
 
     def _encoder(self, pictures: Pictures) -> Encoder:
         with as_options():
-            # All viewers share the encoders, and each browser plays the baseline.
+            # All viewers share the encoders, so the stream must suit every browser. All browsers can decode the
+            # baseline profile.
             profile = "baseline" if self._codec.name == "h264" else ""
             gop, keep = self._encoding["gop"], self._settings.keep_size
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
 
     def _alike(self, pictures: Pictures) -> Pictures:
-        """Return the pictures by which the encoders' cost is measured: those of the source, if there are any yet."""
+        """Return the pictures for measuring the encoders' cost: the source's or, for a publisher, a test pattern."""
         if self.publishers is None:
             return pictures
         shape = pictures.shape
@@ -217,7 +221,7 @@ class LiveSource:
         return {"kind": "broadcast", "codec": self._codec.name, "config": encoder.config(), "broadcast": core}
 
     def _cap_bps(self) -> float | None:
-        # The check of the session's options refuses what is no rate.
+        # The value is a valid rate: the check of the session's options has refused any other text.
         return units.read(self._settings.flow.get("max_rate"), units.RATE)
 
     def checked(self) -> Plan:
@@ -227,7 +231,11 @@ class LiveSource:
 
     @property
     def _has_sound(self) -> bool:
-        """Whether viewers are offered sound. Whether a publisher has some is not known before it comes."""
+        """Whether viewers are offered sound.
+
+        With publishers as the source it is always offered, because it is not known whether the next publisher has
+        sound.
+        """
         return self._settings.audio and (self._sound is not None or self.publishers is not None)
 
     def plan(self) -> Plan:

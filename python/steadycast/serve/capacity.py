@@ -28,7 +28,7 @@ def cores() -> float:
 ENCODING = 0.5
 """The part of all cores that the encoders of a live source may take at the start; the rest is for sending."""
 MOST_RUNGS = 8
-"""The most rungs of a live source. With more, neighbours would differ by less than a picture's quality shows."""
+"""The most rungs of a live source. With more rungs, the quality of neighbouring rungs would not differ visibly."""
 
 
 def rungs_for(cost_s: float | None, fps: float) -> int:
@@ -40,20 +40,26 @@ def rungs_for(cost_s: float | None, fps: float) -> int:
 
 @dataclass(frozen=True)
 class Capacity:
-    """An estimate by the processor time of all encoders and of one viewer."""
+    """An estimate of the number of viewers, from the processor time of all encoders and of one viewer."""
 
     cores: float
     encoding: float | None
-    """The cores that the encoders take together; 0 if all is encoded already, `None` if it is unknown."""
+    """The number of cores that the encoders use together.
+
+    It is 0 if the source is already encoded, and `None` if it is unknown.
+    """
     rungs: int = 0
-    """The number of rungs that are encoded; 0 if all is encoded already."""
+    """The number of rungs that are encoded; 0 if the source is already encoded."""
     sound: float = 0.0
-    """The part of a core that the encoder of the sound takes: of all viewers, or of each if nothing else is encoded."""
+    """The part of a core that encoding the sound takes.
+
+    The sound is encoded once for all viewers, or for each viewer separately if no pictures are encoded (`rungs` is 0).
+    """
     sending: float = SENDING_CORES
 
     @property
     def viewers(self) -> int | None:
-        """The expected number; `None` if the encoders' cost is unknown."""
+        """The expected number of viewers; `None` if the encoders' cost is unknown."""
         if self.encoding is None:
             return None
         if self.rungs:

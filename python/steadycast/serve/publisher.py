@@ -31,11 +31,11 @@ SOURCE = "whip"
 _SIZE = (1280, 720)
 """The size of the source's pictures in samples, unless one is given: a publisher's size may change at any time."""
 _FPS = Fraction(30)
-"""The most pictures per second, unless given."""
+"""The highest frame rate in pictures per second, unless the user gives one."""
 _CLOCK = 90_000
 """Ticks per second of the media's time stamps."""
 _APART_S = 0.5
-"""A difference in seconds between arrivals and time stamps after which the publisher's clock counts as set anew."""
+"""If arrivals and time stamps differ by more than this, in seconds, the publisher's clock counts as set anew."""
 _PAUSE_S = 0.1
 """A gap in seconds between audio packets after which a packet begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2
@@ -58,7 +58,7 @@ class RestartError(UserError):
 class Published(Newest):
     """The pictures of the present publisher, all of one size.
 
-    Its pictures are scaled to this size, with black bars if their aspect ratio is another one.
+    The publisher's pictures are scaled to this size, with black bars if their aspect ratio is different.
     """
 
     def __init__(self, size: str, fps: str) -> None:
@@ -102,7 +102,7 @@ def fitted(frame: Any, width: int, height: int) -> U8:
 
 
 class _Clock:
-    """The mapping from a publisher's time stamps to this machine's monotonic clock."""
+    """Converts a publisher's time stamps to times of this machine's monotonic clock."""
 
     def __init__(self) -> None:
         self._offset: float | None = None
@@ -269,7 +269,8 @@ class Publishers:
             while (found := outbox.get(None)) is not None:
                 frame, ticks, _, whole = found
                 at = clock.at(ticks, time.monotonic())
-                # The publisher is asked for a key frame after damage, until which the last whole picture stays.
+                # After damage, the receiver requests a key frame from the publisher. Until then viewers keep the last
+                # whole picture.
                 if whole:
                     publisher.pictures, publisher.size = publisher.pictures + 1, (frame.width, frame.height)
                     self.pictures.put(at, frame)

@@ -68,9 +68,9 @@ class Public:
 
     access: web.Access = web.BY_ADDRESS
     path: str = "/"
-    """The path of the page, of the public URL."""
+    """The path of the page in the public URL."""
     media: tuple[str, ...] = ()
-    """The addresses of the media; if empty, the one at which a request arrived."""
+    """The addresses at which media are exchanged; if empty, the address at which a viewer's request arrived."""
 
 
 class Serving:
@@ -333,7 +333,8 @@ def _bound(host: str, media: tuple[str, ...]) -> list[str]:
         # A socket at [::] that listens for HTTP accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # An address of this machine is taken alone. A router may translate another one (NAT).
+        # If the only address belongs to this machine, the socket is bound to it alone. Any other address may be one
+        # that a router translates (NAT), so the socket is bound to all addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 
@@ -391,7 +392,7 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         stack.enter_context(outlets.several(options.outlets, viewers.told))
         publish_token = None if options.no_token else secrets.token_urlsafe(24)
         app = Serving(viewers, media, token, public, publish_token=publish_token).app()
-        # All requests of a proxy come from one address.
+        # All connections of a proxy come from one address, so that the limit per address does not apply to them.
         proxied = public.access.public is not None and encrypted is None
         places = web.Places(of_one=sys.maxsize) if proxied else web.Places()
         shown = _shown(public, host, port, encrypted is not None)

@@ -55,7 +55,7 @@ class Sweep:
         return sum(1 for _ in self.plan.runs()) - self.results.height
 
     def metrics(self) -> list[str]:
-        """Return the default metrics: share of fair, score and loss of each flow, and PSNR with ``pixels``."""
+        """Return the default metrics: share of the fair rate, score and loss of each flow, and PSNR with ``pixels``."""
         from steadycast.sweep.show import metrics
 
         return metrics(self)

@@ -127,7 +127,7 @@ class Cluster:
                     yield from zip(part, future.result(), strict=True)
                     continue
                 if future.status == "lost":
-                    # The worker was lost before the result was fetched: the scheduler computes it again.
+                    # The worker was lost before its result was fetched. The scheduler computes the result again.
                     waiting[future.key] = part
                     ending.add(future)
                     continue

@@ -41,7 +41,7 @@ class Point:
     values: tuple[str, ...]
     """The values as written, in the order of the axes."""
     key: str
-    """SHA-256 of the resolved scenario without its seed, of the program and of all files that it names."""
+    """SHA-256 of the resolved scenario without its seed, of the program and of all files that the scenario names."""
     seeds: tuple[int, ...]
 
 
@@ -59,7 +59,7 @@ class Base:
     """The scenario that is varied: its place, its text, and the changes that hold for all runs."""
 
     scenario: str | Scenario
-    """Its file as given, or the object."""
+    """The scenario file's path as given, or the scenario object."""
     text: str
     """The content of the file (TOML), or the object (JSON)."""
     sets: tuple[str, ...]
