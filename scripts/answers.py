@@ -1,4 +1,4 @@
-"""The tables of the papers' open questions (docs/data/q-*.csv) and the figures of docs/answers.md.
+"""The tables of the papers' open questions (docs/data/q-*.csv) and the figures of docs/answers.md and answers-flows.md.
 
 .venv/bin/python scripts/answers.py           # all of them: half an hour, unless the runs are cached
 .venv/bin/python scripts/answers.py Q-2 Q-7   # of these questions
