@@ -318,7 +318,7 @@ def run(
         # One experiment is evaluated at a time, because the observations of a whole family need gigabytes.
         for medium in media_of(e, tuple(clips)):
             each = _Settings(e, Plan(e, medium, tuple(seeds)), tried)
-            if not each.plan.statements() or (medium.pixels and not pictures):
+            if not each.statements or (medium.pixels and not pictures):
                 continue
             for at, id, outcome in each.outcomes(progress or Silent()):
                 found[at].numbers[e.id, id] = outcome
@@ -330,6 +330,13 @@ class _Settings:
 
     def __init__(self, experiment: Experiment, plan: Plan, tried: Sequence[Tried]) -> None:
         self.experiment, self.plan, self.tried = experiment, plan, tried
+        self.statements = [
+            s for s in plan.statements() if s.kind in (Kind.MEASURED, Kind.CLIP) and s.bound != Bound()
+        ]
+        # Variants that only figures and statements without a bound need are not run.
+        measures = [m for s in self.statements for m in (s.measure, *(o.measure for o in s.others))]
+        needed = {name for m in measures for name in m.variants}
+        plan.variants = [v for v in plan.variants if v.name in needed]
         # Settings that are the same for this experiment have the same name, and are evaluated once.
         self._names: list[str] = []
         plan.settings = {}
@@ -350,9 +357,7 @@ class _Settings:
         """Yield the number of the setting, the id of a statement, and its outcome."""
         by = self.plan.runs_by(run_all(self.plan.jobs(), progress))
         known: dict[tuple[str, str, frozenset[str]], Outcome] = {}
-        for s in self.plan.statements():
-            if s.kind not in (Kind.MEASURED, Kind.CLIP) or s.bound == Bound():
-                continue
+        for s in self.statements:
             for at, (tried, name) in enumerate(zip(self.tried, self._names, strict=True)):
                 change = next((c for c in self.experiment.changes if c.name == tried.change), None)
                 if tried.change and (change is None or not self.plan.concerns(change, s, name)):
