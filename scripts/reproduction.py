@@ -8,8 +8,8 @@
     .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
 The tables are docs/data/papers-*.csv and reproduction*.csv, and the pictures are docs/pictures/papers. The text of
-the pages is written by hand, except between the marks `answer`, `world`, `statements`, `tables`, `figures`, `sweep`
-and `headline`.
+the pages is written by hand, except between the marks `answer`, `world`, `statements`, `tables`, `figures`, `sweep`,
+`sweeps` and `headline`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ SWEEPS = {
     "K": Scale(rows=24, seeds=(1, 2), pictures=False),
     "M": Scale(rows=32, seeds=(1, 2)),
     "H": Scale(rows=24, seeds=(1, 2)),
-    "C": Scale(rows=12, seeds=(1,)),
+    "C": Scale(rows=8, seeds=(1,), without=("C-C",)),
     "B": Scale(rows=24, seeds=(1,), without=("B-G", "B-J", "B-K")),
 }
 """The extent of each paper's sweep. It is set before the sweep, by the CPU time of one setting with one seed."""
@@ -138,9 +138,9 @@ def _live(result: Result) -> None:
         f"Commit {write.commit()}, {os.cpu_count()} cores, Linux {platform.release()}. {write.answer(result)}"
     )
     page.put(text, "answer", f"{said} Runs that the machine was too busy for, twice: {doubtful}.")
-    shown = [n for n, head in enumerate(heads) if head not in ("asked", "other readings", "why")]
-    told = (dict(zip(heads, row, strict=True)) for row in rows)
-    chosen = [list(row.values()) for row in told if (row["experiment"], row["statement"]) in SHOWN]
+    shown = [n for n, head in enumerate(heads) if head not in ("bound", "other readings", "reason")]
+    made = (dict(zip(heads, row, strict=True)) for row in rows)
+    chosen = [list(row.values()) for row in made if (row["experiment"], row["statement"]) in SHOWN]
     picked = page.table([heads[n] for n in shown], [[row[n] for n in shown] for row in chosen])
     page.put(text, "numbers", picked)
 
@@ -175,8 +175,8 @@ def _together(result: Result, ran: list[str]) -> None:
     rows += [row for row in kept[1:] if kept[0] == list(heads) and row[0][0] not in ran]
     rows.sort(key=lambda row: list(PAGES).index(row[0][0]))
     at = heads.index("as printed")
-    told = [(row[0][0], Verdict.of(row[-2]), _printed(row[at], Verdict.of(row[-2]))) for row in rows]
-    counted = write.families((family, verdict) for family, verdict, _ in told)
+    verdicts = [(row[0][0], Verdict.of(row[-2]), _printed(row[at], Verdict.of(row[-2]))) for row in rows]
+    counted = write.families((family, verdict) for family, verdict, _ in verdicts)
     note = f"{write.note(result)} The other papers' rows are of the commits that their own tables name."
     for name, title, made in (
         ("reproduction", "The papers' statements, published and measured", (heads, rows)),
@@ -184,12 +184,12 @@ def _together(result: Result, ran: list[str]) -> None:
         ("reproduction-numbers", "The papers' figures and tables by their numbers", write.places()),
     ):
         page.save(name, title, page.table(*made), result.command, note)
-    page.put(DOCS / "reproduction.md", "headline", write.counted((v, p) for _, v, p in told))
+    page.put(DOCS / "reproduction.md", "headline", write.counted((v, p) for _, v, p in verdicts))
     for family, name in PAGES.items():
-        if family not in {whose for whose, _, _ in told}:
+        if family not in {whose for whose, _, _ in verdicts}:
             continue
         of = tomllib.loads((page.DATA / f"papers-{name}.toml").read_text(encoding="utf-8"))
-        outcome = write.counted((v, p) for whose, v, p in told if whose == family)
+        outcome = write.counted((v, p) for whose, v, p in verdicts if whose == family)
         said = f"Commit {of['commit']}, `{of['command']}`. {outcome}"
         table = f"Table: [every statement](../data/papers-{name}.csv)."
         page.put(DOCS / "papers" / f"{name}.md", "answer", f"{said}\n\n{table}")
@@ -245,6 +245,29 @@ def _write_sweep(family: str, found: Search) -> None:
     if world is not None and former != frozenset(world.takes) == candidate:
         before += " Its candidate has become the joint setting. In this section “joint setting” is the one before that."
     page.put(text, "sweep", f"{before} {said}")
+    _overview()
+
+
+def _overview() -> None:
+    """Write the table of all sweeps that have been run."""
+    from papers.engine import sweep
+    from validation import page
+
+    tables = []
+    for family, name in PAGES.items():
+        path = page.DATA / f"papers-{name}-sweep.csv"
+        if not path.is_file():
+            continue
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        link = f"[{name}](papers/{name}.md#other-settings-that-the-paper-allows)"
+        tables.append((f"{link}{_short_left_out(SWEEPS[family])}", rows))
+    page.put(DOCS / "reproduction.md", "sweeps", sweep.overview(tables))
+
+
+def _short_left_out(scale: Scale) -> str:
+    left = [*scale.without, *(() if scale.pictures else ("pictures",))]
+    return f" without {', '.join(left)}" if left else ""
 
 
 def _galleries(parts: list[Part]) -> Iterator[str]:

@@ -166,7 +166,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
     flows = [[run.flow(line.flow) for run in part.runs(line.variant)] for line in figure.lines]
     for n, (axes, unit) in enumerate(zip(panels, units, strict=True)):
         chosen = [(f, each) for f, each, key in zip(figure.lines, flows, keys, strict=True) if key == unit]
-        shapes = _told_apart([each[0].content for _, each in chosen])
+        shapes = _distinguished([each[0].content for _, each in chosen])
         here = [(line, each, shape) for (line, each), shape in zip(chosen, shapes, strict=True)]
         rows = [[_numbers(flow, line, figure.until) for flow in each] for line, each, _ in here]
         top = max((x for row in rows for one in row for x in one if x == x), default=0.0)
@@ -191,7 +191,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
     return drawing
 
 
-def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
+def _distinguished(flows: Sequence[dict[str, Any]]) -> list[Look]:
     """Return the style of each line of a panel. Flows with the same controller get different colours."""
     colours = [look(flow).colour for flow in flows]
     if len(set(colours)) == len(colours):
@@ -290,8 +290,8 @@ def _frames(
 ) -> Drawing | None:
     """Draw a value for each frame of the first seed, with one panel per variant, all on the same scale."""
     drawing, panels = canvas.canvas(len(figure.variants), height=0.8 + 1.7 * len(figure.variants))
-    told = [of(part.runs(variant)[0].flow("video")) for variant in figure.variants]
-    values = [[math.nan if x is None else x for x in each] for each in told]
+    rows = [of(part.runs(variant)[0].flow("video")) for variant in figure.variants]
+    values = [[math.nan if x is None else x for x in each] for each in rows]
     known = [x for v in values for x in v if x == x]
     if not known:
         return None

@@ -12,7 +12,7 @@
     without = [["web", "run"]]                   # combinations that have all of these values are left out
     variant = "{other} {loss} {gamma}"           # a variant's name; without it no variant
     title = "γ = {gamma}, {loss.title} loss"
-    told = [["{other}-{loss}-{gamma}-rate", "ASMP's rate", "{other} {loss} {gamma}.video.rate", "Mb/s"]]
+    reported = [["{other}-{loss}-{gamma}-rate", "ASMP's rate", "{other} {loss} {gamma}.video.rate", "Mb/s"]]
 
 `{loss}` is the name of a value, and `{loss.title}` is another of its texts. The other keys of a value apply to its
 variants: `sets` are merged in the order of the axes, and `scenario` and `seeds` are copied unchanged.
@@ -60,8 +60,8 @@ def crossed(table: Table, wrong: Wrong) -> dict[str, Any]:
         for values in combinations(matrix, axes):
             if "variant" in matrix:
                 made["variant"] = [*made.get("variant", []), _variant(matrix, values, wrong)]
-            told = [[_filled(cell, values, wrong) for cell in row] for row in matrix.get("told", ())]
-            made["told"] = [*made.get("told", []), *told]
+            reported = [[_filled(cell, values, wrong) for cell in row] for row in matrix.get("reported", ())]
+            made["reported"] = [*made.get("reported", []), *reported]
     return made
 
 

@@ -370,7 +370,7 @@ def _cell(whole: Keys, given: str | Table) -> Cell:
 
 _EXPERIMENT = (
     *("id", "title", "section", "scenario", "source", "drawn", "sizes", "ladder", "notes", "seconds"),
-    *("variants", "changes", "told", "variant", "change", "placebo", "statement", "figure", "table"),
+    *("variants", "changes", "reported", "variant", "change", "placebo", "statement", "figure", "table"),
     "real_time",
 )
 
@@ -396,7 +396,7 @@ class _Reader:
             section=key("section"),
             scenario=SCENARIOS / key("scenario"),
             variants=self._named("variants", variants, self.shared.variants),
-            statements=(*_list(self.path, table, "statement", statement), *self._told()),
+            statements=(*_list(self.path, table, "statement", statement), *self._reported()),
             changes=self._named("changes", changes, self.shared.changes),
             figures=tuple(_list(self.path, table, "figure", figure)),
             tables=tuple(_list(self.path, table, "table", paper_table)),
@@ -434,13 +434,13 @@ class _Reader:
             )
         return tuple(own[name] if name in own else shared[name] for name in names)
 
-    def _told(self) -> list[Statement]:
+    def _reported(self) -> list[Statement]:
         """Return the numbers without a bound, one per row: id, text, quantity, unit."""
         pixels = "sizes" not in self.table and "source" not in self.table
         rows = []
-        for row in self.key("told", ()):
+        for row in self.key("reported", ()):
             if len(row) != 4:
-                raise self.key.wrong(f"told: {row}", "write id, text, what it is taken of, and the unit")
+                raise self.key.wrong(f"reported: {row}", "write id, text, what it is taken of, and the unit")
             id, text, of, unit = row
             table = {"id": id, "text": text, "published": OPEN, "of": of, "unit": unit, "pixels": pixels}
             rows.append(statement(self.path, table))

@@ -141,10 +141,10 @@ def key_of(job: Job) -> str:
 def _without_names(toml: str) -> Mapping[str, Any]:
     import tomllib
 
-    told = tomllib.loads(toml)
-    record = {k: told.get("record", {}).get(k) for k in ("interval", "packets")}
-    flows = [{**flow, "params": _in_use(flow)} for flow in told["flow"]]
-    return {**{k: v for k, v in told.items() if k not in _IDLE}, "flow": flows, "recorded": record}
+    table = tomllib.loads(toml)
+    record = {k: table.get("record", {}).get(k) for k in ("interval", "packets")}
+    flows = [{**flow, "params": _in_use(flow)} for flow in table["flow"]]
+    return {**{k: v for k, v in table.items() if k not in _IDLE}, "flow": flows, "recorded": record}
 
 
 def _in_use(flow: Mapping[str, Any]) -> Mapping[str, Any]:

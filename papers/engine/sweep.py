@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -385,7 +385,9 @@ def turned(base: Found, found: Found) -> tuple[list[Place], list[Place]]:
     return sorted(found.holds - base.holds), sorted((base.holds & there) - found.holds)
 
 
-HEADS = ("kind", "setting", "seeds", "holds", "of", "turned on", "turned off")
+HEADS = ("kind", "setting", "seeds", "statements that hold", "of", "gained", "lost", "difference per seed")
+"""Gained and lost are the statements that hold only in the setting, and only in the joint setting. The difference is
+that of the candidate and the joint setting on fresh seeds, with its 99.5 % interval."""
 
 
 def table(found: Search) -> Iterator[list[str]]:
@@ -393,12 +395,45 @@ def table(found: Search) -> Iterator[list[str]]:
     for group in (found.tried, found.finals, found.judged, found.more or ()):
         for each in group:
             on, off = turned(group[0], each)
-            told = each.tried.name
+            setting = each.tried.name
             if each.tried.kind in ("design", "added", "candidate"):
-                told = f"{told}: {'; '.join(sorted(each.tried.takes)) or 'as set up'}"
+                setting = f"{setting}: {'; '.join(sorted(each.tried.takes)) or 'as set up'}"
             seeds = f"{each.seeds[0]}–{each.seeds[-1]}" if len(each.seeds) > 1 else str(each.seeds[0])
             counts = (seeds, str(len(each.holds)), str(len(each.numbers)))
-            yield [each.tried.kind, told, *counts, _names(on), _names(off)]
+            fresh = each.tried.kind == "candidate" and group is (found.more or found.judged)
+            mean, half = found.gain
+            difference = f"{mean:.2f} ± {half:.2f}" if fresh else ""
+            yield [each.tried.kind, setting, *counts, _names(on), _names(off), difference]
+
+
+def overview(tables: Iterable[tuple[str, Sequence[Mapping[str, str]]]]) -> str:
+    """Return a table of several sweeps.
+
+    Args:
+        tables: for each sweep the paper's link, and the rows of its table by their headings.
+
+    """
+    lines = [
+        "| paper | statements | hold in the joint setting | hold in the best setting tried | hold in at least one setting "
+        "tried | candidate minus joint setting, per fresh seed |",
+        "|---|---|---|---|---|---|",
+    ]
+    sums = [0, 0, 0, 0]
+    for link, rows in tables:
+        base = rows[0]
+        # The finalists, on more seeds, follow the settings of the first steps.
+        end = next(n for n, row in enumerate(rows) if n and row["kind"] == "joint setting")
+        allowed = [row for row in rows[1:end] if row["kind"] != "not the paper's"]
+        gained = {name for row in allowed for name in row["gained"].split(", ") if name}
+        holds = int(base["statements that hold"])
+        best = max(holds, *(int(row["statements that hold"]) for row in allowed))
+        fresh = next(row for row in rows if row["difference per seed"])
+        difference = f"{float(fresh['difference per seed']):+.2f} ± {fresh['difference per seed ±']}"
+        counts = (int(base["of"]), holds, best, holds + len(gained))
+        sums = [a + b for a, b in zip(sums, counts, strict=True)]
+        lines.append(f"| {link} | {' | '.join(map(str, counts))} | {difference} |")
+    lines.append(f"| all | {' | '.join(map(str, sums))} | |")
+    return "\n".join(lines)
 
 
 def _names(places: Iterable[Place]) -> str:
@@ -450,11 +485,6 @@ def _answer(found: Search, link: str) -> list[str]:
     differs = sorted(candidate.tried.takes - base.tried.takes) + [
         f"not {name}" for name in sorted(base.tried.takes - candidate.tried.takes)
     ]
-    verdict = (
-        "The candidate is better than the joint setting."
-        if found.better
-        else "No setting that was tried is shown to be better than the joint setting."
-    )
     many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
     seeds = (
         many
@@ -462,14 +492,23 @@ def _answer(found: Search, link: str) -> list[str]:
         else f"seed {base.seeds[0]} (a single seed, so some differences are scatter)"
     )
     more = f" on seeds {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
+    ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
+    never = sorted(set(base.numbers) - ever)
+    none = f", and {len(never)} in none ({_texts(never)})" if never else ""
+    answer = (
+        "A better setting than the joint setting was found."
+        if found.better
+        else "No setting that was tried is shown to be better than the joint setting."
+    )
     return [
-        f"{len(allowed)} allowed settings were tried on {seeds}. Of {len(base.numbers)} statements, "
-        f"{len(base.holds)} hold in the joint setting; {best}. [All settings]({link}).",
+        f"**{answer}** {len(allowed)} allowed settings were tried on {seeds}. Of {len(base.numbers)} statements, "
+        f"{len(base.holds)} hold in the joint setting; {best}. {len(ever)} hold in at least one of the "
+        f"settings{none}. [All settings]({link}).",
         "",
         f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements hold with it, and "
         f"{len(found.finals[0].holds)} in the joint setting. The two differ in: {'; '.join(differs)}. On the fresh "
         f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold on average with "
         f"the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
         f"{mean:+.2f} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for each "
-        f"of five papers. {verdict}",
+        "of five papers.",
     ]

@@ -3,7 +3,7 @@
     [[value]]
     name = "size of the video's packets"
     keys = ["flow.video.packet"]       # where it stands in the family's scenarios; * stands for any text
-    ours = "The paper tells none."     # the reason; or told = the paper's sentence
+    ours = "The paper gives none."     # the reason; or given = the paper's sentence
     range = "500 to 1000 B: ns-2's examples"
     others = [{ name = "video packets of 500 B", to = "500B" }]
 
@@ -31,7 +31,7 @@ from papers.engine.sets import spread
 
 LABELS = ("format", "name", "seed")
 """Keys of a scenario that are not values of the experiment."""
-_ENTRY = ("name", "keys", "told", "ours", "range", "kept", "in", "others")
+_ENTRY = ("name", "keys", "given", "ours", "range", "kept", "in", "others")
 _OTHER = ("name", "to", "sets", "says", "only", "experiments")
 
 
@@ -41,7 +41,7 @@ class Value:
 
     name: str
     keys: tuple[str, ...]
-    told: str
+    given: str
     """The paper's sentence that gives the value; empty if we chose the value."""
     ours: str
     """Why this value was chosen."""
@@ -93,7 +93,7 @@ def values(family: str) -> tuple[Value, ...]:
     """Return the values of a family's scenarios; empty if the family has no list.
 
     Raises:
-        UserError: a key is in no scenario, a key belongs to two values, or a value has neither `told` nor `ours`.
+        UserError: a key is in no scenario, a key belongs to two values, or a value has neither `given` nor `ours`.
 
     """
     path = PAPERS_FOLDER / family.lower() / VALUES
@@ -133,9 +133,9 @@ def _matching(keys: Mapping[str, object], patterns: tuple[str, ...]) -> list[str
 def _value(path: Path, entry: Mapping[str, Any], known: Mapping[str, Mapping[str, object]]) -> Value:
     key = Keys(path, f"value {entry.get('name', '')}", entry, *_ENTRY)
     name, patterns = key("name"), tuple(key("keys", ()))
-    told, ours = key("told", ""), key("ours", "")
-    if bool(told) == bool(ours):
-        raise key.wrong("it is neither told nor ours, or both", 'write "told" or "ours"')
+    given, ours = key("given", ""), key("ours", "")
+    if bool(given) == bool(ours):
+        raise key.wrong("it has neither given nor ours, or both", 'write "given" or "ours"')
     others = key("others", ())
     if ours and not (key("range", "") or key("kept", "")):
         raise key.wrong("one of ours without a range", 'write "range", or in "kept" why it is not varied')
@@ -149,7 +149,7 @@ def _value(path: Path, entry: Mapping[str, Any], known: Mapping[str, Mapping[str
         if not any(_matching(known[each], (pattern,)) for each in inside):
             raise key.wrong(f'"{pattern}" stands in no scenario', "mend the key")
     return Value(
-        *(name, patterns, told, ours, key("range", ""), key("kept", ""), there or inside),
+        *(name, patterns, given, ours, key("range", ""), key("kept", ""), there or inside),
         _here(known, there, patterns),
         tuple(_other(key, each, patterns, inside, known) for each in others),
     )

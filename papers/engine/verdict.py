@@ -177,8 +177,8 @@ class Row:
         return [f'{word} calculation "{calculation.name}": {span} under the conditions tried.']
 
     def _tried(self) -> list[str]:
-        told = "; ".join(f"{name} ({self.said(m)})" for name, m in self.changed.items())
-        return [f"With what is not the paper's: {told}."] if told else []
+        changes = "; ".join(f"{name} ({self.said(m)})" for name, m in self.changed.items())
+        return [f"With what is not the paper's: {changes}."] if changes else []
 
 
 def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:

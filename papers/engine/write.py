@@ -115,7 +115,7 @@ def remarks(part: Part) -> list[str]:
 def heads(result: Result) -> tuple[str, ...]:
     """Return the headings of the columns."""
     worlds = ("simulated", "emulated") if result.emulated else ("joint setting", "as printed")
-    return ("statement", "published", "asked", *worlds, "verdict", "why")
+    return ("statement", "published", "bound", *worlds, "verdict", "reason")
 
 
 def cells(r: Row) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def show(result: Result) -> None:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80)
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
-        table.add_column("asked", overflow="fold", ratio=3)
+        table.add_column("bound", overflow="fold", ratio=3)
         table.add_column("joint setting", justify="right", overflow="fold", min_width=15)
         table.add_column("verdict", overflow="fold", min_width=12, max_width=12)
         for r in part.rows:
@@ -171,8 +171,8 @@ def show(result: Result) -> None:
         for r in part.rows:
             if r.verdict not in (Verdict.COMES_OUT, Verdict.CERTAIN, Verdict.REPORTED):
                 printed = f"as printed {as_printed(r)}" if r.printed else ""
-                told = ". ".join(filter(None, (r.words, printed, r.why)))
-                out.print(Text(f"  {r.statement.text}: {told}"), style="dim")
+                reasons = ". ".join(filter(None, (r.words, printed, r.why)))
+                out.print(Text(f"  {r.statement.text}: {reasons}"), style="dim")
         out.print()
     if len({part.experiment.id for part in result.parts}) == 1:
         out.print(Text("\n".join(["What each run sets", *_settings(result.parts[0])]), style="dim"))
@@ -249,7 +249,7 @@ def list_values(ids: Sequence[str]) -> None:
         table.add_column("here", overflow="fold", ratio=3)
         table.add_column("source and range", overflow="fold", ratio=6)
         for v in values(family):
-            whose = f"From the paper: {v.told}." if v.told else f"Our choice: {v.ours}"
+            whose = f"From the paper: {v.given}" if v.given else f"Our choice: {v.ours}"
             tried = f"Tried: {'; '.join(other.name for other in v.others)}." if v.others else ""
             kept = f"Not varied: {v.kept}." if v.kept else ""
             about = " ".join(filter(None, (whose, v.range and f"Range: {v.range}.", tried, kept)))
@@ -282,8 +282,9 @@ Rows = list[list[str]]
 def statements(result: Result, family: str) -> tuple[list[str], Rows]:
     """Return headings and rows of the statements of a paper that have a verdict."""
     rows = [r for r in result.rows if r.experiment.id[0] == family and r.verdict is not Verdict.REPORTED]
-    told = ["experiment", "statement", "in the paper's words", "published", "asked", "room of the bound"]
-    return [*told, "joint setting", "as printed", "as printed it", "without its event", "verdict", "why"], [
+    first = ["experiment", "statement", "paper's sentence", "published", "bound", "width of the bound"]
+    results = ["joint setting", "as printed", "verdict as printed", "without the event"]
+    return [*first, *results, "verdict", "reason"], [
         [
             *(
                 r.experiment.id,
@@ -324,7 +325,7 @@ def brief(result: Result, family: str) -> str:
         lines += ["| statement | published | joint setting | as printed | verdict |", "|---|---|---|---|---|"]
         for r in rows:
             said = f": “{r.statement.says}”" if r.statement.says else ""
-            told = (
+            row = (
                 f"{r.statement.text}{said}",
                 r.statement.published,
                 r.said(),
@@ -332,7 +333,7 @@ def brief(result: Result, family: str) -> str:
                 verdict_of(r),
             )
             lines.append(
-                "| " + " | ".join(" ".join(c.split()).replace("|", "\\|") or " " for c in told) + " |"
+                "| " + " | ".join(" ".join(c.split()).replace("|", "\\|") or " " for c in row) + " |"
             )
         lines.append("")
     return "\n".join(lines).strip()
@@ -371,7 +372,7 @@ def world(family: str) -> str:
 def everything(result: Result) -> tuple[list[str], Rows]:
     """Return headings and rows of all numbers, also those without a bound and, if emulated, those with each change."""
     changes = list(dict.fromkeys(name for r in result.rows for name in r.changed if result.emulated))
-    told = [f"emulated, {name}" for name in changes]
+    emulated = [f"emulated, {name}" for name in changes]
     rows = [
         [
             r.experiment.id,
@@ -383,7 +384,7 @@ def everything(result: Result) -> tuple[list[str], Rows]:
         for said in [cells(r)]
     ]
     first = heads(result)
-    return ["experiment", *first[:-2], *told, *first[-2:]], rows
+    return ["experiment", *first[:-2], *emulated, *first[-2:]], rows
 
 
 def families(rows: Iterable[tuple[str, Verdict]]) -> tuple[list[str], Rows]:
@@ -408,7 +409,7 @@ def places() -> tuple[list[str], Rows]:
     from papers.engine.numbered import numbered
     from papers.engine.registry import EXPERIMENTS
 
-    return ["paper", "number", "where"], [list(place) for place in numbered(EXPERIMENTS)]
+    return ["paper", "figure or table", "place"], [list(place) for place in numbered(EXPERIMENTS)]
 
 
 def tables(result: Result) -> str:
@@ -436,12 +437,12 @@ def tables(result: Result) -> str:
         if result.emulated:
             lines += [each for name in part.changed for each in (_with(name, part), "")]
     if aside := left_aside(result):
-        lines += ["Left aside, since a kernel can't do it:", "", *(f"- {each}" for each in aside), ""]
+        lines += ["Left out, because a kernel does not support it:", "", *(f"- {each}" for each in aside), ""]
     if _whole(result):
         lines += [
             f"## {_BY_NUMBER}",
             "",
-            "| paper | number | where |",
+            "| paper | figure or table | place |",
             "|---|---|---|",
         ]
         lines += [
@@ -453,8 +454,8 @@ def tables(result: Result) -> str:
 
 def _with(change: str, part: Part) -> str:
     """List the numbers that are measured with a change."""
-    told = (f"{r.statement.text} {r.said(r.changed[change])}" for r in part.rows if change in r.changed)
-    return f"With {change}: {'; '.join(told)}."
+    listed = (f"{r.statement.text} {r.said(r.changed[change])}" for r in part.rows if change in r.changed)
+    return f"With {change}: {'; '.join(listed)}."
 
 
 def left_aside(result: Result) -> list[str]:
@@ -527,11 +528,13 @@ def page(result: Result) -> str:
                     pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
                 )
         if part.changed:
-            content.append(pages.folded("With what is none of the paper's words", _sensitivity(part)))
+            content.append(
+                pages.folded("With changes that the paper's words do not allow", _sensitivity(part))
+            )
         content.append(pages.folded("What each run sets", _listed(_settings(part))))
         body.append(pages.section(heading(part), joined(content, "\n")))
     if aside := left_aside(result):
-        body.append(pages.section("Left aside, since a kernel can't do it", _listed(aside)))
+        body.append(pages.section("Left out, because a kernel does not support it", _listed(aside)))
     if _whole(result):
         table = pages.table(*places(), prose=(0, 1, 2))
         body.append(pages.section(_BY_NUMBER, table))

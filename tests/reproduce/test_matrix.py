@@ -24,22 +24,22 @@ def table(axes: list[list[str]], **matrix: object) -> dict[str, object]:
         for name, values in zip(names, axes, strict=True)
     ]
     variant = " ".join(f"{{{name}}}" for name in names)
-    told = [[f"{variant}-rate", "a rate", f"{variant}.video.rate", "Mb/s"]]
-    made = {"over": names, "variant": variant, "title": f"of {variant}", "told": told, **matrix}
+    reported = [[f"{variant}-rate", "a rate", f"{variant}.video.rate", "Mb/s"]]
+    made = {"over": names, "variant": variant, "title": f"of {variant}", "reported": reported, **matrix}
     return {"id": "X", "axis": listed, "matrix": [made]}
 
 
 @given(AXES)
 def test_each_combination_is_a_variant_with_the_sets_of_its_values(axes: list[list[str]]) -> None:
     made = crossed(table(axes), ValueError)
-    assert set(made) == {"id", "variant", "told"}
-    assert len(made["variant"]) == len(made["told"]) == prod(map(len, axes))
+    assert set(made) == {"id", "variant", "reported"}
+    assert len(made["variant"]) == len(made["reported"]) == prod(map(len, axes))
     names = [variant["name"] for variant in made["variant"]]
     assert len(set(names)) == len(names)
-    for variant, told in zip(made["variant"], made["told"], strict=True):
+    for variant, row in zip(made["variant"], made["reported"], strict=True):
         values = variant["name"].split(" ")
         assert variant["sets"] == {f"axis{n}.is": value for n, value in enumerate(values)}
-        assert told == [f"{variant['name']}-rate", "a rate", f"{variant['name']}.video.rate", "Mb/s"]
+        assert row == [f"{variant['name']}-rate", "a rate", f"{variant['name']}.video.rate", "Mb/s"]
 
 
 @given(AXES)
@@ -69,9 +69,9 @@ def test_each_cell_of_the_answers_is_a_statement_of_its_question(monkeypatch: py
     answers = script("answers")
     for table in answers.TABLES:
         question = "-".join(table.name.split("-")[:2])
-        told = tomllib.loads((ROOT / "papers" / "q" / f"{question}.toml").read_text(encoding="utf-8"))
-        made = crossed(told, ValueError)
-        names = {row[0] for row in made.get("told", [])} | {s["id"] for s in made.get("statement", [])}
+        content = tomllib.loads((ROOT / "papers" / "q" / f"{question}.toml").read_text(encoding="utf-8"))
+        made = crossed(content, ValueError)
+        names = {row[0] for row in made.get("reported", [])} | {s["id"] for s in made.get("statement", [])}
         number = {"mean": 1.0, "ci95": 0.0, "min": 1.0, "max": 1.0, "n": 5}
         filled = answers.written(table, dict.fromkeys(names, number)).rows
         assert filled

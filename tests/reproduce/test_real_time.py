@@ -169,7 +169,7 @@ def test_the_table_has_both_worlds_what_was_left_aside_and_what_is_doubtful(
 ) -> None:
     result = _result(monkeypatch)
     text = write.markdown(result)
-    assert "| statement | published | asked | simulated | emulated | verdict | why |" in text
+    assert "| statement | published | bound | simulated | emulated | verdict | reason |" in text
     line = next(line for line in text.splitlines() if line.startswith("| UDP's throughput "))
     assert (
         "| 5.25 Mb/s | 5.09 … 5.41 Mb/s | 5.20 ± 0.00 Mb/s | 4.00 ± 0.00 Mb/s | does not come out |" in line

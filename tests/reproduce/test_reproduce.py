@@ -589,7 +589,7 @@ def test_the_terminals_table_fits_80_columns(result: Result, capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     assert 10 < len(lines) < 60
     assert max(len(line) for line in lines) <= 80
-    assert any(line.split()[:3] == ["statement", "published", "asked"] for line in lines)
+    assert any(line.split()[:3] == ["statement", "published", "bound"] for line in lines)
     assert "papers/scenarios/k-f.toml" in lines
     assert "  TFMCC: flow.video.controller=tfmcc duration=3s flow.video.receivers=2" in " ".join(lines)
 

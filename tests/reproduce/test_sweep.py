@@ -14,6 +14,7 @@ from papers.engine.experiment import Bound, Medium
 from papers.engine.observe import Observed
 from papers.engine.registry import FAMILIES
 from papers.engine.suite import JUDGED, Part
+from validation import page
 
 
 @pytest.mark.parametrize("family", "KMHCB")
@@ -64,6 +65,27 @@ def test_what_a_setting_turns_is_told_beside_the_world() -> None:
     text = sweep.summary(sweep.Search((world, other, same), (world, same), (world, same)), "x.csv")
     assert "| other | A: “1” | A: “0” |" in text
     assert "| same |" not in text
+
+
+@pytest.mark.parametrize("draw", range(5))
+def test_an_overview_counts_what_a_table_of_a_sweep_has(draw: int) -> None:
+    drawn = random.Random(draw)
+
+    def found(name: str, kind: str) -> sweep.Found:
+        return _found(name, *(drawn.choice((0.5, 2.0)) for _ in range(6)), kind=kind)
+
+    base = found("joint setting", "joint setting")
+    others = [found(str(n), drawn.choice(("one at a time", "design", "added"))) for n in range(4)]
+    newer = found("newer", "not the paper's")
+    candidate = found("5", "candidate")
+    search = sweep.Search((base, *others, newer), (base, others[0]), (base, candidate))
+    plain = page.plain(page.table(sweep.HEADS, list(sweep.table(search))))
+    rows = [dict(zip(plain[0], row, strict=True)) for row in plain[1:]]
+    line = sweep.overview([("a", rows)]).splitlines()[2]
+    best = max(len(f.holds) for f in (base, *others))
+    ever = len(set().union(*(f.holds for f in (base, *others))))
+    gain = len(candidate.holds) - len(base.holds)
+    assert line == f"| a | 6 | {len(base.holds)} | {best} | {ever} | {gain:+.2f} ± 0.00 |"
 
 
 @pytest.mark.parametrize(

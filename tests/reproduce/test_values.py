@@ -22,14 +22,14 @@ def test_no_value_of_a_scenario_is_missing_in_the_list(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_value_is_told_by_a_sentence_or_ours_with_a_range_or_a_reason_to_keep_it(family: str) -> None:
+def test_a_value_is_given_by_a_sentence_or_ours_with_a_range_or_a_reason_to_keep_it(family: str) -> None:
     for value in listed.values(family):
-        assert bool(value.told) != bool(value.ours), value.name
-        assert value.told or value.kept or (value.range and value.others), value.name
+        assert bool(value.given) != bool(value.ours), value.name
+        assert value.given or value.kept or (value.range and value.others), value.name
         for other in value.others:
             assert (other.way is Way.READING) == bool(other.says), other.name
             assert value.ours or other.says, (
-                f"{other.name}: a told value has another sense only by a sentence"
+                f"{other.name}: a value of the paper has another reading only by a sentence"
             )
 
 
@@ -57,7 +57,7 @@ def test_a_key_that_nobody_listed_is_found(tmp_path: Path, monkeypatch: pytest.M
     again = packet.replace('"p"', '"q"')
     for wrong, says in (
         (packet, "one of ours that is not varied"),
-        (packet.replace('ours = "so"', ""), "neither told nor ours"),
+        (packet.replace('ours = "so"', ""), "neither given nor ours"),
         (f'{packet.replace("packet", "pocket")}kept = "so"\n', "stands in no scenario"),
         (f'{packet}kept = "so"\n{again}kept = "so"\n', "too"),
     ):
