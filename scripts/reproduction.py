@@ -15,7 +15,6 @@ the pages is written by hand, except between the marks `answer`, `world`, `state
 from __future__ import annotations
 
 import csv
-import io
 import os
 import platform
 import re
@@ -28,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from papers.engine.drawings import Formats
     from papers.engine.experiment import Figure, Verdict
     from papers.engine.suite import Part, Result
     from papers.engine.sweep import Search
@@ -79,9 +79,6 @@ SWEEPS = {
     "B": Scale(rows=24, seeds=(1,), without=("B-G", "B-J", "B-K")),
 }
 """The extent of each paper's sweep. It is set before the sweep, by the CPU time of one setting with one seed."""
-_DPI, _COLOURS = 104, 40
-_WIDTH = 5.8
-"""Width in inches. Two pictures side by side are 400 pixels wide each, with letters of at least 8 pixels."""
 
 
 def main(words: list[str]) -> None:
@@ -95,7 +92,8 @@ def main(words: list[str]) -> None:
         return
     if words[:1] == ["--emulated"]:
         clips = [Path(word) for word in words[1:]]
-        _live(_made(ROOT / "runs" / "papers-live", REAL_TIME, emulated=True, clips=clips))
+        result, _ = _made(ROOT / "runs" / "papers-live", REAL_TIME, emulated=True, clips=clips)
+        _live(result)
         return
     clips = [Path(word) for word in words if Path(word).is_file()]
     ids = [word for word in words if not Path(word).is_file()]
@@ -103,26 +101,28 @@ def main(words: list[str]) -> None:
         for family in ids[1:] or list(PAGES):
             _sweep(family, clips)
         return
-    result = _made(BUILD, ids or ["all"], clips=clips)
+    result, drawings = _made(BUILD, ids or ["all"], clips=clips)
     ran = [family for family in PAGES if any(part.experiment.id[0] == family for part in result.parts)]
     for family in ran:
-        _paper(result, family)
+        _paper(result, family, drawings)
     _together(result, ran)
     print(f"{DOCS.relative_to(ROOT)}/papers\n{(BUILD / 'reproduction.html').relative_to(ROOT)}")
 
 
-def _made(place: Path, ids: Sequence[str], **how: Any) -> Result:
-    """Run experiments, and write their page and their numbers into a folder."""
+def _made(place: Path, ids: Sequence[str], **how: Any) -> tuple[Result, Mapping[tuple[int, str], Formats]]:
+    """Run experiments, and write their page and their numbers into a folder. Returns the figures, too."""
     from steadycast.folder import Draft
     from steadycast.progress import Terminal
 
+    from papers.engine.drawings import draw_all
     from papers.engine.suite import MARK, reproduce, save
 
     with Draft(place, force=True, mark=MARK) as draft:
         with Terminal() as progress:
             result = reproduce(ids, progress=progress, **how)
-        save(result, draft)
-    return result
+        drawings = draw_all(result.parts, docs=True)
+        save(result, draft, drawings)
+    return result, drawings
 
 
 def _live(result: Result) -> None:
@@ -145,7 +145,7 @@ def _live(result: Result) -> None:
     page.put(text, "numbers", picked)
 
 
-def _paper(result: Result, family: str) -> None:
+def _paper(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> None:
     """Write the generated parts of a paper's page: its outcome, joint setting, statements, tables and pictures."""
     from papers.engine import tables, write
     from validation import page
@@ -159,7 +159,7 @@ def _paper(result: Result, family: str) -> None:
     page.put(text, "statements", write.brief(result, family))
     made_tables = [tables.markdown(t, part) for part in parts for t in part.experiment.tables]
     page.put(text, "tables", "\n\n".join(made_tables))
-    page.put(text, "figures", "\n".join(_galleries(parts)).strip())
+    page.put(text, "figures", "\n".join(_galleries(result, family, drawings)).strip())
 
 
 def _together(result: Result, ran: list[str]) -> None:
@@ -270,18 +270,23 @@ def _short_left_out(scale: Scale) -> str:
     return f" without {', '.join(left)}" if left else ""
 
 
-def _galleries(parts: list[Part]) -> Iterator[str]:
-    """Draw the experiments' figures, and yield the lines that show them, two per row."""
-    for _, media in groupby(parts, key=lambda part: part.experiment.id):
+def _galleries(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> Iterator[str]:
+    """Write the pictures of a paper's figures, and yield the lines that show them, two per row."""
+    numbered = [n for n, part in enumerate(result.parts) if part.experiment.id[0] == family]
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for _, media in groupby(numbered, key=lambda n: result.parts[n].experiment.id):
         of = list(media)
-        e = of[0].experiment
-        cells = [
-            f"![{f.number}](../pictures/papers/{picture(part, f)}.png)"
-            + (f"<br>{f.number}: {' '.join(f.differs.split())}" if f.differs else "")
-            for part in of
-            for f in e.figures
-            if f.pixels == part.medium.pixels and _draw(part, f)
-        ]
+        e = result.parts[of[0]].experiment
+        cells = []
+        for n in of:
+            for f in e.figures:
+                drawing = drawings.get((n, f.number))
+                if drawing is None or not drawing.png:
+                    continue
+                name = picture(result.parts[n], f)
+                (PICTURES / f"{name}.png").write_bytes(drawing.png)
+                differs = f"<br>{f.number}: {' '.join(f.differs.split())}" if f.differs else ""
+                cells.append(f"![{f.number}](../pictures/papers/{name}.png){differs}")
         if cells:
             cells += [""] * (len(cells) % 2)
             rows = [f"| {a} | {b} |" for a, b in zip(cells[::2], cells[1::2], strict=True)]
@@ -292,32 +297,6 @@ def _galleries(parts: list[Part]) -> Iterator[str]:
 def picture(part: Part, figure: Figure) -> str:
     """Return the name of a figure's picture: "k-a-figure-3"."""
     return re.sub(r"[^a-z0-9]+", "-", f"{part.experiment.id} {figure.number}".lower()).strip("-")
-
-
-def _draw(part: Part, figure: Figure) -> bool:
-    """Save a figure as a PNG with few colours, which is small. Returns whether there is a figure."""
-    from PIL import Image
-
-    from papers.engine.draw import drawing
-
-    made = drawing(figure, part)
-    if made is None:
-        return False
-    whole, old = made.figure, made.figure.subplotpars
-    left = min(1.3, old.left * whole.get_figwidth())
-    right = _WIDTH - (1 - old.right) * whole.get_figwidth()
-    whole.set_figwidth(_WIDTH)
-    whole.subplots_adjust(left=left / _WIDTH, right=right / _WIDTH)
-    raw = io.BytesIO()
-    whole.savefig(raw, format="png", dpi=_DPI, metadata={"Software": None})
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    few = (
-        Image.open(raw)
-        .convert("RGB")
-        .quantize(_COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    )
-    few.save(PICTURES / f"{picture(part, figure)}.png", optimize=True)
-    return True
 
 
 def _cpu_s() -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steadycast.errors import UserError
 from steadycast.folder import Claim, Draft
@@ -31,6 +32,9 @@ from papers.engine.read import ROOT
 from papers.engine.registry import EXPERIMENTS, chosen
 from papers.engine.runs import Job, run_all
 from papers.engine.verdict import Judged, Measured, Row, as_read, judge, measured
+
+if TYPE_CHECKING:
+    from papers.engine.drawings import Formats
 
 MARK = "reproduction.json"
 CHOOSING, JUDGED = (1, 2, 3, 4, 5), (6, 7, 8, 9, 10)
@@ -470,8 +474,13 @@ def main(
     sys.stdout.flush()
 
 
-def save(result: Result, draft: Draft) -> None:
+def save(result: Result, draft: Draft, drawings: Mapping[tuple[int, str], Formats] | None = None) -> None:
     """Write the page, the table and the numbers into a folder. Writes either all of them or none.
+
+    Args:
+        result: what was measured.
+        draft: the folder.
+        drawings: the figures, as in `write.page`.
 
     Raises:
         UnwrittenError: the operating system refused to write.
@@ -480,5 +489,5 @@ def save(result: Result, draft: Draft) -> None:
     from papers.engine import write
 
     draft.text("reproduction.md", write.markdown(result))
-    draft.text("reproduction.html", write.page(result))
+    draft.text("reproduction.html", write.page(result, drawings))
     draft.finish(write.numbers(result))

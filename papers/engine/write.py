@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from steadycast.core import program
@@ -17,6 +17,9 @@ from papers.engine.registry import chosen
 from papers.engine.sets import text
 from papers.engine.suite import Part, Result
 from papers.engine.verdict import Row
+
+if TYPE_CHECKING:
+    from papers.engine.drawings import Formats
 
 _STYLE = {
     Verdict.COMES_OUT: "green",
@@ -481,12 +484,19 @@ def _short(part: Part) -> str:
 # ---------------------------------------------------------------- page
 
 
-def page(result: Result) -> str:
-    """Return all statements and figures as one page that loads no other files."""
+def page(result: Result, drawings: Mapping[tuple[int, str], Formats] | None = None) -> str:
+    """Return all statements and figures as one page that loads no other files.
+
+    Args:
+        result: what was measured.
+        drawings: the figures by the index of the part and their number; `None`: they are drawn here.
+
+    """
     from steadycast.report import page as pages
 
-    from papers.engine.draw import draw
+    from papers.engine.drawings import draw_all
 
+    drawings = draw_all(result.parts) if drawings is None else drawings
     command = element("code", result.command)
     body = [
         element("h1", "Published, and measured here"),
@@ -508,12 +518,8 @@ def page(result: Result) -> str:
         ]
         content[1:1] = [element("p", remark, class_="nothing") for remark in remarks(part)]
         for figure in e.figures:
-            if figure.pixels and not part.medium.pixels:
-                continue
-            if part.medium.name == "synthetic" and not figure.pixels:
-                continue
-            drawing = draw(figure, part, f"p{number}-{figure.number.split()[-1]}")
-            if drawing:
+            drawing = drawings.get((number, figure.number))
+            if drawing is not None and drawing.svg:
                 spread = {
                     "rates": f"seed {part.seeds[0]}, others faint",
                     "series": f"seed {part.seeds[0]}, others faint",
@@ -525,7 +531,9 @@ def page(result: Result) -> str:
                     f"{figure.number} of the paper, {part.medium.label}; {spread}. {figure.differs}".strip()
                 )
                 content.append(
-                    pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
+                    pages.figure(
+                        drawing.svg, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}"
+                    )
                 )
         if part.changed:
             content.append(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
+import pytest
+
 from papers import EXPERIMENTS
+from papers.engine import drawings
 from papers.engine.draw import draw, drawing
 from papers.engine.experiment import Curve, Figure, Line, Medium, Variant
 from papers.engine.observe import Observed
@@ -51,3 +55,30 @@ def test_lines_of_one_controller_have_colours_of_their_own_or_panels_and_end_whe
     apart = drawing(replace(figure, apart=True), part)
     assert apart is not None
     assert len(apart.figure.axes) == 2
+
+
+@pytest.mark.parametrize("draw_seed", range(2))
+def test_figures_are_the_same_whether_processes_draw_them_or_not(
+    draw_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = random.Random(draw_seed)
+    experiment = next(e for e in EXPERIMENTS if e.id == "K-A")
+
+    def flow(**what: str) -> dict[str, object]:
+        return {**what, "step_s": 1.0, "rates": [drawn.uniform(0, 4e6) for _ in range(8)]}
+
+    def run() -> Observed:
+        flows = {"video": flow(kind="video", controller="asmp"), "tcp": flow(kind="tcp", congestion="reno")}
+        return Observed({"flows": flows, "to_s": 8.0})
+
+    base = tuple({v.name: run() for v in experiment.variants} for _ in range(2))
+    part = Part(experiment, Medium("table2", "sizes", {}, pixels=False), (1, 2), base, {}, ())
+    here = drawings.draw_all([part, part], docs=True)
+    monkeypatch.setattr(drawings, "_PER_PROCESS", 1)
+    monkeypatch.setattr(drawings, "cores", lambda: 2)
+    assert here == drawings.draw_all([part, part], docs=True)
+    assert {place: bool(formats.png) for place, formats in here.items()} == {
+        (n, f.number): True for n in range(2) for f in experiment.figures
+    }
+    first = experiment.figures[0]
+    assert here[0, first.number].svg == draw(first, part, f"p0-{first.number.split()[-1]}")
