@@ -49,6 +49,15 @@ class Scale:
     """Ids of experiments that are left out because their runs take the longest."""
 
     @property
+    def words(self) -> str:
+        """The extent in a few words."""
+        left = [*self.without, *(() if self.pictures else ("statements that need pictures",))]
+        seeds = (
+            f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"seeds {', '.join(map(str, self.seeds))}"
+        )
+        return f"{self.rows} rows, {seeds}{' without ' if left else ''}{', '.join(left)}"
+
+    @property
     def left_out(self) -> str:
         """What is left out, as a sentence with a space before it; empty if nothing is."""
         pictures = () if self.pictures else ("the statements that need pictures",)
@@ -261,13 +270,8 @@ def _overview() -> None:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         link = f"[{name}](papers/{name}.md#other-settings-that-the-paper-allows)"
-        tables.append((f"{link}{_short_left_out(SWEEPS[family])}", rows))
+        tables.append((f"{link}: {SWEEPS[family].words}", rows))
     page.put(DOCS / "reproduction.md", "sweeps", sweep.overview(tables))
-
-
-def _short_left_out(scale: Scale) -> str:
-    left = [*scale.without, *(() if scale.pictures else ("pictures",))]
-    return f" without {', '.join(left)}" if left else ""
 
 
 def _galleries(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> Iterator[str]:

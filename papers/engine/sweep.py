@@ -414,8 +414,8 @@ def overview(tables: Iterable[tuple[str, Sequence[Mapping[str, str]]]]) -> str:
 
     """
     lines = [
-        "| paper | statements | hold in the joint setting | hold in the best setting tried | hold in at least one setting "
-        "tried | candidate minus joint setting, per fresh seed |",
+        "| paper | statements | hold in the joint setting | hold in the best setting tried | "
+        "hold in at least one setting tried | candidate minus joint setting, per fresh seed |",
         "|---|---|---|---|---|---|",
     ]
     sums = [0, 0, 0, 0]

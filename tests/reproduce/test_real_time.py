@@ -179,7 +179,7 @@ def test_the_table_has_both_worlds_what_was_left_aside_and_what_is_doubtful(
     assert "- flow.tcp.tick: left aside: the kernel's own" in text
     heads, rows = write.everything(result)
     assert heads[4:6] == ["simulated", "emulated"]
-    assert heads[-2:] == ["verdict", "why"]
+    assert heads[-2:] == ["verdict", "reason"]
     assert {len(row) for row in rows} == {len(heads)}
     page = write.page(result)
     assert "<th>emulated</th>" in page.replace(' class="text"', "")
