@@ -96,7 +96,7 @@ class Table:
     cells: tuple[Cell | tuple[Cell, ...], ...]
     """The cells of a row. If a cell is joined from several parts, the texts between them are parts as well."""
     more: tuple[tuple[Cell, ...], ...] = ()
-    """Additional rows after those of the axes."""
+    """Additional rows, which follow the rows for the axes."""
 
 
 def axis(question: str, name: str) -> list[Value]:

@@ -187,7 +187,10 @@ def record() -> str:
 
 
 def _promises() -> list[str]:
-    """Return the lines of the session's invariants. Those of the controllers are on the page of their parameters."""
+    """Return the lines of the session's invariants.
+
+    The invariants of controllers are on the page of the controllers' parameters.
+    """
     from steadycast.core import core
 
     lines = [

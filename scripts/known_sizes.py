@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/known_sizes.py
 
-They are the sizes for a scenario without encoder settings, and for the built-in scenarios such as
-scenarios/home.toml, each at 3 and at 20 Mb/s. With these sizes such a scenario runs before anything is encoded.
-Afterwards only the quantizers that its viewers saw are encoded.
+The files have the sizes for a scenario without encoder settings, and for the built-in scenarios such as
+scenarios/home.toml, each for the picture sizes at 3 and at 20 Mb/s. With these sizes such a scenario runs before
+anything is encoded. Afterwards only the quantizers that its viewers saw are encoded.
 """
 
 from __future__ import annotations

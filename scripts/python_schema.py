@@ -186,7 +186,10 @@ def field(one: Class, key: str, schema: dict[str, Any]) -> str:
 
 
 def classes(schema: dict[str, Any]) -> str:
-    """Return the text of all classes. The required keys of a table are first, then the others in alphabetical order."""
+    """Return the text of all classes.
+
+    The required keys of a table are first, followed by the optional keys in alphabetical order.
+    """
     text = ""
     for one in CLASSES:
         table = at(schema, one.at)

@@ -30,7 +30,10 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
-"""The module has no tests. It is included so that cargo selects the same features as in the module's own build."""
+"""The crate of the compiled Python module has no tests.
+
+It is included so that cargo selects the same features as in the module's own build.
+"""
 REAL_TIME = ["tests/emulate", "tests/live"]
 # The maximum number of characters of a failure that are repeated at the end. The full text is in the output of the
 # test.
@@ -96,7 +99,7 @@ def may_make_networks() -> bool:
 
 
 def rust(count: Count, prepared: Callable[[], None]) -> None:
-    """Run the tests of the crates. Those that need a tool start after ``prepared``."""
+    """Run the tests of the crates. Tests that need a tool start after ``prepared``, which installs the tools."""
     said = cargo(count, [])
     prepared()
     by_tool: dict[str, list[str]] = {}
@@ -117,7 +120,7 @@ def rust(count: Count, prepared: Callable[[], None]) -> None:
 
 
 def cargo(count: Count, more: list[str]) -> str:
-    """Run cargo's tests, and print its output for those that fail."""
+    """Run cargo's tests, and print the output of the tests that fail."""
     words = [*CARGO, *more]
     print(f"\n{' '.join(words[:2])} …", flush=True)
     environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}

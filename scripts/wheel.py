@@ -35,7 +35,7 @@ PORTABLE = {
     "x86_64-unknown-linux-musl": "musllinux_1_2",
     "aarch64-unknown-linux-musl": "musllinux_1_2",
 }
-"""Targets of the compiler, with the systems that their wheels run on. glibc 2.28 is that of Debian 10 and RHEL 8."""
+"""Targets of the compiler, with the systems that their wheels run on. Debian 10 and RHEL 8 have glibc 2.28."""
 MOST_BYTES = 6_150_000
 """Maximum size of a wheel in bytes. It has been raised seven times:
 

@@ -1,1 +1,1 @@
-"""References for the simulator: ns-2's scripts, the same scenarios for ours, and commands that compare them."""
+"""References for the simulator: ns-2's scripts, equal scenarios for our simulator, and commands that compare both."""

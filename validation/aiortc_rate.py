@@ -1,8 +1,8 @@
 """aiortc's receiver-side estimator on a list of packets, for an interpreter that has aiortc (validation/reference.py).
 
-Input and output are those of `integrations/webrtc/examples/replay.rs`. The input has a line for each packet in the
-order of sending: sending time, IP size, arrival time. The output has a line for each estimate: its time, and bits per
-second.
+Input and output have the format of `integrations/webrtc/examples/replay.rs`. The input has a line for each packet in
+the order of sending: sending time, IP size, arrival time. The output has a line for each estimate: its time in seconds,
+and the estimate in bits per second.
 """
 
 import sys

@@ -7,10 +7,10 @@
 
 A hop is one packet leaving one link. ns-2 runs in its best configuration: without unused headers and traces, and with
 the event scheduler that a first test finds fastest on this machine. Each program is measured in two ways. The *run* is
-from the first event to the last; for ns-2 it is the user time of the process minus that of a run of 10 ms, for ours the
-thread's time in cost.json. The *process* is the user time of the program as a user starts it; ours includes Python, its
-packages and the report's tables. The target ratios (`aim`) apply to the runs. The two programs are run alternately
-several times, and the median counts.
+from the first event to the last; for ns-2 it is the user time of the process minus the user time of a run of 10 ms, for
+ours the thread's time in cost.json. The *process* is the user time of the program as a user starts it; ours includes
+Python, its packages and the report's tables. The target ratios (`aim`) apply to the runs. The two programs are run
+alternately several times, and the median counts.
 """
 
 from __future__ import annotations

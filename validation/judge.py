@@ -116,7 +116,7 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     came, deadline = due - PLAYOUT_S, cell.pair.rtp.deadline_s
     last = high - PLAYOUT_S - deadline
     timely = (shown - due <= deadline) & (came >= low) & (came < last)
-    # The receiver records rates per whole second of its clock, so the rate on the wire is taken over the same
+    # The receiver records rates per whole second of its clock, so the rate on the wire is computed over the same
     # seconds.
     rates = pl.read_parquet(folder / "rates.parquet").filter(pl.col("throughput_bps").is_not_null())
     rates = rates.filter(pl.col("t_s") >= low - offset, pl.col("t_s") + 1 <= high - offset)

@@ -382,7 +382,10 @@ def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> 
 
 
 def check_headers() -> page.Table:
-    """Run each script with all headers and with only those it needs. The results must be equal."""
+    """Run each script with all packet headers of ns-2, and with only the headers that it needs.
+
+    The results must be equal.
+    """
     short: dict[str, Params] = {
         "tcp-lossy": {"duration_s": 100},
         "tfrc-lossy": {"duration_s": 200},

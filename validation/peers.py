@@ -1,4 +1,4 @@
-"""Compares queues, TCPs and controllers with those of other programs, row by row: docs/data/peers.csv.
+"""Compares our queues, TCPs and controllers with those of other programs: docs/data/peers.csv, one row each.
 
     python -m validation.peers                  # prints the table of all that can be run here
     python -m validation.peers ns-3 --write     # runs one program's rows, and writes them beside the others'

@@ -53,7 +53,7 @@ Points = dict[tuple[str, ...], list[Candidate]]
 
 
 def points(seeds: int) -> Points:
-    """Run the sweeps. Returns the controllers at each point of the other axes."""
+    """Run the sweeps. Return the controllers at each point of the other axes."""
     found: Points = {}
     for name, flow in SCENARIOS.items():
         over = {f"flow.{flow}.controller": list(CONTROLLERS)}

@@ -199,7 +199,8 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()
-    # The loss rate is over all packets of the seconds in which some arrived: the arrived ones and the lost ones.
+    # The loss rate is the share of lost packets among arrived and lost packets, over the seconds in which packets
+    # arrived.
     seconds = done.rates.to_polars().filter(
         late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1)
     )

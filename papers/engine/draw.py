@@ -74,8 +74,8 @@ def _label(content: dict[str, Any]) -> str:
 def _rates(figure: Figure, part: Part) -> Drawing | None:
     """Draw throughput over time.
 
-    The first seed is a strong line, and the other seeds are faint lines behind it. If there are many TCPs, one of
-    them is drawn strong and the others faint.
+    The first seed is drawn as a strong line, and the other seeds as faint lines behind this line. If there are many
+    TCPs, one of them is drawn strong and the others faint.
     """
     drawing, (axes,) = canvas.canvas(height=3.0)
     labels, end = [], 0.0
@@ -157,7 +157,7 @@ _FACTORS = {"losses": 100.0, "p": 100.0, "buffer": 1e-3}
 def _series(figure: Figure, part: Part) -> Drawing | None:
     """Draw series over time, with one panel per unit, or one per line if the figure says so.
 
-    The first seed of each line is strong, and the others are faint behind it.
+    For each line, the first seed is drawn strong, and the other seeds are drawn faint behind it.
     """
     keys = [n if figure.apart else _UNITS[line.series] for n, line in enumerate(figure.lines)]
     units = list(dict.fromkeys(keys))

@@ -29,16 +29,18 @@ class Kind(Enum):
     """How reliably a statement can be checked."""
 
     MEASURED = "measured"
-    """Checked against the paper's own numbers or claims."""
+    """The statement is checked against the paper's own numbers or claims."""
     CLIP = "clip"
-    """Depends on a clip that is not available; a substitute is measured."""
+    """The statement depends on a clip that is not available; a substitute is measured."""
     REPORTED = "reported"
-    """Measured and shown beside the paper's number, without a bound."""
+    """Our number is measured and shown beside the paper's number, without a bound."""
     IMPOSSIBLE = "impossible"
-    """Needs people or hardware that are no longer available."""
+    """The statement can't be checked, because it needs people or hardware that are no longer available."""
     CERTAIN = "by construction"
-    """Cannot fail, because it follows from arithmetic, conservation or our own definitions. It is shown but not
-    counted."""
+    """The statement can't fail, because it follows from arithmetic, conservation or our own definitions.
+
+    It is shown, but not counted.
+    """
 
     @property
     def judged(self) -> bool:
@@ -385,11 +387,11 @@ class RealTime:
     seeds: int = 1
     """Number of seeds, which are repetitions of the emulated run."""
     changes: tuple[Change, ...] = ()
-    """Changes that replace those of the experiment."""
+    """Changes that apply to the emulated runs, in place of the experiment's changes."""
     pictures: Sets | None = None
-    """Settings for one additional run with the user's clip; `None`: there is no such run."""
+    """Settings for one additional run with the user's clip; `None` if the experiment has no such run."""
     statements: tuple[Statement, ...] = ()
-    """Statements about the run with the user's clip. They replace those of the experiment."""
+    """Statements about the run with the user's clip. They replace the experiment's statements."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@
     title = "γ = {gamma}, {loss.title} loss"
     reported = [["{other}-{loss}-{gamma}-rate", "ASMP's rate", "{other} {loss} {gamma}.video.rate", "Mb/s"]]
 
-`{loss}` is the name of a value, and `{loss.title}` is another of its texts. The other keys of a value apply to its
-variants: `sets` are merged in the order of the axes, and `scenario` and `seeds` are copied unchanged.
+In a template, `{loss}` is the name of a value of the axis "loss", and `{loss.title}` is another text of this value. The
+other keys of a value apply to its variants: `sets` are merged in the order of the axes, and `scenario` and `seeds` are
+copied unchanged.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def crossed(table: Table, wrong: Wrong) -> dict[str, Any]:
 
 
 def combinations(matrix: Table, axes: Mapping[str, Sequence[Value]]) -> Iterator[dict[str, Value]]:
-    """Yield the combinations of a matrix, except those that it leaves out."""
+    """Yield the combinations of a matrix's axes, except those that `without` leaves out."""
     left_out = [set(names) for names in matrix.get("without", ())]
     for values in product(*(axes[name] for name in matrix["over"])):
         names = {value["name"] for value in values}

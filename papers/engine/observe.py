@@ -21,7 +21,7 @@ For larger groups only the numbers of the summary are kept.
 """
 
 MOST_LINKS = 64
-"""Maximum number of link directions that are kept, the scenario's first ones. It bounds the size of the cache."""
+"""Maximum number of link directions that are kept, in the scenario's order. This bounds the size of the cache."""
 
 
 class Observed:
@@ -192,8 +192,8 @@ class Flow:
     def cumulative_ms(self) -> list[float]:
         """Return the cumulative jitter in ms of the frames that arrived completely (000, eq. 4).
 
-        It is the delay of a frame's last packet minus that of the first frame, because play-out waits for the last
-        packet.
+        A frame's cumulative jitter is the delay of its last packet minus the delay of the first frame's last packet.
+        The last packet is used because play-out waits for it.
         """
         whole = self.whole_ms
         return [x - whole[0] for x in whole]

@@ -148,7 +148,7 @@ def rate_share(flow: Flow, link: float) -> float:
 
 
 def fair_share(flow: Flow, link: float, flows: float) -> float:
-    """Throughput divided by a link's capacity per flow, for `flows` flows."""
+    """Throughput divided by a flow's fair share of a link: the capacity `link` divided by the number `flows`."""
     return flow.rate / (link / flows)
 
 
@@ -709,7 +709,7 @@ def factor_from_tcp(run: Observed) -> float | None:
 
 
 def tcp_fair_share(run: Observed, link: float, flows: float) -> float:
-    """Mean throughput of all TCPs divided by a link's capacity per flow, for `flows` flows."""
+    """Mean throughput of all TCPs divided by a flow's fair share of a link: the capacity `link` divided by `flows`."""
     return statistics.fmean(f.rate for f in _tcps(run)) / (link / flows)
 
 
@@ -746,7 +746,7 @@ def others_rate(run: Observed) -> float:
 
 def transfer_time(run: Observed, share: float) -> float | None:
     """Duration in seconds that is not exceeded by this share of the completed transfers beside the video."""
-    # Transfers start at whole seconds. A transfer's start is the begin of the step in which its first packet arrived.
+    # Transfers start at whole seconds. A transfer starts with the step in which its first packet arrived.
     known = [
         float(f.content["completed_s"]) - next(k for k, x in enumerate(f.rates) if x > 0)
         for f in _others(run)

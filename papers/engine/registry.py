@@ -26,7 +26,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (*PAPERS, *FAMILIES["Q"])
 def chosen(ids: Sequence[str]) -> list[Experiment]:
     """Return experiments by id: "K-A", "K" for a family, or "all" for the papers' experiments.
 
-    They are in the order of the list, each once.
+    The experiments are in the order of `EXPERIMENTS`, each once.
 
     Raises:
         UserError: there is no such experiment.

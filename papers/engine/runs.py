@@ -83,7 +83,8 @@ class Job:
 def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[Job, Observed]:
     """Return the observation of each run, from the cache or from a new run.
 
-    Runs that differ only in their names are run once. At most `at_once` real-time runs are made at the same time.
+    Jobs that differ only in the names of their scenarios are run once. At most `at_once` real-time runs are made at the
+    same time.
 
     Raises:
         MissingError: the right to emulate is missing.
@@ -148,7 +149,7 @@ def _without_names(toml: str) -> Mapping[str, Any]:
 
 
 def _in_use(flow: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters of the flow's own controller. Those of other controllers have no effect."""
+    """Return the parameters of the flow's own controller. Parameters of other controllers have no effect."""
     return {k: v for k, v in flow.get("params", {}).items() if k == flow.get("controller")}
 
 
@@ -219,7 +220,7 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
 
 
 def workers(count: int, nice: int = 0) -> Workers:
-    """Return processes that execute jobs; those of an interrupted call end with it."""
+    """Return processes that execute jobs; if the call is interrupted, its processes end as well."""
     return Workers("papers.engine.runs:begin", nice, count, gently=True, path=str(Path(__file__).parents[2]))
 
 
@@ -284,7 +285,7 @@ def _work(job: Job) -> bytes:
 
 
 def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
-    """Execute real-time runs. Those that were not trustworthy are repeated once, after all others.
+    """Execute real-time runs. Runs that were not trustworthy are repeated once, after all other runs.
 
     If the second run is not trustworthy either, it is reported but not cached, so the next call measures it again.
     """

@@ -314,9 +314,9 @@ class Plan:
             self.seeds = (*self.asked, *range(last + 1, last + 1 + (_TIMES - 1) * len(self.asked)))
 
     def _capped(self, needed: Sequence[str]) -> bool:
-        """Whether one of these variants has a limited number of seeds.
+        """Whether one of the variants ``needed`` has a limited number of seeds.
 
-        More seeds of the other variants would not help then.
+        More seeds of the other variants would not help then, because a statement uses the seeds that all variants have.
         """
         most = [v.seeds for v in self.variants if v.name in needed and v.seeds is not None]
         return bool(most) and min(most) <= len(self.asked)
@@ -337,7 +337,7 @@ class Plan:
         return [_named(setting, p) for p in placebos]
 
     def _run_in(self, setting: str) -> list[Variant]:
-        """Return the variants that are run in a setting: all, or those that the setting's statements need."""
+        """Return the variants that are run in a setting: all variants, or those that the setting's statements need."""
         made = self.settings[setting]
         needed = {
             v

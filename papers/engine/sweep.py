@@ -380,7 +380,7 @@ def _numbers(s: Statement, seeds: Sequence[Seen]) -> tuple[float | None, ...]:
 
 
 def turned(base: Found, found: Found) -> tuple[list[Place], list[Place]]:
-    """Return the statements that hold only in `found`, and those that hold only in `base`."""
+    """Return the statements that hold in `found` but not in `base`, and the statements for which it is the reverse."""
     there = set(found.numbers)
     return sorted(found.holds - base.holds), sorted((base.holds & there) - found.holds)
 

@@ -28,7 +28,7 @@ def _opinion() -> list[list[Cell]]:
 
 
 def _ladder() -> list[list[Cell]]:
-    """Return Multi-Evalvid-RA's table 2: the mean rate in kb/s at each quantizer, beside that of the synthetic film."""
+    """Return Multi-Evalvid-RA's table 2: the mean rate in kb/s at each quantizer, with that of the synthetic film."""
     from steadycast.media.ladder import encode_ladder
     from steadycast.media.synthetic import Synthetic
     from steadycast.media.table2 import MEAN_RATES_BPS

@@ -373,7 +373,7 @@ def world(family: str) -> str:
 
 
 def everything(result: Result) -> tuple[list[str], Rows]:
-    """Return headings and rows of all numbers, also those without a bound and, if emulated, those with each change."""
+    """Return headings and rows of all numbers, including numbers without a bound and, if emulated, with each change."""
     changes = list(dict.fromkeys(name for r in result.rows for name in r.changed if result.emulated))
     emulated = [f"emulated, {name}" for name in changes]
     rows = [

@@ -199,7 +199,8 @@ def _networks() -> str:
 def priority() -> Finding:
     """Check whether emulations can get real-time priority."""
     try:
-        # The same system call as in the relay, but only for this thread, and undone in the next line.
+        # This is the system call with which an emulation's relay gets priority. It applies only to this thread, and is
+        # undone in the next line.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except (AttributeError, OSError):

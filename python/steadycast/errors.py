@@ -16,7 +16,8 @@ class UserError(Exception):
     """A mistake in the input, with its place, the problem and a remedy.
 
     Commands print it as one line without a traceback; any other exception is a bug of the program. Every function may
-    raise it. Docstrings of public functions say when; those of internal functions only list other exceptions.
+    raise it. Docstrings of public functions say when it is raised. Docstrings of internal functions list only other
+    exceptions.
     """
 
     code: ClassVar[Exit] = Exit.MISUSED

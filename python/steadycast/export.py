@@ -73,7 +73,9 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def classic(folder: Folder, out: Path) -> list[Path]:
-    """Write sd_be_0 and rd_be_N of the first video flow. Those of further flows are in folders with the flows' names.
+    """Write sd_be_0 and rd_be_N of the first video flow.
+
+    The files of further flows are in folders with the flows' names.
 
     N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, and a receiver line is
     `time id packet udp payload`. The payload is the IP size minus 28 bytes, and the packet's number is the same in

@@ -46,7 +46,7 @@ class Cut:
     slots: range
     """Display slots."""
     width: int | None = None
-    """The largest width of each picture; larger ones are scaled down."""
+    """The largest width of each picture, in samples; larger pictures are scaled down."""
     quantizer: int | None = None
     """The quantizer; `None` for the container's default."""
     marked: bool = False

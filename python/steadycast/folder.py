@@ -252,7 +252,10 @@ class Claim:
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims made by `first`, by lock file. The next `Claim` of the same folder in this process takes them over."""
+    """Claims made by `first`, by lock file.
+
+    The next `Claim` of the same folder in this process takes over the claim.
+    """
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -440,7 +443,7 @@ class Draft:
         """Keep DIR.part if `finish` was not reached, and add its path to the error of an interruption."""
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # This note replaces that of a nested draft, whose folder is inside this one.
+            # This note replaces the note of a nested draft, whose folder is inside this one.
             after = ": the same command goes on where this one ended" if self._goes_on else ""
             error.__notes__ = [f"what there is stands in {self.part}{after}"]
 

@@ -20,5 +20,5 @@ def on_command_line() -> Iterator[None]:
 
 
 def named(option: str, argument: str) -> str:
-    """Return an option of the command line, or the argument that it is in Python."""
+    """Return an option of the command line, or the name of the corresponding argument in Python."""
     return option if _on_command_line else argument

@@ -167,8 +167,8 @@ class Crew:
         if confined is None:
             return bare(member.run), {**os.environ, **member.env}
         if member.own:
-            # The program keeps the crew's capabilities. A process without them then can't trace it, even as the same
-            # user (ptrace(2)).
+            # The program keeps the crew's capabilities. A process without these capabilities can't trace the program,
+            # even as the same user (ptrace(2)).
             return list(member.run), {**os.environ, **member.env}
         return confined.words(member.run), confined.environment(os.environ, member.env)
 

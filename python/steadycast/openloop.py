@@ -29,7 +29,7 @@ If the link is never full in the record, a controller's target rate has no limit
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
-    """Return the name and the values of the sender's estimate: those of the log, or those of its assumed controller."""
+    """Return the name and the values of the sender's estimate: from the log, or else from its assumed controller."""
     if estimates := call["seen"]["estimates"]:
         return "recorded", estimates
     return "gcc", [(at, rate) for at, rate, _ in call.get("open", {}).get("gcc", [])]

@@ -51,7 +51,7 @@ class Compared:
         return metrics.opinion_classes(self.psnr_db[:, 0])
 
     def json(self) -> Json:
-        """Return the figures; mean PSNR is that of `metrics.mean_db`."""
+        """Return the figures; the mean PSNR is computed by `metrics.mean_db`."""
         means = {plane: metrics.mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
         count = len(self.ssim)
         share = {str(grade): int(np.count_nonzero(self.mos == grade)) / count for grade in range(1, 6)}

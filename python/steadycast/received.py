@@ -46,7 +46,7 @@ def checked(target: Path) -> Path:
 
 
 def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
-    """Save the displayed pictures of each receiver of each video: frame i is that of display slot i.
+    """Save the displayed pictures of each receiver of each video; frame i of a file is shown in display slot i.
 
     A late or lost picture is replaced by the one on screen; the screen is black before the first picture. The second
     track is the sound that the receiver received, if the flow has an audio stream, and its clip has sound. A warning is

@@ -55,7 +55,7 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        """The heading: that of the figure, followed by the part."""
+        """The heading: the figure's heading, followed by the part."""
         return f"{self.figure.short} {self.part}".rstrip()
 
     def of(self, thing: Mapping[str, Any]) -> Any:
@@ -63,7 +63,7 @@ class Shown:
         return reach(thing, *self.figure.key.split("."), *filter(None, [self.part]))
 
     def of_flow(self, flow: Mapping[str, Any]) -> Any:
-        """Return a flow's value: its own, or that of the median receiver."""
+        """Return a flow's value: the flow's own value or, for a receiver's figure, the value of the median receiver."""
         return self.of(flow) if self.figure.of == "flow" else middle(self.of(r) for r in _receivers(flow))
 
 
@@ -93,7 +93,10 @@ def table(name: str) -> list[Shown]:
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the names of a table's columns: those that a run writes, or those ``measured`` on its pictures."""
+    """Return the names of a table's columns.
+
+    These are the columns that a run writes or, with ``measured``, the columns that are measured on its pictures.
+    """
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 

@@ -40,9 +40,9 @@ For six of seven pairs of controllers on random networks (`validation.call`, 1 t
 this distance of the difference on the reconstructed paths.
 """
 ALIKE_BESIDE = 0.5
-"""The same threshold with competing flows that the user names.
+"""The threshold `ALIKE` for calls with competing flows, which the user names.
 
-It gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
+This value gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
 cubic:1``); 0.45 gave none on 14 of them, and 0.4 none on 13.
 """
 TOLD = 0.75
@@ -103,7 +103,7 @@ class Drawn:
 
 
 def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield each gap of unknown bins: its begin, its end, the known rates beside it, and its throughput (bit/s)."""
+    """Yield each gap of unknown bins: first bin, bin after the last, known rates beside it, and throughput (bit/s)."""
     bins = call["bins"]
     i = 0
     while i < len(bins):
@@ -198,7 +198,8 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
     of steps in the capacity, which gaps share. A gap without a step has the capacity of its neighbours; if these
     differ, it changes at a random time. A gap with a step has a log-uniform capacity from its throughput to three times
     the highest known one. The media's ceiling is drawn between its bounds. The queue's size is log-uniform from the
-    largest observed queue to half a second, unless losses reveal it. Random losses follow the counted ones.
+    largest observed queue to half a second, unless losses reveal it. The rate of random losses is drawn from its
+    posterior distribution for the counted losses.
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
@@ -527,7 +528,7 @@ def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the recorded figures and those of each controller, as a table's headings and rows."""
+    """Return the recorded figures and the figures of each controller, as a table's headings and rows."""
     found = call["replay"]
     was = [how(found["recorded"][key]) for key, (_, how, _) in FIGURES.items()]
     rows = [

@@ -59,7 +59,7 @@ class Plan:
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find the external controllers: the given classes, and those that the scenario names by a file.
+        """Find the external controllers: the given classes, and the controllers that the scenario names by a file.
 
         File names are relative to ``folder``.
         """

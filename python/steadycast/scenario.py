@@ -44,7 +44,7 @@ class Part:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
     def plain(self) -> dict[str, Any]:
-        """Return the keys and values as in a scenario file, and those of ``extra`` unchanged."""
+        """Return the keys and values as in a scenario file; the keys in ``extra`` are unchanged."""
         given = {key: value for key, value in vars(self).items() if value is not None and key != "extra"}
         filled = {
             key: value for key, value in given.items() if isinstance(value, Part) or value not in ((), [], {})

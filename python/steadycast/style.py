@@ -70,7 +70,10 @@ def look(flow: dict[str, Any]) -> Look:
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Make the flows of one drawing distinguishable: equal ones get paler lines first, then other dashes."""
+    """Return a line style for each flow of a drawing.
+
+    Flows whose style would be equal are distinguished by paler colours first, and then by other dashes.
+    """
     result: list[Look] = []
     for flow in flows:
         plain = look(flow)

@@ -229,8 +229,8 @@ class Record:
     ) -> Scores:
         """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
 
-        ``by`` is one of `media.quality.BY`. With ``index`` frames have no scores, because missing frames shift the
-        received ones.
+        ``by`` is one of `media.quality.BY`. With ``index`` frames have no scores, because a missing frame shifts the
+        frames received after it.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:

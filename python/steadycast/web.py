@@ -407,7 +407,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class Sparing(logging.Filter):
-    """Limits the log to a few lines of each kind per minute, and counts the others.
+    """Limits the log to a few lines of each kind per minute, and counts the suppressed lines.
 
     Remote clients must not be able to fill the log.
     """

@@ -1,7 +1,7 @@
 """Worker processes for many runs: each imports the package once, and ends with its parent process.
 
-They are plain `python -c` processes, because those of `multiprocessing` would execute the user's script again. Tasks
-and results are pickled over a socket pair.
+They are plain `python -c` processes, because processes of `multiprocessing` would execute the user's script again.
+Tasks and results are pickled over a socket pair.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 def _open_what_is_closed() -> None:
     """Open standard streams that were closed, so that no file gets their descriptors.
 
-    Writes to such a standard output fail, as on a full disk.
+    Writes to a standard output that was closed fail, as on a full disk.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -438,8 +438,8 @@ def changes(sets: list[str] | None, clip: str | None = None, network: str | None
 def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterator[Path | None]:
     """Yield the folder of the results.
 
-    It is the given folder, or the first free one of ``otherwise``, ``otherwise``-2 and so on. It is reserved for this
-    command, so that commands that run at the same time use different folders.
+    It is the given folder, or the first free one of ``otherwise``, ``otherwise``-2 and so on. The folder is reserved
+    for this command, so that commands that run concurrently use different folders.
     """
     from steadycast.folder import Claim, free_or_force
 

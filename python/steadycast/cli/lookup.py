@@ -84,7 +84,7 @@ def check(
     except Problems as problems:
         print(problems, file=sys.stderr)
         raise typer.Exit(Exit.MISUSED) from None
-    # The same warnings as for `run`.
+    # `check` prints the warnings that `run` would print.
     base.warn(loaded.warnings())
     print(f"{file}: no mistakes found")
 

@@ -115,13 +115,13 @@ def compare(
     as_json: base.AsJson = False,
 ) -> None:
     """Compare runs in a table and on a page with shared scales."""
-    # Imported as a module, because the package has a function with the same name.
+    # `steadycast.compare` is also the name of a function of the package, so the module is imported by its full name.
     comparison = import_module("steadycast.compare")
 
     if fail_if and baseline is None:
         raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
     conditions = [comparison.Condition.read(text) for text in fail_if or []]
-    # Read together, so that two results with the same name get different labels.
+    # All folders are read in one call, so that two results with the same name get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)

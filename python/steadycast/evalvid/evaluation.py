@@ -54,7 +54,7 @@ class Frames:
     late: Bools
     """Whether a complete frame arrived after its play-out time."""
     beyond: int
-    """The number of packets that were sent after those of the last frame."""
+    """The number of packets that were sent after the packets of the last frame."""
 
     @property
     def count(self) -> int:
@@ -229,7 +229,10 @@ def measure(
     progress: Progress,
     put: Callable[[Picture], None] | None = None,
 ) -> Seen:
-    """Compare the pictures on screen with the sent ones and with the original. Passes each picture to ``put``."""
+    """Compare the pictures on screen with the sent ones and with the original.
+
+    Each picture on screen is passed to ``put``.
+    """
     rows: list[tuple[Any, ...]] = []
     came = _Newest(decoded_slots(clip, given), clip)
     sent = _Newest(decoded_slots(clip, range(len(clip.units))), clip)

@@ -1,4 +1,4 @@
-"""Matches sent packets with received ones, and counts the unmatched ones by reason."""
+"""Matches sent packets with received packets, and counts the unmatched packets by reason."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """The packet's step. `None` if all lines of the trace are the same step of one host."""
+    """The packet's step. `None` if the trace has a single kind of event, at a single host."""
     time_ns: int
     node: str
     """The name of the node; empty if the trace has only one node."""

@@ -28,7 +28,7 @@ Series = npt.NDArray[np.float64]
 SETTLING_S = 10.0
 """After a flow starts or resumes, fairness and minimum rates are not judged for this time, in seconds."""
 BACKGROUND = "udp"
-"""The name prefix of background flows, which reduce the capacity of the others (RFC 8867, 4.2)."""
+"""The name prefix of background flows, which reduce the capacity that the other flows can use (RFC 8867, 4.2)."""
 FACTOR = 3.0
 """The largest ratio between the rates of flows with the same priority (RFC 8868, 4.1)."""
 NEAR = 0.2
@@ -44,9 +44,9 @@ class Flow:
     name: str
     kind: str
     most_bps: float
-    """The highest rate that the source can use."""
+    """The highest rate that the source can use, in bit/s."""
     active: tuple[tuple[float, float], ...]
-    """The intervals in which it sends."""
+    """The intervals in which the flow sends, in seconds."""
     back: bool = False
     """Whether the flow's direction is opposite to that of the measured bottlenecks."""
 
@@ -68,9 +68,9 @@ class Facts:
     received: Mapping[str, Series]
     """The received rate of each flow per step, summed over its receivers."""
     carried: Mapping[str, Series]
-    """The rate that each bottleneck carries."""
+    """The rate that each bottleneck carries, per step."""
     capacity: Mapping[str, Series]
-    """The capacity of each bottleneck for these flows."""
+    """The capacity that each bottleneck has for these flows, per step."""
     changes: tuple[float, ...]
     """The times at which a bottleneck's rate changes."""
 
@@ -236,7 +236,9 @@ def use(facts: Facts, *bottlenecks: str) -> float | None:
 
 
 def convergence(facts: Facts) -> list[tuple[float, float | None]]:
-    """Return the begin of each segment, and the time until the videos' total rate converged; `None` if it did not.
+    """Return each segment's start, and the time until the videos' total rate converged; `None` if it did not.
+
+    Both are in seconds.
 
     The steady rate is the mean over the segment's second half. The rate has converged when its means over 1 s and over
     5 s differ from the steady rate by less than a fifth.

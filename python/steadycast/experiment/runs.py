@@ -41,7 +41,7 @@ class Job:
     timed: bool = False
     """Whether the run's series are stored, for a figure over time."""
     draw: int | None = None
-    """The draw whose statistics are computed."""
+    """The number of the random draw, whose statistics are computed from the run; `None` without draws."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Runs:
     """The figures of each run, by point and seed. Failed runs are not included."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
-    """The number of runs that this call executed; earlier calls executed the others."""
+    """The number of runs that this call executed; earlier calls executed the other runs."""
     times: Mapping[Point, Path]
     """The files with series for figures over time; only some runs have one."""
 
@@ -116,7 +116,7 @@ def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float |
 
 
 def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Runs:
-    """Make the runs of an experiment that are missing in ``place``, and return the figures of all.
+    """Make the runs of an experiment that are missing in ``place``, and return the figures of all runs.
 
     Raises:
         UserError: a scenario or a change is wrong, or a measure names a figure that no run has.
@@ -130,7 +130,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     prepare(scenarios, progress)
     needed = {draw: {each.text for each in series} for draw, series in spec.series.items()}
     known = {row["key"]: row["figures"].keys() for row in store.rows(place) if row["complete"]}
-    # A stored run lacks statistics that were added to the experiment's file later. Such a run is repeated.
+    # A stored run may lack statistics that were added to the experiment's file later. It is then repeated.
     todo = [
         job
         for job in dict.fromkeys(planned.values())

@@ -81,7 +81,7 @@ class Statistic:
     """A statistic of a series of values per second."""
 
     of: Callable[[Sequence[float], float], float | None]
-    """The function of the values for each second and of the level."""
+    """The function that computes the statistic from the values per second and the level."""
     level: bool = False
     """Whether the statistic needs a level."""
 
@@ -189,9 +189,9 @@ class Seconds:
     level: float
     """The level, if the statistic has one."""
     windows: tuple[float, ...]
-    """The begin and end of each window in seconds."""
+    """The beginning and the end of each window, in seconds."""
     columns: tuple[Column, ...]
-    """One column, or the two of a ratio."""
+    """One column, or the numerator and the denominator of a ratio."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
@@ -226,9 +226,9 @@ class Seconds:
 class Decisions:
     """A statistic of those decisions of a sender, from FROM to TO seconds, whose rule matches a pattern.
 
-    ``count`` is the number of decisions. A rule applies until the next decision with another rule. ``first`` is when
-    it first begins to apply, ``last`` when it last ceases to apply, and ``longest`` is the longest such interval, all
-    in seconds.
+    ``count`` is the number of decisions. A rule applies until the next decision with another rule. ``first`` is the
+    time at which the rule first begins to apply, ``last`` is the time at which it last ceases to apply, and ``longest``
+    is the longest interval in which it applies, all in seconds.
     """
 
     statistic: str
@@ -282,7 +282,7 @@ class Decisions:
 
 
 SPANS = ("count", "first", "last", "longest")
-"""The statistics of decisions."""
+"""The names of the statistics of decisions."""
 
 
 @dataclass(frozen=True)
@@ -332,8 +332,8 @@ class Arrived:
 class Frames:
     """A statistic of the delay, in ms, of video frames that were ready for sending between FROM and TO seconds.
 
-    A frame's delay is from the end of its encoding to the arrival of its last packet. ``mean`` and ``max`` are over
-    all frames, and ``arrived_p95`` is the 95th percentile over those that arrived.
+    A frame's delay is from the end of its encoding to the arrival of its last packet. ``mean`` and ``max`` are over all
+    frames, and ``arrived_p95`` is the 95th percentile over the frames that arrived.
     """
 
     statistic: str

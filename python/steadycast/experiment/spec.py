@@ -448,7 +448,9 @@ class Spec:
         return dict(point.variables).get(name, "")
 
     def beside(self, names: Sequence[str]) -> Spec:
-        """Return a copy with additional controllers in its list of controllers, with the same changes.
+        """Return a copy of the experiment with additional controllers in its list of controllers.
+
+        The list's changes to scenarios apply to them as well.
 
         Args:
             names: names of the registry, ``FILE.py:Class``, or ``exec:`` with a program.
@@ -495,7 +497,7 @@ class Spec:
         return replace(self, variants=variants, whole=False)
 
     def only(self, names: Sequence[str]) -> Spec:
-        """Return a copy with only these variants and scenarios, and those that their measures refer to.
+        """Return a copy with only these variants and scenarios, and with those to which their measures refer.
 
         Args:
             names: variants, scenarios, or values of a scenario's ``about``.
@@ -596,7 +598,7 @@ class Spec:
         return tuple(self._made())
 
     def points(self) -> tuple[Point, ...]:
-        """Return all points, with those of the placebo last."""
+        """Return all points; the points of the placebo are last."""
         return self._points
 
     def _made(self) -> Iterator[Point]:
@@ -643,7 +645,7 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
 
     Raises:
         NoVariableError: there is no such variable.
-        UserError: its value is not a number.
+        UserError: the value of a variable in a formula is not a number.
 
     """
 
@@ -697,7 +699,7 @@ def _lacks(text: str, variables: Mapping[str, str], place: str) -> bool:
 
 
 def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str], ...]:
-    """Fill in the values of variables that contain other variables. Those that can't be filled in are left out."""
+    """Fill in the values of variables that contain other variables. Variables that can't be filled in are left out."""
     known = {name: value for name, value in variables.items() if "${" not in value}
     left = {name: value for name, value in variables.items() if name not in known}
     while left:
@@ -717,7 +719,7 @@ def built_in() -> dict[str, Path]:
 
 
 def named() -> dict[str, Path]:
-    """Return all experiment files that have a name: the built-in ones, and those of a checkout."""
+    """Return all experiment files that have a name: the built-in files, and the files of a checkout."""
     return built_in() | {path.stem: path for path in sorted(CHECKOUT.glob("*.toml"))}
 
 

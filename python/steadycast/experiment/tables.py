@@ -316,7 +316,7 @@ def _mean(done: Experiment, measure: Measure, point: Point) -> float | None:
 
 
 def _less(value: _Value, point: Point, other: Point | None) -> float | None:
-    """Return a value at a point, or the difference from another point."""
+    """Return a value at ``point``, minus the value at ``other`` if that point is given."""
     found = value(point)
     if other is None or found is None:
         return found
@@ -415,7 +415,7 @@ def _choice(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str:
-    """Return the variants' names in the order of a measure. Those with an unknown value are last."""
+    """Return the variants' names in the order of a measure. Variants with an unknown value are last."""
     found = [(done.spread(measure, point), point.variant) for point in points]
     known = sorted((one["mean"], who) for one, who in found if one)
     named = [f"{who} ({_number(measure, value)})" for value, who in known]

@@ -105,7 +105,7 @@ class Experiment:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """All points, with those of the placebo last."""
+        """All points; the points of the placebo are last."""
         return self.spec.points()
 
     @cached_property

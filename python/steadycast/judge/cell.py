@@ -84,7 +84,7 @@ class Setup:
     rooms: Path
     """The parent of the cells' folders during the run."""
     user: tuple[int, int] | None = None
-    """The user and group of the programs; `None` means those of the judge."""
+    """The user and group of the programs; `None` means the user and group of the judge."""
 
 
 def begin(setup: Setup) -> Callable[[Task], Outcome]:

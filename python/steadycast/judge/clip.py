@@ -60,7 +60,7 @@ class Marked:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The width and height; "clip" means those of the file."""
+        """The width and height of pictures, in samples; the size "clip" means those of the file."""
         if self.size == "clip":
             raw = self.raw()
             return raw.width, raw.height
@@ -326,7 +326,7 @@ def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | Non
         luma = cut(whole, crop)
         number = mark.read(luma)
         told: list[float | int | None] = [number]
-        # A repeated number is the same picture, which was already measured.
+        # A picture with the previous number is the same picture, which was already measured.
         told += measured.of(luma, number) if number is not None and number != last else (None,) * 3
         last = number if number is not None else last
         log.write("\t".join([f"{at:.5f}", *("" if each is None else f"{each:.8g}" for each in told)]) + "\n")

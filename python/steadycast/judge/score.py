@@ -81,7 +81,7 @@ class Cell:
         return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
 
     def way(self, back: bool = False) -> pl.DataFrame:
-        """Return the datagrams from the sender's host to the receiver's, or in the other direction."""
+        """Return the datagrams from the sender's host to the receiver's or, with ``back``, the other way round."""
         return self.wire.filter((pl.col("to") if back else pl.col("from")) == "sender")
 
     @cached_property
@@ -391,8 +391,9 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
 def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return a row per frame, in sending order.
 
-    A packet counts as received if it arrived, or if a retransmission with the same time stamp and two more bytes did.
-    The two bytes are the original sequence number before the payload (RFC 4588), which SRTP encrypts.
+    A packet counts as received if it arrived, or if a retransmission arrived whose time stamp is the same, and whose
+    payload is two bytes longer. The two bytes are the original sequence number before the payload (RFC 4588), which
+    SRTP encrypts.
     """
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -603,7 +604,7 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
 
 
 def _quality(shown: pl.DataFrame, unread: int) -> Figures:
-    """Return the quality of new pictures; those with an unreadable mark count as damaged."""
+    """Return the quality of new pictures. The ``unread`` pictures with an unreadable mark count as damaged."""
     kept = shown.filter(pl.col("psnr").is_not_null())
     if not kept.height:
         return {}

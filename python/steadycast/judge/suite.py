@@ -54,7 +54,7 @@ class Asked:
     baseline: Path | None = None
     fail_if: Sequence[str] = ()
     keep: str | None = None
-    """The text of an earlier judgement."""
+    """The text of an earlier judgement, whose figures are kept if the new ones differ little."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,8 @@ def conducted(
 ) -> list[Outcome]:
     """Run all cells that are not finished. A cell during which the machine was too busy is repeated alone.
 
-    Each trusted outcome is stored at once. After an interruption, only the other cells are run.
+    Each trusted outcome is stored at once. After an interruption, a new call therefore runs only the cells without a
+    stored outcome.
     """
     tasks = list(keys)
     found = dict(finished)

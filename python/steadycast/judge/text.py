@@ -44,11 +44,11 @@ class Judgement:
         return next((o.failed for o in self.of(network) if o.failed is not None), None)
 
     def values(self, network: str, key: str) -> list[Any]:
-        """Return a figure of all runs that have it."""
+        """Return the values of a figure in all runs of a network that have this figure."""
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:
-        """Return each figure of a network: its worst run, or the mean for figures without a better direction."""
+        """Return each figure of a network: the worst run's value, or the mean if the figure has no better direction."""
         found: Json = {}
         if self.failed(network) is not None:
             return found
@@ -61,7 +61,7 @@ class Judgement:
         return found
 
     def spread(self, network: str, key: str) -> float:
-        """Return the difference between a figure's largest and smallest run."""
+        """Return the difference between the largest and the smallest value of a figure over the runs."""
         known = [value for value in self.values(network, key) if number(value) is not None]
         return max(known) - min(known) if known else 0.0
 
@@ -80,7 +80,7 @@ class Judgement:
 
 
 def text(judged: Judgement, old: str | None = None) -> str:
-    """Return the text; figures of the earlier text ``old`` are kept if the new ones are within the tolerance."""
+    """Return the text; figures of the earlier text ``old`` are kept if the new figures are within the tolerance."""
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair

@@ -43,7 +43,8 @@ def beside(place: Path) -> Json | None:
 def side(call: Json) -> Json:
     """Return the page's content for a call: series with a value per bin, a row of numbers, and sentences.
 
-    Delays are those in excess of an empty queue's, plus half of the minimum round-trip time if that is known.
+    A delay is the delay in excess of that with an empty queue, plus half of the minimum round-trip time if that is
+    known.
     """
     bins, step = call["bins"], call["bin_s"]
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]

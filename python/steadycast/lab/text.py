@@ -34,7 +34,7 @@ _MOST_LINKS = 3
 """Maximum number of links with controls."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
-"""Congestion controls of the simulated TCP. The other ones of the format need a kernel."""
+"""Congestion controls of the simulated TCP. The other congestion controls of the scenario format need a kernel."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Base:
 
     @property
     def name(self) -> str:
-        """The name on the page."""
+        """The scenario's name on the page."""
         return self.place.stem
 
 
@@ -149,7 +149,10 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
 
 
 def _over(text: str, network: str) -> str:
-    """Return a text with another network. A text without a named network loses its topology."""
+    """Return a scenario's text with another network.
+
+    If the text names no network, its topology is removed.
+    """
     if "network" not in parsed(text):
         import tomlkit
 

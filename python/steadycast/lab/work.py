@@ -29,7 +29,7 @@ from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 _KEPT = 2
 """The number of flows whose media, with pictures, a process keeps."""
 _MOST_SCORES = 200_000
-"""The most picture scores per clip that a process keeps, which are those of about a hundred runs."""
+"""The most picture scores per clip that a process keeps. They are the scores of about a hundred runs."""
 _MOST_ROWS = 4000
 """The most decisions, and the most frames per receiver, that are sent to the page."""
 _MOST_STEPS = 1500

@@ -23,7 +23,10 @@ _CLOCK = Fraction(1, 90_000)
 _WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
 """Containers into which FFmpeg can write Opus."""
 _LONGEST_WAIT_US = "1000000"
-"""Maximum time in microseconds that a frame waits for a packet of the other track, which may pause."""
+"""Maximum time in microseconds that a frame waits for a packet of the audio track, and vice versa.
+
+One of the tracks may pause.
+"""
 _MOST = 64
 """Maximum number of frames that wait for a frame with the stream's parameters."""
 

@@ -219,7 +219,7 @@ RECEIVER = (
 
 
 def shown_peers(status: Json) -> tuple[list[Json], int]:
-    """Return the receivers that are listed, with the limiting one first, and the number of the others."""
+    """Return the receivers that are listed, with the limiting one first, and the number of unlisted receivers."""
     order = [peer for peer in view.ordered(status) if not peer["left"]]
     told = [{**peer, "name": str(peer["name"] or "?")[:NAME]} for peer in order[:PEERS]]
     return told, len(order) - len(told)

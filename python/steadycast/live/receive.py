@@ -306,7 +306,7 @@ class Sink:
             self._frames.append((ticks, len(data)))
 
     def _plain(self, growing: Growing) -> None:
-        """Fall back to the raw stream: write all frames so far, and then further ones."""
+        """Fall back to the raw stream: write all frames so far, and then each further frame."""
         self._growing = None
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
@@ -357,7 +357,7 @@ class Sink:
         if self._failed is not None:
             return
         self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
-        # Closing flushes the buffers, which fails for the same reason: these errors are ignored.
+        # Closing flushes the buffers, which fails for the reason in ``error``, so that errors of closing are ignored.
         growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
         self._frames.clear()
         with contextlib.suppress(OSError, ValueError):

@@ -130,7 +130,7 @@ class Pattern:
 
 
 class Newest(Pictures):
-    """A source with its own pace; only the newest picture is kept, and unread older ones are dropped."""
+    """A source with its own pace. Only the newest picture is kept; an older picture that was not read is dropped."""
 
     own_pace = True
 

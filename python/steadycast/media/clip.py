@@ -67,7 +67,7 @@ class Source(Protocol):
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
     """Parse a size, a name in `SIZES`, ``clip``, ``auto`` or ``640x480``; return an even width and height.
 
-    ``clip`` is the clip's own size; ``auto`` is the same, but scaled down to at most `_MOST_SAMPLES`.
+    ``clip`` is the clip's own size; ``auto`` is the clip's own size, scaled down to at most `_MOST_SAMPLES`.
     """
     if size in SIZES:
         return SIZES[size]
@@ -234,11 +234,12 @@ def _changed(
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """Resample to a constant frame rate: yield the picture with the nearest time, or the earlier of two equally near.
+    """Resample to a constant frame rate: yield for each time the picture with the nearest time.
 
-    Pictures that already have this rate are kept one by one, even with jitter of up to half an interval. The last
-    picture lasts until ``length``, the source's stated length in seconds, but not longer than the longest of the other
-    pictures. Without ``length`` it lasts for the mean duration of the others.
+    Of two pictures that are equally near, the earlier one is used. Pictures that already have this rate are kept one by
+    one, even with jitter of up to half an interval. The last picture lasts until ``length``, the source's stated length
+    in seconds, but not longer than the longest of the other pictures. Without ``length`` it lasts for the mean duration
+    of the others.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)

@@ -396,8 +396,8 @@ def open_encoder(
         # The caller forces I frames. With B frames, a `gop_size` equal to the GOP's length would add a second I frame
         # beside each forced one. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
         context.gop_size = 600
-        # With qmin = qmax alone, the rate control would still choose the Lagrangian multiplier freely, and coarse
-        # rungs would be 50 % larger than those of `ffmpeg -qscale`.
+        # With qmin = qmax alone, the rate control would still choose the Lagrangian multiplier freely, and coarse rungs
+        # would be 50 % larger than streams of `ffmpeg -qscale`.
         context.qmin = context.qmax = q
     return context
 
@@ -454,7 +454,7 @@ _SVT_PRIORITY = 99
 
 _MPEG = ("mpeg4", "mpeg2video", "h263p")
 _UNBOUND = 1_000_000_000
-"""A bit rate above that of any stream, in bit/s."""
+"""A bit rate that no stream reaches, in bit/s."""
 
 
 _MPEG_OPTIONS = {
@@ -629,9 +629,10 @@ def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
 
 
 def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
-    """Return the precomputed sizes, if they belong to this clip and this encoder reproduces them.
+    """Return the precomputed sizes, if they are those of this clip, and if this encoder reproduces them.
 
-    The coarsest rung is encoded and compared, because it is the fastest; `Ladder.need` compares the others.
+    The coarsest rung is encoded here and compared, because it takes the least time; `Ladder.need` compares the other
+    rungs.
     """
     for found in (_load(place, label) for place in KNOWN):
         if found is not None and all(found[1].get(key) == value for key, value in facts.items()):

@@ -67,7 +67,10 @@ def picture_psnr_db(a: Picture, b: Picture) -> tuple[float, float, float]:
 
 
 def overall_db(y: float, u: float, v: float) -> float:
-    """Return the PSNR of all samples of a 4:2:0 picture in dB from that of its planes. Luma has four of six samples."""
+    """Return the PSNR of all samples of a 4:2:0 picture in dB, from the PSNR of its planes.
+
+    Luma has four of six samples.
+    """
     error = (4 * 10 ** (-y / 10) + 10 ** (-u / 10) + 10 ** (-v / 10)) / 6
     return float(-10 * np.log10(error)) if error > 0 else np.inf
 

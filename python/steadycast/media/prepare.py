@@ -133,7 +133,7 @@ class MediaKept:
 def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path]:
     """Encode each needed ladder once, before several processes request it at the same time.
 
-    Returns their files in the cache.
+    Returns the ladders' files in the cache.
     """
     ready: dict[str, Path | None] = {}
     for loaded in scenarios:

@@ -170,8 +170,8 @@ def _turn(frame: av.VideoFrame) -> Turn | None:
 def _films(container: Any) -> list[Any]:
     """Return the video tracks that are films, in the order of preference of FFmpeg's players.
 
-    Default tracks precede others, and larger ones precede smaller ones; ties keep the order of the file. Auxiliary
-    tracks (thumbnails, still pictures) are last, and cover art is excluded.
+    Default tracks precede other tracks, and larger tracks precede smaller tracks; ties keep the order of the file.
+    Auxiliary tracks (thumbnails, still pictures) are last, and cover art is excluded.
     """
 
     def order(stream: Any) -> tuple[bool, bool, int]:
@@ -251,7 +251,7 @@ class Reader:
             self._notes.append(what)
 
     def pictures(self, width: int, height: int) -> Iterator[tuple[Fraction, U8]]:
-        """Yield times and samples of all pictures, once; damaged ones are skipped, with a warning."""
+        """Yield times and samples of all pictures, once; damaged pictures are skipped, with a warning."""
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
         for frame in itertools.chain((self._first,), self._decoded):
@@ -344,7 +344,7 @@ def _shown(frame: av.VideoFrame, stream: av.VideoStream) -> Fraction | None:
 
 
 class _Clock:
-    """Computes presentation times from 0 on; implausible time stamps are replaced by equidistant ones."""
+    """Computes presentation times from 0 on; implausible time stamps are replaced by equidistant times."""
 
     def __init__(self, step: Fraction, length: Fraction | None) -> None:
         self._step, self._length = step, length
@@ -464,7 +464,7 @@ class _Stage:
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:
-        """Filter a picture; yield the finished ones. Deinterlacing delays pictures by one."""
+        """Filter a picture; yield the pictures that are finished. Deinterlacing delays each picture by one."""
         self._woven = self._woven or frame.interlaced_frame
         form = _Form.of(frame, woven=self._woven)
         if form != self._form:

@@ -66,7 +66,7 @@ def text_of(path: Path) -> str:
 
 
 def is_single_rate(text: str) -> bool:
-    """Whether the first lines of a trace are those of a single-rate one: a number, then a frame's type."""
+    """Whether the first lines of a trace begin with a number and a frame's type, as in single-rate traces."""
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True

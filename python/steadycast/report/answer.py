@@ -15,13 +15,15 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""A share is explained if it differs from the quotient of throughput and fair share by at least this. A smaller
-difference may come from averaging over seeds."""
+"""The answer explains a share if it differs from the quotient of throughput and fair share by at least this.
+
+A smaller difference may come from averaging over seeds.
+"""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
 def answer(summary: Mapping[str, Any]) -> list[str]:
-    """Return sentences, the most important first."""
+    """Return the sentences of the answer, the most important first."""
     flows = summary["flows"]
     sentences = []
     if summary.get("complete") is False:

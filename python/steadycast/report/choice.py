@@ -59,7 +59,7 @@ PLACEBO: Mapping[str, Placebo] = {
     "share": Placebo(0.081, 0.446),
     "delay": Placebo(0.093, 0.722),
 }
-"""The values of docs/data/placebo.csv; a test compares the two."""
+"""The placebo of each figure. The values are those of docs/data/placebo.csv; a test compares the two."""
 MIDDLE = ("score",)
 """Figures whose spread varies so much between networks that a few networks would dominate the mean square.
 
@@ -273,7 +273,7 @@ class Difference:
     better: Candidate
     worse: Candidate
     difference: float
-    """The mean over the seeds, in the criterion's unit."""
+    """The mean difference over the seeds, in the criterion's unit."""
     least: float
     """The smallest significant difference."""
     spread: Value
@@ -317,9 +317,9 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
 
     Runs are paired by seed if at least half of the seeds are equal, and otherwise in the order of seeds, which is a
     random pairing. With several pairs, the smallest significant difference is the half-width of the mean's 99 %
-    interval by Student's t. The variance is moderated as in Smyth's t (2004, equation 3.2): the placebo's variance is
-    pooled with `PRIOR_FREEDOM` degrees of freedom with the n - 1 of the pairs. Two or three pairs that agree by chance
-    are then not significant.
+    interval by Student's t. The variance is moderated as in Smyth's t (2004, equation 3.2): the placebo's variance,
+    with `PRIOR_FREEDOM` degrees of freedom, is pooled with the variance of the n pairs, which has n - 1 degrees of
+    freedom. Two or three pairs that agree by chance are then not significant.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -562,7 +562,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
             flow["name"]: share
             for flow in summary["flows"]
             if flow.get("kind") in ("video", "tcp")
-            # Several videos under test compete with each other, so each is another flow to the others.
+            # Several videos under test compete with each other, so that each one also counts among the other flows.
             and (flow["name"] not in tested or len(tested) > 1)
             and (share := number(flow.get("share_of_fair"))) is not None
         },
@@ -591,7 +591,7 @@ def judged(summary: Json) -> Json:
 
 
 def in_question(summaries: Sequence[Json]) -> list[str]:
-    """Return the videos under test: those whose controllers differ between these runs, or all if none does."""
+    """Return the videos under test: those whose controllers differ between these runs; all if no controller differs."""
     steered: dict[str, set[str]] = {}
     for summary in summaries:
         for flow in summary["flows"]:

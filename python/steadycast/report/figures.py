@@ -146,7 +146,7 @@ def draw_why(folder: Folder) -> Figure | None:
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
-        # Only decisions of the sender have a limit; the other rows are measurements of receivers.
+        # Only rows with a sender's decision have a limit; the other rows are measurements of receivers.
         mine = decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
         if not mine.height:
             continue

@@ -33,7 +33,7 @@ def plain(content: str) -> str:
 
 
 def joined(parts: Iterable[object], between: str = "") -> Html:
-    """Join parts; those that are not `Html` are escaped."""
+    """Join parts; a part that is not `Html` is escaped."""
     return Html(between.join(text(part) for part in parts))
 
 

@@ -123,7 +123,7 @@ QUANTITIES = {
         Quantity("delay", "One-way delay, mean of each interval (ms)", _rates("delay_ms"), 0.0),
     )
 }
-"""The quantities by name. Reports have more detailed figures of the last two for a single run."""
+"""The quantities by name. For a single run, reports have more detailed figures of the last two quantities."""
 
 
 def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | None:

@@ -316,7 +316,7 @@ def _links(summary: Json) -> Html:
 
 
 def _promises(promises: list[dict[str, Any]]) -> Html:
-    """List the violated invariants; the others are hidden behind a summary line."""
+    """List the violated invariants; the invariants that hold are hidden behind a summary line."""
 
     def shown(some: list[dict[str, Any]]) -> Html:
         rows = [

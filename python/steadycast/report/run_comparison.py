@@ -245,7 +245,7 @@ class Row:
 
 
 def quantities(runs: Sequence[Run]) -> list[Row]:
-    """Select the quantities to compare: those of each flow, then fairness and the busiest link."""
+    """Select the quantities to compare: the figures of each flow, then fairness and the busiest link."""
     names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
     rows: list[Row] = []
 

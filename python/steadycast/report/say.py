@@ -88,7 +88,7 @@ def cells(columns: Sequence[record.Shown], thing: Mapping[str, Any]) -> list[str
 
 
 def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list[str]:
-    """Format the cells of a table's row for a flow: its own figures, and those of its median receiver."""
+    """Format the cells of a table's row for a flow: the flow's own figures, and the figures of its median receiver."""
     return [how(column.figure)(column.of_flow(flow)) for column in columns]
 
 

@@ -187,7 +187,7 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
 
 @cache
 def events(folder: Folder) -> tuple[tuple[float, str], ...]:
-    """Return events, starts and stops with their times; simultaneous ones share an entry."""
+    """Return events, starts and stops of flows with their times; simultaneous events share an entry."""
     found: dict[float, list[str]] = {}
     for flow in folder.scenario.get("flow", []):
         for key in ("start", "stop"):

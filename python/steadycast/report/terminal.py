@@ -118,7 +118,7 @@ def partly_competing(summary: Mapping[str, Any]) -> Text | None:
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
     """Build the table of flows with pauses: their transfers, and their throughput while active.
 
-    Returns `None` if there are no such flows.
+    Returns `None` if no flow pauses.
     """
     columns = record.table("pauses")
     rows = [[title(f), *say.cells(columns, f)] for f in summary["flows"] if f.get("active_frac") is not None]

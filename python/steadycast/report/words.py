@@ -52,8 +52,10 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""Entries for terms that are not figures, and for figures by their headings. For a figure that flows and receivers both
-have, the entry is that of flows."""
+"""Entries for terms that are not figures, and for figures by their headings.
+
+If both flows and receivers have a figure, the entry describes that of flows.
+"""
 
 
 def term(word: str, shown: str | None = None) -> Html:
@@ -73,7 +75,7 @@ def heading(shown: record.Shown) -> Html:
 
 
 def glossary(used: str) -> Html:
-    """Return a list of the entries to which the page `used` links, and of those to which these entries link."""
+    """Return a list of the entries to which the page `used` links, and the entries to which those link in turn."""
     entries = [
         (w, about)
         for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())

@@ -57,7 +57,7 @@ class _Encoders:
         self.failed: BaseException | None = None
 
     def __call__(self, broadcast: Any, told: Callable[[str], None]) -> None:
-        """Encode each picture that is due at all rungs, until the broadcast ends."""
+        """Encode each picture of the source at all rungs, when it is due, until the broadcast ends."""
         given_up = 0
         try:
             with ThreadPoolExecutor(max(1, round(cores())), "rungs") as pool:

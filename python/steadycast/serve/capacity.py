@@ -17,7 +17,7 @@ USED = 0.8
 
 
 def cores() -> float:
-    """Return the number of cores that this process may use: those of its affinity, and its control group's quota."""
+    """Return the number of cores that the process's CPU affinity and its control group's quota allow it to use."""
     count: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()

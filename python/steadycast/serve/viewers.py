@@ -322,7 +322,7 @@ class Viewers:
             )
 
     def _say_how_many(self) -> None:
-        """Warn about the effect of an additional viewer on the others."""
+        """Warn if an additional viewer affects the other viewers."""
         with self._lock:
             count = sum(each.browser["state"] == "connected" for each in self._all.values())
         if count > 1:

@@ -41,7 +41,7 @@ class Sweep:
     folder: Path
     """The sweep's folder."""
     ran: int = 0
-    """The number of runs that this call executed; earlier calls executed the others."""
+    """The number of runs that this call executed; earlier calls executed the other runs."""
     _scratch: TemporaryDirectory[str] | None = None
 
     @property
@@ -339,7 +339,10 @@ def _work(
 
 
 def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
-    """Check that a row has the metrics. Returns those that remain to be checked, because a failed row has none."""
+    """Check that a row has the metrics.
+
+    Return the metrics that remain to be checked, because a failed row has no metrics.
+    """
     import json
 
     from steadycast.sweep.show import columns

@@ -107,7 +107,10 @@ class Plan:
     axes: tuple[str, ...]
     points: tuple[Point, ...]
     equal: tuple[tuple[str, str, str], ...] = ()
-    """Omitted values of an axis, whose scenarios equal those of another value: path, value, and the other value."""
+    """Values of an axis that are omitted because their scenarios equal those of another value.
+
+    Each entry has the axis's path, the omitted value, and the other value.
+    """
 
     @classmethod
     def of(
@@ -236,7 +239,7 @@ class Plan:
         words = ["steadycast", "run", self.file]
         for change in (*self.sets, *_sets(self.axes, point.values)):
             words += ["--set", change]
-        # Consecutive seeds have the same difference between seed and index.
+        # In a run of consecutive seeds, the difference between seed and index is constant.
         rows = itertools.groupby(enumerate(sorted(point.seeds)), key=lambda each: each[1] - each[0])
         ranges = [[seed for _, seed in row] for _, row in rows]
         return [
@@ -329,7 +332,7 @@ def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
-    """Find values whose scenarios equal those of an earlier value at all values of the other axes."""
+    """Find values of an axis whose scenarios equal those of an earlier value, whatever the values of the other axes."""
     found = []
     for place, path in enumerate(axes):
         values = list(dict.fromkeys(row[place] for row in keys))

@@ -118,7 +118,8 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
     table = pl.DataFrame(runs, schema=heads, orient="row").join(by_key, on="key", maintain_order="left")
     fixed = [*plan.axes, *RESERVED]
     table = table.select(*fixed, *sorted(set(table.columns) - set(fixed)))
-    # The file is built in memory first: the system's write errors have a reason, while those of polars do not.
+    # The file is built in memory first: a write error of the system has a reason, while a write error of polars does
+    # not.
     packed = io.BytesIO()
     table.write_parquet(packed)
     with whole(folder / RESULTS, _ROOM) as path:
