@@ -63,7 +63,7 @@ def left_out(spec: Spec) -> str | None:
 def network(spec: Spec, end: float) -> str:
     """Return the bottleneck with its changes until `end`.
 
-    Its queue has the longest delay of the file at the highest rate.
+    The queue's limit is the longest queueing delay in the file at the highest rate.
     """
     link = spec.get("link_scenario", "")
     if ":" in link:  # times in µs, rates up and down in Gb/s; B of every P packets are lost

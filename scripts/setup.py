@@ -42,7 +42,7 @@ class Build(NamedTuple):
     profile: str
     """Cargo's profile."""
     part: str = "all"
-    """"all", or only the simulator."""
+    """The part of the module that is compiled: "all", or only the "simulator"."""
 
     def arguments(self) -> list[str]:
         """Return maturin's arguments for this build."""

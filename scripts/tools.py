@@ -47,7 +47,7 @@ CLAIMS = (
     Tool("firefox-esr", "firefox-esr", "the page of serve in Firefox"),
     Tool("tsc", "node-typescript", "a controller in TypeScript"),
 )
-"""Needed only for `make claims`."""
+"""The tools that only `make claims` needs."""
 
 
 def prepare(who: str, of: Sequence[Tool]) -> None:

@@ -38,7 +38,10 @@ from validation import page
 
 SECONDS = 40
 FIRST, CELLS = 9901, 200
-"""The networks of the table. Others are for tuning, and are not written."""
+"""The seed of the first network in the table, and the number of networks.
+
+Others are for tuning, and are not written.
+"""
 PATHS = 10
 SENDER = "video.src-left"
 """The link at which the sender's capture is made."""

@@ -49,7 +49,7 @@ interval of the shown frames."""
 FIRST, LAST = 250, 725
 """First and last frame that count. After ten seconds, controllers have found their rate and players know the stream."""
 BUSY_S = (10, 28)
-"""Begin and end of the time in which rates are measured, in seconds after the video's first packet."""
+"""Beginning and end of the time in which rates are measured, in seconds after the video's first packet."""
 
 RAW = f"-an -fps_mode passthrough -pix_fmt yuv420p -f rawvideo - | {sys.executable} -m validation.transports --hash"
 DECODE = f"ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt"

@@ -307,7 +307,7 @@ def _packet_ms(answer: ns2.Answer) -> float:
 def _equation_rows(
     cell: Cell, answers: Sequence[ns2.Answer], summaries: Sequence[Summary]
 ) -> list[list[str]]:
-    """Compare the cell with the equation, at ns-2's loss event rate and, if ours reports one, at ours.
+    """Compare the cell with the equation, at ns-2's loss event rate and at ours, if our controller reports one.
 
     The equation gives the sending rate, so both throughputs are divided by the share of packets that arrives.
     """

@@ -184,7 +184,7 @@ class Statement:
     """A statement of the paper, and how the statement is checked."""
 
     id: str
-    """Unique within its experiment, for example "thr-ratio"."""
+    """The statement's id, which is unique within its experiment, for example "thr-ratio"."""
     text: str
     """What is measured, in a few words."""
     says: str
@@ -255,7 +255,7 @@ class Change:
     networks: Mapping[str, Sets] = field(default_factory=dict)
     """Additional settings for the scenarios with these file names, because their links have different names."""
     pixels: bool = False
-    """Whether the change applies to the runs with pictures instead of those with frame sizes only."""
+    """Whether the change applies to the runs with pictures, instead of the runs with frame sizes only."""
     only: tuple[str, ...] = ()
     """The ids of the statements that may be evaluated with this change. If empty, all may be."""
     variants: tuple[str, ...] = ()

@@ -32,7 +32,10 @@ OF_VARIANTS = ("scenario", "seeds", "pixels", "sizes", "changed")
 
 
 class Value(dict[str, Any]):
-    """A value of an axis. As text it is its name; a text template reads its other texts as attributes."""
+    """A value of an axis.
+
+    Formatted as text, a value is its name; a template reads the value's other texts as attributes.
+    """
 
     def __format__(self, spec: str) -> str:
         """Return the value's name."""

@@ -142,7 +142,7 @@ class Flow:
 
     @property
     def lost(self) -> float:
-        """Share of frames with at least one lost packet, as the papers count."""
+        """Share of frames with at least one lost packet, as the papers count lost frames."""
         return self.frames["lost"] / self.frames["sent"]
 
     @property

@@ -560,7 +560,7 @@ def level_between(flow: Flow, size: float, low: float, high: float, skip: float)
 
 
 _TABLE2_TOP = 2_614_400.0
-"""Highest rate of table 2 in bit/s. The video never uses more than this of K-F's 4 Mb/s."""
+"""Highest rate of table 2 in bit/s. In experiment K-F, the video never uses more than this of the link's 4 Mb/s."""
 
 
 def recovery_after_udp(flow: Flow) -> float:

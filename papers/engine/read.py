@@ -123,7 +123,7 @@ class Keys:
         return self.table.get(key, default)
 
     def wrong(self, problem: str, remedy: str) -> UserError:
-        """Return an error that names this place."""
+        """Return an error that names the table's place in its file."""
         where = f"{_short(self.path)}{': ' if self.place else ''}{self.place}"
         return UserError(where, problem, remedy)
 
@@ -176,7 +176,7 @@ def change(path: Path, table: Table) -> Change:
 
 
 def placebo(path: Path, table: Table) -> Change:
-    """Read the runs of an experiment without their event, and the statements that are about it."""
+    """Read a placebo: a change that removes the event from the runs, and the ids of the statements about that event."""
     key = Keys(path, f"placebo {table.get('without', '')}", table, "without", "of", "sets", "variants")
     return Change(
         f"without {key('without')}",

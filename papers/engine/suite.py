@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MARK = "reproduction.json"
 CHOOSING, JUDGED = (1, 2, 3, 4, 5), (6, 7, 8, 9, 10)
-"""The seeds on which a paper's joint setting was chosen, and the seeds on which it is judged."""
+"""The seeds with which a paper's joint setting was chosen, and the seeds with which that setting is judged."""
 
 
 @dataclass(frozen=True)

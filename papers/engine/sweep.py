@@ -139,7 +139,10 @@ class Search:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """The difference in statements per fresh seed, candidate minus joint setting, and half its 99.5 % interval."""
+        """The mean difference in the number of statements that hold, and half the width of its 99.5 % interval.
+
+        The difference is the candidate's number minus the joint setting's, per fresh seed.
+        """
         world, candidate = self.more or self.judged
         return paired(candidate.counts, world.counts)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _opinion() -> list[list[Cell]]:
-    """Return Multi-Evalvid-RA's table 1, which maps a frame's PSNR to an opinion score, with the classes used here."""
+    """Return Multi-Evalvid-RA's table 1, which maps a frame's PSNR to an opinion score, with our classes."""
     from steadycast.media.metrics import OPINION_BOUNDS_DB
 
     low, fair, good, best = OPINION_BOUNDS_DB

@@ -119,7 +119,7 @@ TABLE_1 = {5: (21.4, 313.47), 10: (22.05, 215.12), 15: (23.75, 163.07), 20: (29.
 
 
 def eq_2(rtt_ms: float, p: float) -> float:
-    """Return the rate in packets per second by the receiver-buffer paper's eq. 2, with k = 1.5 (it prints 1,502)."""
+    """Return the rate in packets per second by the receiver-buffer paper's eq. 2, with k = 1.5 (the paper: 1,502)."""
     return 1.5 / (rtt_ms / 1e3 * math.sqrt(p))
 
 

@@ -121,7 +121,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of averages. They reveal nothing about the path, and need no key."""
+    """Complete the analysis of averages. Averages reveal nothing about the path, and need no key."""
     if key_file is not None:
         found["seen"]["notes"].append("averages are not encrypted, and --key-file left out")
     packets = sum(each["packets"] for each in found["bins"])
@@ -132,7 +132,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
-    # Bins without counted packets can still have bytes.
+    # If no bin has a number of packets, the bins with sent bytes are the active ones.
     active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
     delays = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))

@@ -23,7 +23,7 @@ class Clip:
 
     name: str
     path: Path | None
-    """The file; `None` if its package is not installed."""
+    """The clip's file; `None` if the clip's package is not installed."""
     licence: str
     notice: str
     """The attribution that must accompany the clip's pictures."""

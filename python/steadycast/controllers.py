@@ -13,7 +13,7 @@ from steadycast.errors import UserError, meant
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a controller; numbers are plain, durations and rates are texts with a unit."""
+    """A parameter of a controller; its values are numbers or, for durations and rates, texts with a unit."""
 
     name: str
     about: str

@@ -87,7 +87,7 @@ def need(purpose: str) -> None:
 
 
 def examine() -> Examined:
-    """Run all checks. They leave nothing behind."""
+    """Run all checks. The checks leave no files behind."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -58,7 +58,7 @@ class Stats:
     """Series of one call's statistics."""
 
     kinds: dict[str, str] = field(default_factory=dict)
-    """The type of each id: outbound-rtp, inbound-rtp, and so on."""
+    """The type of the statistics with each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
     """The series of each id and metric."""
 
@@ -101,11 +101,11 @@ def is_dump(data: bytes) -> bool:
 
 
 def read(file: Path, data: bytes, side: str | None = None) -> Json:
-    """Read a dump into the form of `call.read`, with bins of a second.
+    """Read a dump into the form of `call.read`, with bins of 1 s.
 
     Args:
-        file: its name.
-        data: its JSON.
+        file: the dump's name.
+        data: the dump's content, which is JSON.
         side: ``sender`` or ``receiver``: the direction; by default the one with more bytes.
 
     Raises:
@@ -133,7 +133,7 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
 
 
 def _parsed(file: Path, data: bytes) -> Any:
-    """Parse JSON, or a sequence of JSON values whose last one may be cut."""
+    """Parse JSON, or a sequence of JSON values whose last one may be truncated."""
     decoder = json.JSONDecoder()
     values: list[Any] = []
     try:
@@ -143,8 +143,8 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # Only the last value may be cut, because it was still being written. If a similar value begins on a
-                # later line, this one is not the last.
+                # Only the last value may be truncated, because it was still being written. If a similar value begins on
+                # a later line, this one is not the last.
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break
@@ -397,7 +397,7 @@ def _lost(
 
 
 def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> list[float]:
-    """Return the growth of the sum from each edge to the next."""
+    """Return the growth of the counters' sum from each edge to the next."""
     total = [0.0] * (len(edges) - 1)
     for points in rising:
         if len(points) < 2:
@@ -416,14 +416,14 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
 
 
 def _carried_by(stats: Stats, side: str) -> float:
-    """Return the bytes of the streams of one direction."""
+    """Return the number of bytes that the streams of one direction have carried."""
     kind, counter = _WAYS[side]
     counted = map(_numbers, stats.of(kind, counter, stats.video(kind)))
     return sum(_rising(points)[-1][1] for points in counted if points)
 
 
 def _summary(stats: Stats, side: str | None) -> Json:
-    """Summarize the statistics of a connection, in bins of a second."""
+    """Summarize the statistics of a connection, in bins of 1 s."""
     side = side or max(_WAYS, key=lambda each: _carried_by(stats, each))
     kind, counter = _WAYS[side]
     ids = stats.video(kind)

@@ -12,7 +12,7 @@ from steadycast.hints import named
 from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
-# bytes of UDP and IP headers: the classic traces count payload, while ours count IP packets
+# The number of bytes of UDP and IP headers. The classic traces count the payload, while our tables count IP packets.
 _HEADERS_BYTES = 28
 
 

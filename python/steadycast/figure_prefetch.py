@@ -43,13 +43,13 @@ class FigurePrefetcher:
             self._helper.end()
 
     def draw(self, folder: Folder) -> None:
-        """Start to draw the figures of this folder, whose tables are complete; it may be renamed meanwhile."""
+        """Start to draw the figures of this folder, whose tables are complete; the folder may be renamed meanwhile."""
         if self._helper is not None:
             task: Task = (folder.path.absolute(), self._place.absolute(), folder.summary)
             self._helper.ask(task)
 
     def drawings(self) -> Drawings | None:
-        """Wait for the figures; `None` if they were not drawn, so that the caller has to draw them."""
+        """Wait for the figures, and return them; `None` if they were not drawn. The caller then has to draw them."""
         return self._helper.answer() if self._helper is not None else None
 
 
@@ -63,7 +63,7 @@ def drawer(_: object) -> Callable[[Task], Drawings]:
 
     def draw(task: Task) -> Drawings:
         part, place, summary = task
-        # As the current folder, the folder remains accessible when it is renamed.
+        # The folder is made the current folder, which remains accessible when it is renamed.
         try:
             os.chdir(part)
         except FileNotFoundError:

@@ -30,13 +30,16 @@ _GOP = 50
 WORST_S = 10
 """The length of the film of the worst seconds, in seconds."""
 MOST = 1_500_000
-"""The largest size of that film in bytes. As base64 in a page, it takes two million bytes."""
+"""The largest size of the film of the worst seconds, in bytes.
+
+As base64 in a page, the film takes two million bytes.
+"""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
 """Largest picture widths and quantizers that are tried in order, until the film is small enough."""
 _RED = (81, 90, 240)
 """The colour (Y, U, V in BT.601) of the border around a frozen picture."""
 _EDGE = 4
-"""The width of that border in samples, which must be even."""
+"""The width of the border around a frozen picture, in samples; it must be even."""
 
 
 @dataclass(frozen=True)

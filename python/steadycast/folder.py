@@ -161,7 +161,7 @@ class Folder:
         return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
 
     def has(self, name: str) -> bool:
-        """Whether a table was written."""
+        """Whether the folder has this table."""
         return (self.path / f"{name}.parquet").exists()
 
     def table(self, name: str) -> pl.DataFrame:

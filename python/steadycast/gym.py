@@ -73,7 +73,7 @@ class Reward:
 
 
 class Observing:
-    """A sender half that converts reports to observations, and actions to rates."""
+    """The sender half of a controller, which converts reports to observations, and actions to rates."""
 
     report_every_s = STEP_S
 

@@ -108,7 +108,7 @@ def space_of(host: str) -> str | None:
 
 
 def age_s() -> float:
-    """Return the age of this process in seconds, to 10 ms; it started with the emulation."""
+    """Return the age of this process in seconds, to 10 ms. The process was started with the emulation."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 

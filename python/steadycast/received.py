@@ -32,7 +32,7 @@ _CONTAINERS = {
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""If the output's estimated size is at least this, in bytes, it is printed before the output is written."""
+"""If the output's estimated size is at least this, in bytes, the estimate is printed before the output is written."""
 SAMPLE = 24
 """The number of pictures that are coded to estimate a file's size."""
 

@@ -134,7 +134,10 @@ def _silence(count: int, width: int) -> Iterator[Samples]:
 
 
 class _Film:
-    """The samples of a clip's sound, which is repeated with its pictures. They are read forwards."""
+    """The samples of a clip's sound, which is repeated with its pictures.
+
+    The samples can only be read in ascending order.
+    """
 
     def __init__(self, sound: Sound, pass_s: Fraction) -> None:
         self._sound, self._pass_s = sound, pass_s
@@ -214,7 +217,7 @@ class Track:
             packets.begins.tolist(), packets.arrived.tolist(), packets.concealed.tolist(), strict=True
         ):
             ((number, data),) = encoder.packets(film.packet(begins), begins)
-            # The encoder's delay is the same for all packets.
+            # The delay is determined by the first packet, because the encoder's delay is the same for all packets.
             delay = begins - number if delay is None else delay
             start = begins - delay
             block = (

@@ -83,7 +83,7 @@ FIGURES: tuple[Figure, ...] = tuple(
     Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in core.figures()
 )
 FREEZES: tuple[str, ...] = tuple(json.loads(core.freezes([], [])))
-"""The keys of the figures of freezes of a receiver."""
+"""The keys of a receiver's figures about freezes."""
 COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in core.columns())
 
 
@@ -190,7 +190,7 @@ def middle(values: Iterable[Any]) -> Any:
 
 
 def of_flow(flow: Mapping[str, Any], path: str) -> float | None:
-    """Return the number of the median receiver of a flow at a receiver's path."""
+    """Return a figure of a flow's median receiver; ``path`` is the figure's path in the receiver's summary."""
     figure("receiver", path)
     return number(middle(reach(r, *path.split(".")) for r in _receivers(flow)))
 

@@ -36,8 +36,8 @@ PATHS = 20
 ALIKE = 0.27
 """The difference in score below which controllers count as equal on a path.
 
-For six of seven pairs of controllers on random networks (`validation.call`, 1 to 69), the true difference was within
-this distance of the difference on the reconstructed paths.
+For six of seven pairs of controllers on random networks (the networks 1 to 69 of `validation.call`), the true
+difference was within this distance of the difference on the reconstructed paths.
 """
 ALIKE_BESIDE = 0.5
 """The threshold `ALIKE` for calls with competing flows, which the user names.
@@ -98,7 +98,7 @@ class Drawn:
     queue_bytes: float
     loss_frac: float
     media_bps: float
-    """The media's ceiling, its highest rate."""
+    """The media's ceiling, which is its highest rate, in bit/s."""
     seed: int = 1
 
 
@@ -119,9 +119,10 @@ def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
 def rates(call: Json) -> list[float]:
     """Return a capacity for each bin, in bit/s: the known one, or a central estimate for unknown bins.
 
-    A short gap has the geometric mean of its neighbours. In a longer gap, the capacity may have been up to three times
-    the highest known one: the estimate is the geometric mean of that bound and the throughput. Holding the last known
-    value would be unfair to controllers that fill a link sooner than the recorded sender.
+    In a short gap, the estimate is the geometric mean of the capacities before and after the gap. In a longer gap, the
+    capacity may have been up to three times the highest known one: the estimate is the geometric mean of that bound and
+    the throughput. Holding the last known value would be unfair to controllers that fill a link sooner than the
+    recorded sender.
     """
     found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
     most = _MOST * max(found)
@@ -203,7 +204,7 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
-    # Two more pairs, one of them with a step, keep the frequency from being 0 or 1.
+    # Two pairs of bins are added, one of them with a step, to keep the frequency from being 0 or 1.
     steps = (1 + sum(not _alike(a, b) for a, b in pairs)) / (2 + len(pairs))
     most = _MOST * max(band["rate"] for band in known if band)
     (low, high), (least, ceiling) = _queue(call), _media(call)

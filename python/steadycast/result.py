@@ -65,7 +65,7 @@ class Run:
     film: tuple[Json, bytes] | None = None
     """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
     _scratch: TemporaryDirectory[str] | None = None
-    """Keeps files of a run without a folder as long as the run itself."""
+    """A temporary folder for the files of a run without a folder. It exists as long as the run object."""
 
     def table(self, name: str) -> Table:
         """Return a table by its name.
@@ -117,7 +117,7 @@ class Run:
         return self.table("packets")
 
     def save(self, path: Path | str, *, force: bool = False) -> Path:
-        """Write the run folder; returns where it is.
+        """Write the run folder, and return its path.
 
         Raises:
             UserError: the folder exists and ``force`` is not given, or can't be written.

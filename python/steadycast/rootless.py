@@ -16,7 +16,10 @@ from steadycast.errors import MissingError
 MARK = "STEADYCAST_ROOTLESS"
 """Environment variable of a command that was restarted in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
-"""Runs a command in a new user namespace with its capabilities, but with the same user name and files."""
+"""The command that runs another one in a new user namespace.
+
+The other command has the namespace's capabilities, but keeps the user name and the files.
+"""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
 _TUN = "/dev/net/tun"
 _SMALLEST = """

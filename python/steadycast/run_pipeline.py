@@ -151,7 +151,8 @@ def drive(world: World, told: Callable[[float, float], None] | None = None) -> t
     try:
         complete = world.run(told)
     finally:
-        # A user's controller may fork and let the child return: without this, the child would write the results, too.
+        # A user's controller may fork and let the child return. The child is ended here, or it would write the results,
+        # too.
         if os.getpid() != own:
             os._exit(0)
     return complete, {"cpu_s": time.thread_time() - cpu, "wall_s": time.perf_counter() - wall}

@@ -20,11 +20,11 @@ DARK_PAPER = "#16191d"
 LEAST_CONTRAST = 4.5
 """The least contrast of lines and texts to their background (WCAG 2.2, 1.4.3)."""
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish: for controllers without a colour, and for
-# several flows of one controller.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. They are used for controllers without a colour,
+# and for several flows of one controller.
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
-# The five classes of the mean opinion score, worst first.
+# The colours of the five classes of the mean opinion score, worst first.
 MOS = {
     1: ("bad", "#b2182b"),
     2: ("poor", "#ef8a62"),
@@ -32,9 +32,9 @@ MOS = {
     4: ("good", "#67a9cf"),
     5: ("excellent", "#2166ac"),
 }
-# The limits of the rate: colours of the bands behind the decisions.
+# The colour of the band behind the decisions in a figure, for each limit of the rate.
 LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#e0606f"}
-# The fates of frames that were not displayed intact and in time.
+# The colours of the fates of frames that were not displayed intact and in time.
 FATE = {"lost": "#7f3b08", "late": "#e08214", "undecodable": "#8073ac"}
 
 

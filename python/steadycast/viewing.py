@@ -151,7 +151,7 @@ class Viewer:
 
     @property
     def slots(self) -> int:
-        """The number of frames that were sent up to this receiver's last one."""
+        """The number of frames that were sent, up to the last one in this receiver's rows."""
         return self.fates.frames
 
 

@@ -487,7 +487,7 @@ def seed_range(text: str) -> range:
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
-    """Write the report of a run. For several seeds, write the report of each and one of all."""
+    """Write the report of a run. For several seeds, write a report for each seed and one for all seeds."""
     from steadycast.folder import is_seeds
     from steadycast.report.page import write_report
     from steadycast.report.run_comparison import write_seeds_report
@@ -501,7 +501,7 @@ def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = N
 
 
 def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
-    """Print the results of a run. If expectations failed, exit with their exit code."""
+    """Print the results of a run. If expectations failed, exit with the exit code for that."""
     from steadycast.folder import failed
 
     if as_json:
@@ -520,7 +520,7 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
             if table is not None:
                 show("", table)
         if report is not None:
-            # Not printed through the console, which would wrap a path.
+            # The path is not printed through the console, which would wrap it.
             print(f"\nreport: {report}")
     if failed(summary):
         raise typer.Exit(Exit.FAILED)

@@ -121,7 +121,7 @@ def judge(
         base.print_json(done.json)
     else:
         print(done.text, end="")
-        # Not printed through the console, which would wrap a path.
+        # The path is not printed through the console, which would wrap it.
         print(f"\nreport: {place}/judge.html")
     base.warn(done.warnings)
     for line in [*done.fails, *done.untrusted]:

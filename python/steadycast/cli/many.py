@@ -149,7 +149,7 @@ def _show(done: Any, metrics: Sequence[str], baseline: str | None, figures: bool
         base.show(RULE, "", style="dim")
     for each in tables(done, metrics or done.metrics(), baseline):
         base.show(each, "")
-    # Not printed through the console, which would wrap a path.
+    # The path is not printed through the console, which would wrap it.
     print(f"report: {done.report(metrics, baseline, figures=figures)}")
 
 
@@ -262,7 +262,7 @@ def _experiment(
     else:
         for each in base.module("steadycast.experiment.show").tables(done):
             base.show(each, "")
-        # Not printed through the console, which would wrap a path.
+        # The path is not printed through the console, which would wrap it.
         print(f"report: {done.folder}/report.html")
     for error in list(dict.fromkeys(done.runs.errors.values()))[:3]:
         base.tell(error)

@@ -58,7 +58,7 @@ class Frames:
 
     @property
     def count(self) -> int:
-        """The number of frames up to the last one of which a packet was sent. Later frames are not measured."""
+        """The number of frames up to the last frame of which a packet was sent. Later frames are not measured."""
         there = np.flatnonzero(self.sent_ns != NEVER)
         return int(there[-1]) + 1 if len(there) else 0
 

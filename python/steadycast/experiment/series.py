@@ -251,7 +251,7 @@ class Decisions:
         return f'decisions({self.statistic}, "{self.rule}", {self.begin:g}, {self.end:g}, {self.flow})'
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run's decisions; `None` if the rule never applied, or has no begin or end."""
+        """Return the statistic of a run's decisions; `None` if the rule never began or ceased to apply."""
         table = run.decisions.to_polars()
         flows: dict[str, list[tuple[float, bool]]] = {}
         for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():

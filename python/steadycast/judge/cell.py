@@ -37,7 +37,7 @@ _KEPT = "shown.y"
 _LINES = 5
 """The number of lines of a failed program's log that are reported."""
 LEFT = "programs"
-"""The folder with the programs' files; no figures of the wire are read from it."""
+"""The folder with the programs' files; the scores of the packets on the wire do not depend on these files."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
 """The files in the folder `LEFT` that are read if the pair's file requests it, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
@@ -66,7 +66,7 @@ class Outcome:
     processors: float = 0.0
     """The mean number of processors that the pair's programs used."""
     series: Mapping[str, Any] = field(default_factory=dict)
-    """The data of a page's figures over time."""
+    """The data of the page's diagrams over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
     """The emulation's statistics of its own timer lateness."""
 

@@ -304,7 +304,10 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
 
 
 def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
-    """Return the mean VMAF of the ``kept`` pictures of `Measured` with these numbers, where ``counted`` is true."""
+    """Return the mean VMAF of those ``kept`` pictures of `Measured` for which ``counted`` is true.
+
+    ``numbers`` has the number in the clip of each kept picture.
+    """
     raw = clip.raw()
     top = mark.strip(raw.height)
     grey = np.full(((raw.height - top) // 2, raw.width // 2), 128, np.uint8)
@@ -352,7 +355,8 @@ def main() -> int:
         if told["what"] == "feed":
             feed(clip, fifo, log)
         shape = raw_shape(told["format"]) if told.get("format") else None
-        # Opened for reading and writing: the open does not wait for a writer, and there is no EOF between two writers.
+        # The FIFO is opened for reading and writing. The open then does not wait for a writer, and there is no EOF
+        # between two writers.
         with (
             open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,
             open(told.get("kept") or os.devnull, "wb") as kept,

@@ -48,7 +48,7 @@ class Column:
     """A text's old value is kept if the new one differs from it by less than a tolerance. This is the absolute part, in
     the unit of the text."""
     share: float = 0.0
-    """The relative part of that tolerance, as a fraction of the old value."""
+    """The relative part of the tolerance (see `floor`), as a fraction of the old value."""
 
     @property
     def scale(self) -> float:

@@ -15,7 +15,7 @@ from steadycast.media.table import U8
 
 CELLS = 16
 PART = 6
-"""The mark's height is the picture's height divided by this number. It has two rows."""
+"""The mark's height is the picture's height divided by this number. The mark has two rows."""
 WRAPS = 1 << CELLS
 """Number of pictures after which the numbers repeat."""
 _DARK, _LIGHT, _GREY = 32, 224, 128

@@ -62,7 +62,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Expect:
-    """A bound on a figure of one network, or of all ("*")."""
+    """A bound on a figure of one network, or of all networks ("*")."""
 
     network: str
     that: str

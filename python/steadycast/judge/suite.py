@@ -1,4 +1,4 @@
-"""A judgement: runs all cells with the right parallelism, repeats disturbed ones, and writes the results."""
+"""A judgement: runs all cells with the right parallelism, repeats disturbed cells, and writes the results."""
 
 from __future__ import annotations
 

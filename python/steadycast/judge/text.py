@@ -129,7 +129,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
 
 
 def _lines(old: str) -> dict[str, dict[str, str]]:
-    """Parse an earlier text."""
+    """Parse an earlier text; return each network's cells by their heading."""
     rows = [line.split() for line in old.splitlines() if line.strip() and not line.startswith("#")]
     if not rows or rows[0][0] != "network":
         raise UserError("--keep", "this is no text of judge", "name a judge.txt")

@@ -90,7 +90,7 @@ def _bounded(own: tuple[int, int]) -> tuple[int, int]:
     if long * short <= _MOST_SAMPLES:
         return parse_size("clip", own)
     longer = math.isqrt(_MOST_SAMPLES * long // short) // 2 * 2
-    # The shorter side may have been rounded up.
+    # Rounding the shorter side up may exceed the limit again. The longer side is then reduced.
     while longer * (shorter := round(Fraction(longer * short, 2 * long)) * 2) > _MOST_SAMPLES:
         longer -= 2
     return (longer, shorter) if own[0] >= own[1] else (shorter, longer)

@@ -237,7 +237,7 @@ class Sprite:
 
     @classmethod
     def of(cls, width: float, height: float, unit: int, draw: Callable[[Canvas], None]) -> Self:
-        """Draw it on two different backgrounds. Where the results differ, the sprite is transparent."""
+        """Create a sprite by drawing it on two different backgrounds. Where the results differ, it is transparent."""
         grounds = []
         for luma in (0, 255):
             canvas = Canvas.of(int(width * unit) + 1, int(height * unit) + 1, unit)
@@ -249,7 +249,7 @@ class Sprite:
         return cls(np.concatenate([black, cover]))
 
     def moved(self, part: float) -> F32:
-        """Return its samples, shifted to the right by a fraction of a column."""
+        """Return the sprite's samples, shifted to the right by a fraction of a column."""
         if not part:
             return self.samples
         left = np.concatenate([np.zeros_like(self.samples[..., :1]), self.samples[..., :-1]], axis=2)

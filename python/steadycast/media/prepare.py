@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def media_of(
     video: Mapping[str, Any], seed: int, progress: Progress | None = None
 ) -> Ladder | FrameTable | None:
-    """Return the ladder of a flow with pixels, the frame table of one without, or `None` if it needs neither.
+    """Return the ladder of a flow with pixels, or the frame table of a flow without; `None` if it needs neither.
 
     ``video`` is the core's description of the flow (`_core.Scenario.videos`). A ladder that was encoded before comes
     from the cache.

@@ -56,7 +56,7 @@ class Quality:
     fps: Fraction
     """Display slots per second."""
     shown: I64
-    """The slot number of the frame on screen; −1, with a black screen, before the first."""
+    """The slot number of the frame on screen; −1, with a black screen, before the first frame."""
     psnr_raw: F64
     """PSNR of Y, U, V against the source's pictures, in dB."""
     psnr_encoded: F64

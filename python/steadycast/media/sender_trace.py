@@ -34,11 +34,11 @@ class TracedFrame:
     line: int
     kind: Kind
     size_bytes: int
-    """The size, rounded up to whole bytes."""
+    """The frame's size, rounded up to whole bytes."""
     packets: int
-    """The number of packets that carry it."""
+    """The number of packets that carry the frame."""
     time_s: float
-    """The sending time in seconds."""
+    """The frame's sending time in seconds."""
 
 
 def text_of(path: Path) -> str:

@@ -85,7 +85,7 @@ class FrameTable:
         return range(first, min(first + self.gop, (start + 1) * self.frames))
 
     def group_of(self, frames: npt.ArrayLike) -> I64:
-        """Return the GOP of each of these frames, both counted through the whole flow."""
+        """Return the GOP number for each of these frame numbers. Both are counted through the whole flow."""
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.gops + within // self.gop, dtype=np.int64)
 
@@ -94,7 +94,10 @@ class FrameTable:
         return int(self.group_of(frames - 1)) + 1 if frames else 0
 
     def slot_of(self, frames: npt.ArrayLike) -> I64:
-        """Return the display slot of each of these frames in coding order, both counted through the whole flow."""
+        """Return the display slot for each of these frame numbers in coding order.
+
+        Both are counted through the whole flow.
+        """
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 

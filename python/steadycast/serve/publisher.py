@@ -1,4 +1,4 @@
-"""A publisher as the source of `serve`: a browser, OBS or a sender of ours that gives its media by WHIP (RFC 9725).
+"""A publisher as the source of `serve`: a browser, OBS or a Steadycast sender that uses WHIP (RFC 9725).
 
 One publisher sends at a time. When it leaves, the source waits for the next one, and viewers keep the last picture.
 """
@@ -39,7 +39,7 @@ _APART_S = 0.5
 _PAUSE_S = 0.1
 """A gap in seconds between audio packets after which a packet begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2
-"""The most decoded pictures that wait."""
+"""The most decoded pictures that wait in the queue."""
 _POLL_S = 0.02
 """The polling interval of the audio, in seconds: the length of its packets."""
 _BLACK = (16, 128)

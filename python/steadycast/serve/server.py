@@ -247,7 +247,7 @@ class Serving:
             "controllers": viewers.controllers,
             "viewers": [viewer.shown() for viewer in viewers],
             **({} if viewers.live is None else viewers.live.shown()),
-            # Datagrams that were delivered to no session.
+            # "dropped" is the number of datagrams that were delivered to no session.
             "media": {"port": self.port.port, "dropped": self.port.dropped()},
         }
         return JSONResponse(told)
@@ -274,7 +274,7 @@ def _bracketed(host: str) -> str:
 
 
 def _media_port(options: Options) -> int:
-    """Return the media port; of the former option `--media-ports`, the first port of its range."""
+    """Return the media port; with the former option `--media-ports`, this is the first port of its range."""
     if options.media_ports is None:
         return options.media_port
     found = _PORTS.fullmatch(options.media_ports)

@@ -50,7 +50,7 @@ class Options:
     listen: str = "127.0.0.1:8080"
     media_port: int = 40_000
     media_ports: str | None = None
-    """The former option, a range of ports, of which the first one is used."""
+    """The value of the former option `--media-ports`: a range of ports, of which the first is used."""
     media_address: Sequence[str] | None = None
     certificate: Path | None = None
     key: Path | None = None
@@ -245,7 +245,7 @@ class Viewers:
         return viewer
 
     def _make_room(self) -> None:
-        """If all places are taken, end the viewer that has been silent longest, and wait until its source is free."""
+        """If all places are taken, end the viewer that has been silent longest, and wait for its session's end."""
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             silent = [each for each in present if each.is_silent]

@@ -40,7 +40,7 @@ class Parcel:
     encoded: Mapping[str, bytes] = field(repr=False)
     """Encoded clips, by their names in the cache."""
     key: str = ""
-    """SHA-256 of all of this."""
+    """SHA-256 of the parcel's other fields."""
 
 
 def pack(

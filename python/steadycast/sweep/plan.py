@@ -183,7 +183,7 @@ class Plan:
         write_json(folder / NAME, {"format": FORMAT, **told, "points": points})
 
     def joined(self, more: Plan, place: str) -> Plan:
-        """Return this plan with the points and seeds of another."""
+        """Return this plan, with the points and seeds of another plan added."""
 
         def refuse(problem: str) -> UserError:
             return UserError(place, problem, _REMEDY)
