@@ -29,14 +29,16 @@ class Jitter(Part):
     """A random addition to each packet's delay."""
 
     mean: str
-    """Its mean."""
+    """The mean of this addition."""
     dist: str | None = None
     """The distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of
     it, half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a
     millisecond, and around 90 ms as often as a mean above 1 ms requires; default "exponential".
     """
     reorder: bool | None = None
-    """Whether a packet may overtake another; otherwise it waits for the one before; default false."""
+    """Whether a packet may overtake another; otherwise a packet waits for the one before it; default
+    false.
+    """
 
 @dataclass(kw_only=True)
 class Arq(Part):
@@ -45,7 +47,7 @@ class Arq(Part):
     tries: int
     """The most transmissions of a packet, the first included."""
     per_try: str
-    """The delay that each retransmission adds, beside the transmission itself."""
+    """The delay that each retransmission adds, in addition to the time of the transmission itself."""
 
 @dataclass(kw_only=True)
 class Loss(Part):
@@ -54,22 +56,23 @@ class Loss(Part):
     kind: str
     """bernoulli: Each packet with the same probability, independently. run: Runs of packets that arrive,
     of exponentially distributed length, one loss between two runs: ns-2's "exponential error model".
-    gilbert: Gilbert–Elliott: two states, each with its own loss. list: Just these packets. none: None.
+    gilbert: Gilbert–Elliott: two states, each with its own loss. list: Exactly the packets with these
+    numbers. none: No loss.
     """
     direction: str | None = None
     """forward (away from the first name; default), back or both."""
     loss_bad: float | None = None
-    """gilbert: Loss in the bad state; default 1.0."""
+    """gilbert: Loss probability in the bad state; default 1.0."""
     loss_good: float | None = None
-    """gilbert: Loss in the good state; default 0.0."""
+    """gilbert: Loss probability in the good state; default 0.0."""
     mean: str | None = None
     """run: The mean length of a run, for example "50p"; at least 1."""
     p: float | None = None
     """bernoulli: The probability."""
     p_bad: float | None = None
-    """gilbert: Probability of going from good to bad."""
+    """gilbert: Probability of going from the good to the bad state after a packet."""
     p_good: float | None = None
-    """gilbert: Probability of going back to good."""
+    """gilbert: Probability of going back to the good state after a packet."""
     packets: Sequence[int] = ()
     """list: The packets' numbers, counted from 1 in each direction."""
 
@@ -84,12 +87,12 @@ class Reorder(Part):
 
 @dataclass(kw_only=True)
 class Policer(Part):
-    """A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket)."""
+    """A token bucket before the queue, which drops excess packets (RFC 2697, with one bucket)."""
 
     rate: str
     """The rate at which the bucket fills."""
     burst: str
-    """What the bucket holds; it is full at the start."""
+    """The capacity of the bucket, which is full at the start."""
 
 @dataclass(kw_only=True)
 class Shaper(Part):
@@ -98,17 +101,17 @@ class Shaper(Part):
     rate: str
     """The sustained rate, at which the bucket fills."""
     burst: str
-    """What the bucket holds; it is full at the start."""
+    """The capacity of the bucket, which is full at the start."""
 
 @dataclass(kw_only=True)
 class Queue(Part):
     """The queue discipline; default drop-tail with 50 packets."""
 
     kind: str | None = None
-    """droptail: First come, first served; what does not fit is dropped. red: Random early detection (Floyd
-    and Jacobson 1993). codel: Controlled delay (RFC 8289). fq-codel: CoDel for each of many queues,
-    which take turns (RFC 8290). pie: Proportional integral controller enhanced (RFC 8033). dualpi2:
-    Dual-queue coupled AQM for L4S (RFC 9332); default "droptail".
+    """droptail: First come, first served; a packet that does not fit is dropped. red: Random early
+    detection (Floyd and Jacobson 1993). codel: Controlled delay (RFC 8289). fq-codel: CoDel for each of
+    many queues, which take turns (RFC 8290). pie: Proportional integral controller enhanced (RFC 8033).
+    dualpi2: Dual-queue coupled AQM for L4S (RFC 9332); default "droptail".
     """
     alpha: float | None = None
     """pie: The change of the drop probability in one update for each second by which the delay is off
@@ -121,8 +124,8 @@ class Queue(Part):
     update. Default 1.25; dualpi2: 3.0.
     """
     ce_threshold: str | None = None
-    """codel, fq-codel: Mark each ECT(1) packet that has waited longer, independent of `ecn` (as Linux's
-    `ce_threshold` does); L4S senders want "1ms"; default "none".
+    """codel, fq-codel: Mark each ECT(1) packet that has waited longer than this, independent of `ecn` (as
+    Linux's `ce_threshold` does); L4S senders want "1ms"; default "none".
     """
     classic_share: float | None = None
     """dualpi2: The share of the link for the Classic queue while both queues have packets (weighted round
@@ -153,7 +156,7 @@ class Queue(Part):
     0.1.
     """
     max: str | None = None
-    """red: Average queue at which `max_p` is reached."""
+    """red: Average queue at which the drop probability is `max_p`."""
     max_burst: str | None = None
     """pie: How long the delay of a queue that was empty may exceed the target before the first packet is
     dropped; default "150ms".
@@ -166,7 +169,7 @@ class Queue(Part):
     "1kB".
     """
     min: str | None = None
-    """red: Average queue from which packets are dropped."""
+    """red: Average queue above which packets are dropped with a probability that rises from 0."""
     min_th: str | None = None
     """dualpi2: The sojourn time above which the L4S queue marks by itself; default "800us"."""
     preset: str | None = None
@@ -176,23 +179,24 @@ class Queue(Part):
     quantum: str | None = None
     """fq-codel: The bytes that a queue may send per round; default "1514B"."""
     range: str | None = None
-    """dualpi2: From `min_th` on the probability of that mark rises to 1 over this further time; "0s": a
-    step; default "400us".
+    """dualpi2: The probability of this mark rises from 0 at `min_th` to 1 over this further time; "0s"
+    means a step; default "400us".
     """
     t_update: str | None = None
     """pie: How often the drop probability is computed. dualpi2: How often the base probability p' is
     computed; default "15ms".
     """
     target: str | None = None
-    """codel, fq-codel: The queueing delay that is always accepted. pie: The queueing delay that it steers
-    to. dualpi2: The queueing delay that it steers to. Default "5ms"; pie: "15ms"; dualpi2: "15ms".
+    """codel, fq-codel: The queueing delay that is always accepted. pie: The queueing delay at which the
+    AQM aims. dualpi2: The queueing delay at which the AQM aims. Default "5ms"; pie: "15ms"; dualpi2:
+    "15ms".
     """
     th_len: int | None = None
-    """dualpi2: A packet that arrives at fewer packets in the L4S queue is not marked for its sojourn time;
-    default 1.
+    """dualpi2: A packet that finds fewer packets than this in the L4S queue on arrival is not marked for
+    its sojourn time; default 1.
     """
     weight: float | None = None
-    """red: Weight of a sample in the average."""
+    """red: Weight of a new sample in the average queue."""
 
 @dataclass(kw_only=True)
 class Pipe(Part):
@@ -412,29 +416,31 @@ class Rfc8593(Part):
     """RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
 
     abrupt: float | None = None
-    """By which share a request has to differ from the one before to be abrupt, so that a burst follows;
-    default 0.1.
+    """The relative difference between two successive rate requests from which on the change is abrupt, so
+    that a burst follows; default 0.1.
     """
     k_b: str | None = None
     """Size of a burst's first frame; default "13500B"."""
     k_d: int | None = None
-    """Frames of a burst; default 8."""
+    """The number of frames in a burst; default 8."""
     model: str | None = None
     """statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes
     of "trace", "clip", or the synthetic clip; default "statistical".
     """
     r_max: str | None = None
-    """Its highest rate; default "1500kbps"."""
+    """The codec's highest rate; default "1500kbps"."""
     r_min: str | None = None
-    """Its lowest rate; default "150kbps"."""
+    """The codec's lowest rate; default "150kbps"."""
     scale_b: float | None = None
     """Scale of the Laplace distribution of frame sizes; default 0.15."""
     scale_t: float | None = None
     """Scale of the Laplace distribution of the intervals between frames; default 0.15."""
     skip_frames: int | None = None
-    """Frames of the sequence that are left out when it starts over; default 20."""
+    """The number of frames that are left out at the beginning of the sequence when it starts over; default
+    20.
+    """
     tau_v: str | None = None
-    """For how long it takes no further request after one; default "200ms"."""
+    """The time after a rate request during which the codec takes no further request; default "200ms"."""
 
 @dataclass(kw_only=True)
 class Flow(Part):
@@ -485,8 +491,8 @@ class Flow(Part):
     ecn: str | bool | None = None
     """tcp: explicit congestion notification, true or false. video: the ECN codepoint of its packets: off,
     ect0 or ect1 (L4S); true: ect0. Default: off. tcp: Explicit congestion notification (RFC 3168):
-    segments are ECN-capable, and marks are answered once per round trip; by dctcp and prague in
-    proportion to how many there are. On with these two, and nothing to bbr and bbr1.
+    segments are ECN-capable, and marks reduce the window once per round trip, with dctcp and prague in
+    proportion to the share of marks. On by default with these two; without effect on bbr and bbr1.
     """
     emit: str | None = None
     """video: paced (default), or each frame as a burst."""
@@ -521,8 +527,8 @@ class Flow(Part):
     mode: str | None = None
     """video: repaired (default) or paper."""
     nominal: float | None = None
-    """video: vbr = evalvid: The quantizer that the stream would have were it not controlled; the first
-    group has twice this; default 2.0.
+    """video: vbr = evalvid: The quantizer of the stream without rate control; the first group has twice
+    this quantizer; default 2.0.
     """
     off: Period | str | None = None
     """tcp, onoff: Length of the periods without data."""
@@ -545,8 +551,8 @@ class Flow(Part):
     lost packets take.
     """
     preset: str | None = None
-    """tcp: Where unset keys come from, and what no key says: when recovery ends, what a partial
-    acknowledgment sends, how an idle window restarts, and more.
+    """tcp: The set of defaults for unset keys. It also determines what no key sets: when recovery ends,
+    what a partial acknowledgment sends, how an idle window restarts, and more.
     """
     rate: str | None = None
     """tcp: The application's rate during on periods. onoff: The rate during on periods. cbr: Its rate."""
@@ -561,8 +567,8 @@ class Flow(Part):
     rfc8593: Rfc8593 | None = None
     """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
     room: float | None = None
-    """video: vbr = frame: How many times as fast as the target packets may leave, for a frame that is
-    larger than others; the mean stays the target's; default 2.5.
+    """video: vbr = frame: The highest rate of a frame that is larger than others, as a multiple of the
+    target; the mean rate stays at the target; default 2.5.
     """
     rtcp: Rtcp | None = None
     """video: RTCP's timing."""
@@ -605,11 +611,11 @@ class Flow(Part):
     size is read. ladder: a quantizer once per group of pictures, the best one whose next group fits the
     rate. frame: a quantizer per frame, the best one with which the rest of the group fits the rate and
     each frame of it leaves within "wait"; within a group it only becomes coarser. rungs: one of a few
-    quantizers once per group of pictures, which changes seldom: as a viewer's of a source that is
-    encoded once for all; default "bucket".
+    quantizers once per group of pictures, which changes seldom, as for a viewer of a source that is
+    encoded once for all viewers; default "bucket".
     """
     wait: str | None = None
-    """video: vbr = frame: The time from a frame's being ready to the sending of its last byte; default
+    """video: vbr = frame: The maximum time from when a frame is ready until its last byte is sent; default
     "100ms".
     """
     window: str | None = None

@@ -17,7 +17,7 @@
 
 
 // The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
-// versions: 2 has added the functions `steadycast_sender_…` to 1.
+// versions: version 2 has added the functions `steadycast_sender_…` to version 1.
 #define STEADYCAST_ABI 2
 
 // The call has succeeded.
@@ -74,7 +74,7 @@
 // feedback is expected for it, and it is never lost.
 #define STEADYCAST_UNCOVERED 8
 
-// Feedback format: it is handed over by `steadycast_sender_feedback` alone.
+// Feedback format: the program passes all feedback to `steadycast_sender_feedback`.
 #define STEADYCAST_JOINED 0
 
 // Feedback format of `steadycast_sender_rtcp`: transport-wide.
@@ -142,13 +142,14 @@ typedef struct {
   // The seed of the controller's random numbers.
   uint64_t seed;
   // 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
-  // a controller with a window is rejected. For a program that was compiled without this field it is 0.
+  // a controller with a window is rejected. For a program that was compiled without this field, the value is 0.
   uint32_t late;
   // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
   // window is clocked by acknowledgements is rejected.
   uint32_t interval_ms;
-  // 1 if packets have no arrival times of their own, but that of the feedback or of its arrival, otherwise 0. With 1
-  // a controller that measures the time between two arrivals is rejected. Without this field it is 0.
+  // 1 if all packets of a feedback message have one arrival time, the time at which it was written or arrived,
+  // otherwise 0. With 1 a controller that measures the time between two arrivals is rejected. For a program that was
+  // compiled without this field, the value is 0.
   uint32_t acknowledged;
 } SteadycastBounds;
 
@@ -191,7 +192,7 @@ typedef struct {
   uint64_t bytes;
   // The rate at which the packets are sent, in bit/s of IP packets.
   uint64_t rate_bps;
-  // 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
+  // 1 if nothing is sent after the probe until the average sending rate is back at the pacing rate, otherwise 0.
   uint32_t within;
 } SteadycastProbe;
 
@@ -205,9 +206,11 @@ typedef struct {
   uint32_t retransmissions_covered;
   // 1 if the program can send padding, otherwise 0.
   uint32_t padding;
-  // The time at the pacing rate for which packets may wait, in ms. Beyond it frames are skipped.
+  // The maximum time for which packets may wait, at the pacing rate, in ms. Frames that would have to wait longer
+  // are skipped.
   uint32_t max_backlog_ms;
-  // The delay of a late call of `steadycast_sender_poll` that is caught up, in ms.
+  // If `steadycast_sender_poll` is called late, packets of up to this time, at the pacing rate, are sent at once. In
+  // ms.
   uint32_t credit_ms;
 } SteadycastSenderSettings;
 
@@ -225,7 +228,7 @@ typedef struct {
   uint32_t uncovered;
   // The rate below which a layer of video is paused, in bit/s; 0: never.
   uint64_t least_bps;
-  // The rate that is reserved for audio or parity, or the maximum of video, in bit/s; 0: no maximum of video.
+  // For audio or parity, the rate that is reserved. For video, the maximum rate; 0 if there is none. In bit/s.
   uint64_t most_bps;
 } SteadycastStream;
 
@@ -241,7 +244,7 @@ typedef struct {
   uint32_t key_frame;
 } SteadycastEncoder;
 
-// A packet for the queue. The program keeps its bytes.
+// A packet for the queue. The program keeps the packet's bytes.
 typedef struct {
   // The program's name of the packet, for example a pointer.
   uint64_t id;
@@ -249,7 +252,7 @@ typedef struct {
   uint32_t size_bytes;
   // `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
   uint32_t flags;
-  // The RTP sequence number. Packets of a stream are added in its order.
+  // The RTP sequence number. The packets of a stream are added in the order of these numbers.
   uint16_t seq;
 } SteadycastPacket;
 
@@ -335,8 +338,9 @@ int steadycast_forget(SteadycastRemote *handle,
 uint64_t steadycast_number(SteadycastRemote *handle,
                            uint16_t low);
 
-// Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
-// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
+// Reports a change of the pacer's queue: `waiting_bytes` is the size of the queued frames without headers, and
+// `age_ns` is the time for which the oldest of them has waited. `frame_bytes` is the size of a frame that was just
+// queued, or -1.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -414,8 +418,8 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 void steadycast_sender_free(SteadycastSender *handle);
 
-// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get rate in their order: the base
-// layer first.
+// Adds a stream. Returns its number, from 0, or a code below zero. Video streams are given rate in the order in which
+// they are added: the base layer first.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
@@ -454,8 +458,8 @@ int steadycast_sender_push(SteadycastSender *handle,
                            const SteadycastPacket *packet);
 
 // Says what the program has to do now, in `output`, whose `size` the caller has set: `STEADYCAST_SEND`,
-// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it until it returns `STEADYCAST_WAIT`, after each other call and
-// when the time has come. A call that comes late is caught up (`credit_ms`).
+// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at `at_ns`, until it returns
+// `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
@@ -483,9 +487,9 @@ int steadycast_sender_feedback(SteadycastSender *handle,
                                const SteadycastFate *fates,
                                size_t count);
 
-// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be, otherwise
-// 0: it waits already, was sent less than a round trip ago, is not known, or retransmissions have had their share of
-// the rate. Poll afterwards.
+// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be
+// retransmitted, otherwise 0: it is queued already, was sent less than a round trip ago, is no longer in the cache, or
+// retransmissions have used up their share of the rate. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`.

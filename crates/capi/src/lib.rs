@@ -1,11 +1,11 @@
 //! The C library: both halves of a rate controller at the sender, on per-packet feedback. It is for products in C, C++,
 //! Go, Swift or any language that calls C.
 //!
-//! It is [`steadycast_remote::Remote`] behind a handle, and [`steadycast_sender::MediaSender`], a sender's kit with a
-//! pacer, behind another. A product calls it for each packet that it sends and each
-//! report that arrives, and reads the rates for its encoder and its pacer. The library sends nothing, reads no clock,
-//! starts no thread and has no callbacks. Times are nanoseconds of one clock of the product; rates are bit/s of IP
-//! packets; sizes are bytes of IP packets. A handle may be used by one thread at a time.
+//! One kind of handle holds a [`steadycast_remote::Remote`]. The other kind holds a [`steadycast_sender::MediaSender`],
+//! a sender's kit with a pacer. A product calls it for each packet that it sends and each report that arrives, and
+//! reads the rates for its encoder and its pacer. The library sends nothing, reads no clock, starts no thread and has
+//! no callbacks. Times are nanoseconds of one clock of the product; rates are bit/s of IP packets; sizes are bytes of
+//! IP packets. A handle may be used by one thread at a time.
 //!
 //! Each function rejects an invalid call (no handle, a struct of another size, a value out of range) with a code below
 //! zero, and changes nothing. A fault of the library ends the handle, not the program: every later call returns
@@ -28,7 +28,7 @@ use steadycast_remote::{
 };
 
 /// The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
-/// versions: 2 has added the functions `steadycast_sender_…` to 1.
+/// versions: version 2 has added the functions `steadycast_sender_…` to version 1.
 pub const STEADYCAST_ABI: u32 = 2;
 
 /// The call has succeeded.
@@ -99,13 +99,14 @@ pub struct SteadycastBounds {
     /// The seed of the controller's random numbers.
     pub seed: u64,
     /// 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
-    /// a controller with a window is rejected. For a program that was compiled without this field it is 0.
+    /// a controller with a window is rejected. For a program that was compiled without this field, the value is 0.
     pub late: u32,
     /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
     /// window is clocked by acknowledgements is rejected.
     pub interval_ms: u32,
-    /// 1 if packets have no arrival times of their own, but that of the feedback or of its arrival, otherwise 0. With 1
-    /// a controller that measures the time between two arrivals is rejected. Without this field it is 0.
+    /// 1 if all packets of a feedback message have one arrival time, the time at which it was written or arrived,
+    /// otherwise 0. With 1 a controller that measures the time between two arrivals is rejected. For a program that was
+    /// compiled without this field, the value is 0.
     pub acknowledged: u32,
 }
 
@@ -154,7 +155,7 @@ pub struct SteadycastProbe {
     pub bytes: u64,
     /// The rate at which the packets are sent, in bit/s of IP packets.
     pub rate_bps: u64,
-    /// 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
+    /// 1 if nothing is sent after the probe until the average sending rate is back at the pacing rate, otherwise 0.
     pub within: u32,
 }
 
@@ -400,8 +401,9 @@ pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
-/// Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
-/// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
+/// Reports a change of the pacer's queue: `waiting_bytes` is the size of the queued frames without headers, and
+/// `age_ns` is the time for which the oldest of them has waited. `frame_bytes` is the size of a frame that was just
+/// queued, or -1.
 ///
 /// # Safety
 /// As for `steadycast_decision`.

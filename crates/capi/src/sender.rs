@@ -16,7 +16,7 @@ use steadycast_sender::{
 };
 use steadycast_wire::rtp::set_transport_number;
 
-/// Feedback format: it is handed over by `steadycast_sender_feedback` alone.
+/// Feedback format: the program passes all feedback to `steadycast_sender_feedback`.
 pub const STEADYCAST_JOINED: u32 = 0;
 /// Feedback format of `steadycast_sender_rtcp`: transport-wide.
 pub const STEADYCAST_TRANSPORT_WIDE: u32 = 1;
@@ -76,9 +76,11 @@ pub struct SteadycastSenderSettings {
     pub retransmissions_covered: u32,
     /// 1 if the program can send padding, otherwise 0.
     pub padding: u32,
-    /// The time at the pacing rate for which packets may wait, in ms. Beyond it frames are skipped.
+    /// The maximum time for which packets may wait, at the pacing rate, in ms. Frames that would have to wait longer
+    /// are skipped.
     pub max_backlog_ms: u32,
-    /// The delay of a late call of `steadycast_sender_poll` that is caught up, in ms.
+    /// If `steadycast_sender_poll` is called late, packets of up to this time, at the pacing rate, are sent at once. In
+    /// ms.
     pub credit_ms: u32,
 }
 
@@ -98,11 +100,11 @@ pub struct SteadycastStream {
     pub uncovered: u32,
     /// The rate below which a layer of video is paused, in bit/s; 0: never.
     pub least_bps: u64,
-    /// The rate that is reserved for audio or parity, or the maximum of video, in bit/s; 0: no maximum of video.
+    /// For audio or parity, the rate that is reserved. For video, the maximum rate; 0 if there is none. In bit/s.
     pub most_bps: u64,
 }
 
-/// A packet for the queue. The program keeps its bytes.
+/// A packet for the queue. The program keeps the packet's bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastPacket {
@@ -112,7 +114,7 @@ pub struct SteadycastPacket {
     pub size_bytes: u32,
     /// `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
     pub flags: u32,
-    /// The RTP sequence number. Packets of a stream are added in its order.
+    /// The RTP sequence number. The packets of a stream are added in the order of these numbers.
     pub seq: u16,
 }
 
@@ -231,8 +233,8 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     }
 }
 
-/// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get rate in their order: the base
-/// layer first.
+/// Adds a stream. Returns its number, from 0, or a code below zero. Video streams are given rate in the order in which
+/// they are added: the base layer first.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
@@ -341,8 +343,8 @@ pub unsafe extern "C" fn steadycast_sender_push(
 }
 
 /// Says what the program has to do now, in `output`, whose `size` the caller has set: `STEADYCAST_SEND`,
-/// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it until it returns `STEADYCAST_WAIT`, after each other call and
-/// when the time has come. A call that comes late is caught up (`credit_ms`).
+/// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at `at_ns`, until it returns
+/// `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
@@ -432,9 +434,9 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be, otherwise
-/// 0: it waits already, was sent less than a round trip ago, is not known, or retransmissions have had their share of
-/// the rate. Poll afterwards.
+/// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be
+/// retransmitted, otherwise 0: it is queued already, was sent less than a round trip ago, is no longer in the cache, or
+/// retransmissions have used up their share of the rate. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use steadycast_units::{OneWay, Span, Time};
 
 /// The base delay of a path: the minimum one-way delay of a sliding window, kept as the minima of time slots (LEDBAT,
-/// RFC 6817, section 3.4.2). Queueing delay is the difference to it.
+/// RFC 6817, section 3.4.2). A packet's queueing delay is its one-way delay minus the base delay.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BaseDelay {
     slot: Span,
@@ -52,7 +52,7 @@ mod tests {
         let mut base = BaseDelay::new(Span::secs(60), 10);
         let mut at = |secs: u64, ms: i64| {
             let now = Time::ZERO + Span::secs(secs);
-            // The other clock is an hour behind.
+            // The remote clock is an hour behind the local one.
             let arrived = PeerTime::from_nanos(now.as_nanos() as i64 + (ms - 3_600_000) * 1_000_000);
             base.queueing(now, OneWay::to_peer(now, arrived))
         };

@@ -1,5 +1,5 @@
-//! A receiver half that works with any sender half: it echoes the send time and reports arrivals. The reports of
-//! external controllers (a Python class or a program) come from it, unless they have their own receiver half.
+//! A receiver half that works with any sender half: it echoes the send time and reports arrivals. External controllers
+//! (a Python class or a program) get its reports, unless they have their own receiver half.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
@@ -90,6 +90,7 @@ impl ReceiverHalf for EchoReceiver {
         self.next = Some(slot.now + self.every);
         let (Some((sent, arrived)), Some(quickest)) = (self.newest, self.quickest) else { return Reply::Plain };
         let expected = u32::try_from(slot.expected).unwrap_or(u32::MAX);
+        // Duplicates can make the loss negative, which an echo can't carry.
         let lost = u32::try_from(slot.lost.max(0)).unwrap_or(u32::MAX).min(expected);
         let span = slot.now.since(self.since);
         let received = if span.is_zero() { Rate::ZERO } else { self.bytes.per(span) };

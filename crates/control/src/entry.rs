@@ -80,7 +80,7 @@ pub enum Within {
 pub struct Param {
     /// The parameter's key in `params.<controller>`.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// The effect of the parameter, in one line.
     pub about: &'static str,
     /// The source: paper and equation, or RFC and section.
     pub source: &'static str,
@@ -90,7 +90,8 @@ pub struct Param {
     pub within: Within,
 }
 
-/// A former parameter that is a constant now. The error for a document that still sets it names the value.
+/// A former parameter that is a constant now. A document that still sets it gets an error, which names the constant's
+/// value.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
     /// The former parameter's name.
@@ -133,16 +134,16 @@ macro_rules! ranged {
 
 impl Param {
     ranged! {
-        /// Creates a number without a unit. The pairs are its defaults in repaired and in paper mode, and its minimum
-        /// and maximum.
+        /// Creates a parameter that is a number without a unit. The pairs are its defaults in repaired and in paper
+        /// mode, and its minimum and maximum.
         number: Number(f64);
-        /// Creates a duration; see [`Param::number`].
+        /// Creates a parameter that is a duration; see [`Param::number`].
         span: Span(Span);
-        /// Creates a rate; see [`Param::number`]. Zero means "not set".
+        /// Creates a parameter that is a rate; see [`Param::number`]. Zero means "not set".
         rate: Rate(Rate);
     }
 
-    /// Creates a choice of one of the words `among`. `of` has its defaults, as in [`Param::number`].
+    /// Creates a parameter that is one of the words `among`. `of` has its defaults, as in [`Param::number`].
     pub const fn choice(
         name: &'static str,
         about: &'static str,
@@ -153,7 +154,7 @@ impl Param {
         Self { name, about, source, of: [Value::Choice(of[0]), Value::Choice(of[1])], within: Within::Among(among) }
     }
 
-    /// Creates a switch. `of` has its defaults, as in [`Param::number`].
+    /// Creates a parameter that is on or off. `of` has its defaults, as in [`Param::number`].
     pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
         Self { name, about, source, of: [Value::Switch(of[0]), Value::Switch(of[1])], within: Within::Either }
     }
@@ -469,7 +470,7 @@ pub struct Setup {
     pub floor: Rate,
     /// The upper limit of the rate: the ladder's highest rung, or the session's cap.
     pub cap: Rate,
-    /// The frames that are sent; `None` for a source that always has data.
+    /// The properties of the video that is sent; `None` for a source that always has data.
     pub pictures: Option<Arc<Pictures>>,
     /// The configured session bandwidth, from which RTCP's 5 % are computed.
     pub session_bandwidth: Rate,
@@ -498,8 +499,8 @@ impl Setup {
     pub const LEAST_EVERY: Span = Span::secs(3);
 
     /// Returns this setup with a floor of at least one packet per [`Setup::LEAST_EVERY`], limited by the cap. Without
-    /// it a multiplicative controller would never leave a rate of zero. In paper mode the operator's floor is not
-    /// changed.
+    /// this minimum, a multiplicative controller would never leave a rate of zero. In paper mode the operator's floor
+    /// is not changed.
     #[must_use]
     pub fn alive(self) -> Self {
         // The paper mode reproduces the paper, including rates that stall.
@@ -547,15 +548,15 @@ pub struct Controller {
     pub when: &'static str,
     /// The source: paper or RFC.
     pub source: &'static str,
-    /// The number of receivers that it can serve.
+    /// The number of receivers that the controller can serve.
     pub receivers: Receivers,
-    /// The event that clocks its feedback.
+    /// The event that clocks the controller's feedback.
     pub feedback: FeedbackTiming,
-    /// The longest time between two feedback messages with which it works if both halves run at the sender.
+    /// The longest time between two feedback messages with which the controller works if both halves run at the sender.
     pub slowest_feedback: Span,
-    /// The session features that it requires, for these values of its parameters.
+    /// The session features that the controller requires, for these values of its parameters.
     pub needs: fn(&Values) -> &'static [Need],
-    /// Whether it can run on standard receiver reports alone.
+    /// Whether the controller can run on standard receiver reports alone.
     pub standard_reports: bool,
     /// Whether a report keeps its meaning when it is repeated, as a report that carries a rate does. If so, a slow
     /// receiver's last report is repeated until its next one arrives.
@@ -563,14 +564,14 @@ pub struct Controller {
     /// Whether this controller takes over if receivers send only standard reports and the chosen controller needs
     /// reports of its own format. Exactly one controller does.
     pub fallback: bool,
-    /// Whether its receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose between multicast
-    /// groups.
+    /// Whether the controller's receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose
+    /// between multicast groups.
     pub own_rate: bool,
-    /// Whether it responds to congestion marks (RFC 3168), as a sender of ECN-capable packets must.
+    /// Whether the controller responds to congestion marks (RFC 3168), as a sender of ECN-capable packets must.
     pub answers_marks: bool,
-    /// The identifier of its RTP header extension element; 0 if it has none.
+    /// The identifier of the controller's RTP header extension element; 0 if it has none.
     pub extension: u8,
-    /// The four-letter name of its RTCP APP packets.
+    /// The four-letter name of the controller's RTCP APP packets.
     pub app: [u8; 4],
     /// The line colour in all plots, as `#rrggbb`.
     pub colour: &'static str,
@@ -578,9 +579,9 @@ pub struct Controller {
     pub dashes: Dashes,
     /// The parameters.
     pub params: &'static [Param],
-    /// Its former parameters, which are constants now.
+    /// The controller's former parameters, which are constants now.
     pub former: &'static [FormerParam],
-    /// The promises that its halves make and check as they run.
+    /// The promises that the controller's halves make and check as they run.
     pub promises: &'static [&'static Promise],
     /// Builds the sender half.
     pub sender: BuildSender,
@@ -595,7 +596,7 @@ impl Controller {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }
 
-    /// Returns its parameters' values: the defaults in `mode`, overridden by the values in `given`.
+    /// Returns the values of the controller's parameters: the defaults in `mode`, overridden by the values in `given`.
     ///
     /// # Errors
     /// The same as for [`Values::resolve`]. For a former parameter, which is a constant now, the error names the

@@ -2,8 +2,8 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A loss or loss event rate p with 0 < p ≤ 1. A rate of zero is represented by `Option::None`, because every
-/// controller has a separate rule for it.
+/// A loss rate or loss event rate p with 0 < p ≤ 1. No loss is represented by `Option::None`, because every controller
+/// has a separate rule for it.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LossRate(f64);
 
@@ -31,8 +31,8 @@ impl LossRate {
 /// The minimum round-trip time. At zero the equations have no value.
 const LEAST_RTT: Span = Span::millis(1);
 
-/// Computes the simplified equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1). It is Padhye's equation with
-/// t_RTO = 4 R and b = 1, and without the minimum.
+/// Computes the simplified equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1). It is Padhye's equation
+/// ([`throughput_full`]) with t_RTO = 4 R and b = 1, and without the function min.
 ///
 /// ```text
 ///                        s
@@ -183,7 +183,8 @@ mod tests {
             close(both(loss), 1.0, 1e-6);
         }
         assert!(both(0.31) > 1.01 && both(0.31) < 1.05, "{}", both(0.31));
-        // At p = 1 by hand: 3 √(3/8) = 1.8371 instead of 1, and the √(2/3) of the window part is small.
+        // Computed by hand at p = 1: the factor of the time-out term is 3 √(3/8) = 1.8371 in the simple equation, and 1
+        // in the full one. The other term, √(2/3), is small in comparison.
         close(both(1.0), (0.816_496_58 + 12.0 * 33.0 * 0.612_372_44) / (0.816_496_58 + 4.0 * 33.0), 1e-5);
     }
 

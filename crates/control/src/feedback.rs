@@ -4,7 +4,7 @@ use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
 words! {
-    /// What receivers report.
+    /// The format of the feedback that receivers send.
     #[derive(Default)]
     pub enum FeedbackFormat {
         /// The controller's own reports, and no per-packet feedback.
@@ -26,7 +26,8 @@ words! {
 const COARSE: Span = Span::secs(1);
 
 impl FeedbackFormat {
-    /// Returns whether the format carries less information than every controller of the registry needs.
+    /// Returns whether the format is coarse: it has packet counts only, neither the controller's own reports nor the
+    /// fates of single packets.
     pub const fn is_coarse(self) -> bool {
         matches!(self, Self::Stats | Self::Blocks)
     }

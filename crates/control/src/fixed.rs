@@ -1,4 +1,5 @@
-//! `fixed`: a constant rate that reacts to nothing. The baseline, and the template of a new controller.
+//! `fixed`: a constant rate that reacts to nothing. It is the baseline of comparisons, and the template of a new
+//! controller.
 
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};

@@ -33,7 +33,7 @@ pub enum Stream {
     Parity,
     /// Packets without content, which fill a probe when no media is queued.
     Padding,
-    /// The audio beside the video.
+    /// The audio of the session.
     Audio,
 }
 
@@ -61,16 +61,16 @@ pub struct Sent {
     /// The packet's number among all packets that the session has sent on all streams, from 0. [`PacketReport::number`]
     /// refers to it.
     pub number: u64,
-    /// The IP size of the packet.
+    /// The extended sequence number.
     pub seq: u64,
     /// The IP size.
     pub size: Bytes,
-    /// Whether the pacer's queue is empty after this packet: the rate is limited by the application, not by the
-    /// controller (RFC 5348, section 8.2.1).
+    /// Whether the pacer's queue is empty after this packet. The application, not the controller, then limits the rate
+    /// (RFC 5348, section 8.2.1).
     pub data_limited: bool,
 }
 
-/// A packet of a stream other than the media that was sent.
+/// A sent packet of a stream other than the media.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraSent {
     /// The current time.
@@ -131,7 +131,7 @@ pub struct Probe {
     pub id: u32,
     /// The rate at which the packets are sent.
     pub rate: Rate,
-    /// The minimum number of packets. The probe ends once it has sent these and `bytes`.
+    /// The minimum number of packets. The probe ends once this number of packets and `bytes` are sent.
     pub packets: u32,
     /// The minimum number of IP bytes.
     pub bytes: Bytes,
@@ -140,7 +140,7 @@ pub struct Probe {
     pub within: bool,
 }
 
-/// The contents of an RTCP report block, for the interval since the previous one of the same receiver (RFC 3550,
+/// The contents of an RTCP report block, for the interval since the same receiver's previous report block (RFC 3550,
 /// section 6.4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reception {
@@ -148,7 +148,7 @@ pub struct Reception {
     pub expected: u64,
     /// The packets of the interval that are missing; negative with duplicates.
     pub lost: i64,
-    /// The fraction lost as the block carries it, in steps of 1/256.
+    /// The fraction lost, in steps of 1/256 as in the report block.
     pub fraction: f64,
     /// The highest extended sequence number received.
     pub highest: u64,
@@ -156,7 +156,7 @@ pub struct Reception {
     pub jitter: Span,
 }
 
-/// A report that has reached the sender, joined with what the sender itself knows.
+/// A report that has reached the sender, joined with the sender's own data about the receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// The arrival time, on the sender's clock.
@@ -182,7 +182,7 @@ pub struct Report<'a> {
 pub enum Window {
     /// A number of packets.
     Packets(u32),
-    /// A number of IP bytes. The last packet may exceed it.
+    /// A number of IP bytes. The last packet may exceed this number.
     Bytes(Bytes),
 }
 
@@ -194,7 +194,7 @@ impl Window {
 }
 
 words! {
-    /// The current limit of the rate. The record adds up the time spent in each.
+    /// The current limit of the rate. The record has the total time spent in each limit.
     #[derive(Default)]
     pub enum Limit {
         /// The start phase: the network's share is not known yet.
@@ -272,8 +272,8 @@ pub struct Allowance {
 pub enum Leave {
     /// The receiver has been silent for five report intervals, or is excluded. It may still receive.
     Silent,
-    /// The receiver has sent a BYE. A half need not wait for its silence timer then: `asmp` and `lda-plus` halve at the
-    /// last BYE.
+    /// The receiver has sent a BYE. A half then need not wait until its silence timer expires: `asmp` and `lda-plus`
+    /// halve at the last BYE.
     Bye,
 }
 
@@ -323,18 +323,18 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Sets the longest interval between two reports, which may exceed the round-trip time. A lack of reports for less
-    /// than this does not count as missing feedback. A half for which this is never called uses round trips instead.
+    /// Sets the longest interval between two reports, which may exceed the round-trip time. A lack of reports for a
+    /// shorter time does not count as missing feedback. Until this is called, a half uses round trips instead.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
         }
     }
 
-    /// Records packets whose fates are unknown and may stay unknown, because no feedback has covered them although it
-    /// has covered later packets, or because the session gets no feedback about them. They are neither lost nor in
-    /// flight. Their bytes count as received, because a received rate without them would cover only a part of what was
-    /// sent. The report that revealed the gap is delivered next; it or a later one may still carry their fates.
+    /// Records packets whose fates are unknown and may stay unknown. Either feedback has covered later packets but not
+    /// these, or the session gets no feedback about them. The packets are neither lost nor in flight. Their bytes count
+    /// as received, because a received rate without them would cover only a part of what was sent. The report that
+    /// revealed the gap is delivered next. This report or a later one may still carry the fates.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);
@@ -342,8 +342,8 @@ pub trait SenderHalf: Send {
     }
 
     /// Processes a report. Its body comes from the network: a half checks its lengths and ignores impossible values. A
-    /// packet that later ones have overtaken is lost, unless [`SenderHalf::on_unknown`] has named it and no later
-    /// report says that it is missing.
+    /// packet that later packets have overtaken is lost. A packet that [`SenderHalf::on_unknown`] has named is lost
+    /// only if a later report says that it is missing.
     fn on_report(&mut self, report: &Report<'_>);
 
     /// Records that a receiver is gone.
@@ -398,7 +398,7 @@ pub trait SenderHalf: Send {
         self.inner().map_or(&[], |half| half.checks())
     }
 
-    /// Returns the message to the whole group that goes with the sender report about to be sent.
+    /// Returns the message to the whole group that is sent together with the next sender report.
     fn announce(&mut self, now: Time) -> Option<Body> {
         self.inner_mut()?.announce(now)
     }
@@ -424,7 +424,7 @@ pub struct Arrival<'a> {
     pub size: Bytes,
     /// The send time, on the sender's clock (send-time extension).
     pub sent: PeerTime,
-    /// The sampling time of its frame, on the sender's media clock (RTP timestamp).
+    /// The sampling time of the packet's frame, on the sender's media clock (RTP timestamp).
     pub sampled: PeerTime,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
@@ -436,7 +436,7 @@ pub struct Arrival<'a> {
     pub buffer: Option<BufferLevel>,
 }
 
-/// A packet of a stream other than the media that has reached the receiver, for [`ReceiverHalf::on_extra`].
+/// A received packet of a stream other than the media, for [`ReceiverHalf::on_extra`].
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraArrival {
     /// The arrival time, on the receiver's clock.
@@ -484,14 +484,14 @@ pub enum Due {
     Hold,
 }
 
-/// An opportunity to report: what the session knows of the interval since this receiver's last report.
+/// An opportunity to report, with the session's counts since this receiver's last report.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// The current time.
     pub now: Time,
     /// The packets expected since the last report.
     pub expected: u64,
-    /// The number of these that are missing; negative with late and duplicate packets.
+    /// The number of these packets that are missing; negative with late and duplicate packets.
     pub lost: i64,
     /// The number of session members.
     pub members: u32,
@@ -504,22 +504,22 @@ pub struct Slot {
 /// The answer of a receiver half to a [`Slot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A report block and this body.
+    /// Send a report block and this body.
     Body(Body),
-    /// A report block alone.
+    /// Send a report block alone.
     Plain,
-    /// No report, because another member's report made it redundant.
+    /// Send no report, because another member's report made it redundant.
     Suppress,
 }
 
 /// The internal state of a receiver half, for the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
-    /// The rate that it requests.
+    /// The rate that the half requests.
     pub rate: Option<Rate>,
-    /// The loss (event) rate that it measures.
+    /// The loss (event) rate that the half measures.
     pub loss: Option<f64>,
-    /// The round-trip time that it uses.
+    /// The round-trip time that the half uses.
     pub rtt: Option<Span>,
     /// The state's name, if the controller has states.
     pub state: Option<&'static str>,
@@ -531,8 +531,8 @@ pub trait ReceiverHalf: Send {
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
 
     /// Records the arrival of a packet of another stream: a retransmission, parity or padding. Its bytes count as
-    /// received. A media packet that it repairs stays lost to this half: [`ReceiverHalf::on_arrival`] is not called for
-    /// it.
+    /// received. A media packet that is restored in this way stays lost to this half: [`ReceiverHalf::on_arrival`] is
+    /// not called for it.
     fn on_extra(&mut self, _extra: &ExtraArrival) {}
 
     /// Processes another member's report.
@@ -568,7 +568,7 @@ pub trait ReceiverHalf: Send {
         false
     }
 
-    /// Writes the half's report. It is called when a report is due.
+    /// Writes the half's report. The session calls this when a report is due.
     fn report(&mut self, slot: &Slot) -> Reply;
 
     /// Sets the receiver's new identifier after an SSRC collision (RFC 3550, section 8.2).

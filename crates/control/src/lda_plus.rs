@@ -53,7 +53,7 @@ const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 /// The RTP header extension element: one byte, which is 1 on the second packet of a pair.
 const EXTENSION: u8 = 8;
 const SECOND: u8 = 1;
-/// The APP subtype of the bottleneck rate (bytes per second, f32) beside a standard report.
+/// The APP subtype of the bottleneck rate (bytes per second, f32), which is sent with a standard report.
 const ESTIMATE: u8 = 1;
 /// The interval of packet pairs, in packets. LDA+ does not specify it.
 const PAIR_INTERVAL: u64 = 16;
@@ -67,7 +67,7 @@ const MOST_RECEIVERS: usize = 16_384;
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(500);
-/// The time without any report after which the rate is halved, repeatedly.
+/// The time without any report after which the rate is halved. It is halved again whenever this time passes again.
 const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 
 /// The sender's state for one receiver.
@@ -153,9 +153,7 @@ impl Sender {
 
     /// Reduces the rate of a receiver after loss `l`.
     ///
-    /// ```text
-    ///                    ___
-    ///  r := max( r (1 − ╲╱ l ),  X_full(τ, l) ),  and A_add as at first
+    /// ```text ___ r := max( r (1 − ╲╱ l ),  X_full(τ, l) ),  A_add := its initial value
     /// ```
     fn fallen(&self, member: &mut Member, loss: LossRate) -> &'static str {
         let tau = member.rtt.unwrap_or(FIRST_RTT);
@@ -305,7 +303,7 @@ impl ReceiverHalf for Receiver {
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
             // If the packets of a pair were sent apart, the pair measures the source's rate. If they arrive at the same
-            // time, it carries no information.
+            // time, the pair carries no information.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
                 if self.pairs.len() > MEDIAN_PAIRS {

@@ -16,8 +16,8 @@ const OPEN_RUNS: usize = 128;
 /// The differences between the protocols that use this history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The minimum discount factor of older intervals if the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and
-    /// ns-2. 1 disables discounting.
+    /// The minimum discount factor of older intervals if the open interval is long: 0.25 in RFC 5348, 0.5 in RFC 4654
+    /// and ns-2. 1 disables discounting.
     pub discount: f64,
     /// The number of later packets that must arrive before a missing packet counts as lost: 3 in RFC 5348, at least 1.
     pub ndupack: u32,
@@ -125,12 +125,13 @@ struct Interval {
     derived: bool,
 }
 
-/// The loss events up to some packet. It is a plain value so that it can be recomputed from an earlier state.
+/// The loss events up to some packet. This is a plain value, so that the events can be recomputed from an earlier
+/// state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     closed: [Interval; INTERVALS],
     count: usize,
-    /// The first lost packet and the time of the latest event.
+    /// The first lost packet of the latest event, and the event's time.
     latest: Option<(u64, Time)>,
     total: u64,
 }
@@ -161,7 +162,7 @@ impl Events {
 
     fn push(&mut self, packets: f64, derived: bool, least: f64) {
         let discount = self.discount(packets, least);
-        // The discount of the closed interval applies to all older ones from now on (RFC 5348, section 5.5).
+        // The discount of the closed interval applies to all older intervals from now on (RFC 5348, section 5.5).
         for interval in &mut self.closed[..self.count] {
             interval.discount *= discount;
         }
@@ -194,9 +195,9 @@ impl Events {
         }
     }
 
-    /// Skips events that would leave the history before the gap ends; they are only counted. A gap of hours holds many
-    /// more events than the history. The result is the same, because the losses in one gap are evenly spaced and so are
-    /// its events.
+    /// Within a long gap, skips the events that would leave the history again before the gap ends. They are only
+    /// counted. A gap of hours has many more events than the history holds. The result is the same, because the losses
+    /// in one gap are evenly spaced, and so are the gap's events.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
         // Enough events are kept to fill the history exactly as without skipping.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
@@ -243,8 +244,8 @@ fn sane(packets: f64) -> f64 {
 
 /// The loss history of one stream: the lost packets, their grouping into loss events, and the rate of events.
 ///
-/// Its memory is bounded for any input, because it stores runs of losses instead of packets and only the latest of
-/// them.
+/// Its memory is bounded for any input, because it stores runs of lost packets instead of single packets, and only the
+/// latest runs.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
@@ -274,8 +275,8 @@ impl LossHistory {
     }
 
     /// Adds an arrival. If it reveals the first loss event, `first_interval` is called for the length of the interval
-    /// before it, in packets. That length is derived from the rate until then, not counted (RFC 5348, section 6.3.1;
-    /// RFC 4654, section 5.6).
+    /// before this event, in packets. That length is derived from the rate until then, not counted (RFC 5348, section
+    /// 6.3.1; RFC 4654, section 5.6).
     pub fn on_packet(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -382,7 +383,7 @@ impl LossHistory {
         }
     }
 
-    /// Finalizes the runs that no late packet can revise any more, and the oldest ones if there are too many.
+    /// Finalizes the runs that no late packet can revise any more, and the oldest runs if there are too many.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
         // A gap below a mark may still become a loss, which has to be grouped before the mark.
@@ -409,7 +410,7 @@ impl LossHistory {
         }
     }
 
-    /// Removes a late packet from its gap. Returns false if it is in none.
+    /// Removes a late packet from its gap. Returns false if no gap contains the packet.
     fn fill_gap(&mut self, seq: u64) -> bool {
         let Some(i) = self.gaps.iter().position(|g| (g.run.first..=g.run.last).contains(&seq)) else { return false };
         let gap = self.gaps.remove(i);
@@ -418,7 +419,7 @@ impl LossHistory {
         true
     }
 
-    /// Removes a late packet from the run of losses that includes it. Returns false if there is none.
+    /// Removes a late packet from the run of losses that includes it. Returns false if no run includes the packet.
     fn fill_run(&mut self, seq: u64) -> bool {
         let i = self.runs.partition_point(|r| r.last < seq);
         let Some(run) = self.runs.get(i).copied().filter(|r| r.first <= seq && r.before.0 != r.after.0) else {
@@ -472,8 +473,8 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Regroups all losses that are not final with the round-trip time `rtt`, instead of the value at the time when
-    /// they were found.
+    /// Regroups all losses that are not final. It uses the round-trip time `rtt` instead of the one from the time when
+    /// the losses were found.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;
@@ -809,7 +810,7 @@ mod tests {
             let mut arrivals = Vec::new();
             for (n, (jump, _, late, ce)) in packets.iter().enumerate() {
                 seq += 1 + jump.saturating_sub(16) * 9;
-                // Mostly in order; some packets arrive later than others that were sent after them.
+                // Most packets arrive in order. Some arrive later than packets that were sent after them.
                 arrivals.push((n + late.saturating_sub(8) * 3, seq, *ce));
             }
             arrivals.sort_by_key(|(place, ..)| *place);
@@ -839,7 +840,7 @@ mod tests {
         ) {
             let (mut seq, mut time) = (0, Time::ZERO);
             let arrivals: Vec<_> = packets.iter().map(|(jump, ms, marked)| {
-                // Mostly the next packet, sometimes a gap.
+                // Usually the next packet arrives; sometimes there is a gap.
                 seq += 1 + jump.saturating_sub(16) * 3;
                 time += Span::millis(*ms);
                 (seq, time, *marked)
@@ -859,7 +860,7 @@ mod tests {
                 history.on_packet(&ReceivedPacket { seq, at: time, ce: false, rtt: R }, || 33.0);
                 late.push(seq);
             }
-            // Late packets also overtake the gaps below them, but in this case all of those are final already.
+            // Late packets also overtake the gaps below them, but in this case all these gaps are final already.
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &late, 33.0));
         }
 

@@ -35,8 +35,8 @@ impl Meter {
         self.known = (self.known + 1).min(SLICES);
     }
 
-    /// Returns the rate over the last `over`, or over the part of it since the first packet. Returns `None` before the
-    /// second packet and after a silence of `over`.
+    /// Returns the rate over the last `over`, or since the first packet if that time is shorter. Returns `None` before
+    /// the second packet and after a silence of `over`.
     pub(crate) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);

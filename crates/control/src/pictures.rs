@@ -9,7 +9,7 @@ pub struct Rung {
     pub quantizer: u8,
     /// The mean rate over the source.
     pub rate: Rate,
-    /// The rate of its largest GOP. A target of at least this rate fits every GOP.
+    /// The rate of the source's largest GOP at this quantizer. A target of at least this rate fits every GOP.
     pub peak: Rate,
 }
 
@@ -27,8 +27,8 @@ pub struct Pictures {
 
 impl Pictures {
     /// Returns a substitute for the MPEG-TFRCP paper's source. It has groups of 30 frames at 29.97 per second and the
-    /// quantizers 2, 4 … 62. The paper prints one anchor, 5.25 Mb/s at quantizer 12; the exponent is chosen to fit its
-    /// other figures.
+    /// quantizers 2, 4 … 62. The paper prints one point of this curve, 5.25 Mb/s at quantizer 12. The exponent is
+    /// chosen to fit the paper's other figures.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9

@@ -2,8 +2,8 @@
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The minimum delay is taken over this period and the previous one. Two clocks with a drift of 200 ppm differ by 4 ms
-/// in both together.
+/// The minimum delay is taken over this period and the previous one. Two clocks with a drift of 200 ppm drift apart by
+/// 4 ms in both periods together.
 const PERIOD: Span = Span::secs(10);
 /// The minimum number of delayed packets in a row. A single packet that is delayed on a radio link is no queue.
 const IN_A_ROW: u32 = 4;
@@ -43,7 +43,7 @@ impl Queue {
         let least = self.before.map_or(least, |known| shorter(known, least));
         let limit = self.limit.max(short);
         let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= limit.as_secs_f64();
-        // The duration of the delay counts from its first packet.
+        // The duration of the delay counts from the first delayed packet.
         if self.waited == 0 {
             self.since = at;
         }

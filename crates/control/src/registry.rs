@@ -43,8 +43,8 @@ pub const ALL: &[&Controller] = &[
 /// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`. They are the values of `fixed`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The controller that takes over if receivers send only standard reports and the chosen one needs its own
-/// ([`Controller::fallback`]).
+/// The controller that takes over if receivers send only standard reports and the chosen controller needs reports of
+/// its own format ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
     let mut n = 0;
     while !ALL[n].fallback {
@@ -67,7 +67,6 @@ impl Registry {
     /// Adds a controller. It replaces an entry of the same name.
     #[must_use]
     pub fn with(mut self, controller: &'static Controller) -> Self {
-        // Names have to stay unique, so a controller of the same name is replaced.
         self.0.retain(|known| known.name != controller.name);
         self.0.push(controller);
         self
@@ -159,8 +158,7 @@ pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
 
 /// Checks that a session offers all that the controller `name` needs.
 ///
-/// # Errors
-/// One of `needs` is not `offered`. The error names it and the controllers that work without it.
+/// # Errors One of `needs` is not `offered`. The error names this need and the controllers that work without it.
 pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), ParamError> {
     let Some(need) = needs.iter().find(|need| !offered.contains(need)) else { return Ok(()) };
     let able = ALL.iter().filter(|c| {
@@ -185,7 +183,7 @@ pub trait Factory: Send + Sync {
 /// The properties of a controller that a session needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The identifier of its header extension element; 0 if it has none.
+    /// The identifier of the controller's header extension element; 0 if it has none.
     pub extension: u8,
     /// The name of the controller's APP packets.
     pub app: [u8; 4],
@@ -195,9 +193,9 @@ pub struct Terms {
     pub repeats: bool,
     /// The longest feedback interval; see [`Controller::slowest_feedback`].
     pub slowest_feedback: Span,
-    /// The session features that it requires; see [`Controller::needs`].
+    /// The session features that the controller requires; see [`Controller::needs`].
     pub needs: &'static [Need],
-    /// The number of receivers that it can serve.
+    /// The number of receivers that the controller can serve.
     pub receivers: Receivers,
 }
 
@@ -218,7 +216,7 @@ impl Terms {
     }
 }
 
-/// A controller whose sender halves are wrapped in a layer. Everything else is the wrapped controller's.
+/// A controller whose sender halves are wrapped in a layer. Everything else is that of the wrapped controller.
 pub trait Layer: Send + Sync {
     /// Returns the wrapped controller.
     fn own(&self) -> &dyn Factory;
@@ -341,7 +339,7 @@ mod tests {
             let setup = Setup::unicast(Rate::bps(floor), Rate::bps(cap), steadycast_units::Seed(1).part("floor"));
             Setup { mode, ..setup }.alive().floor.as_bps()
         };
-        // One packet of 1000 bytes in 3 s.
+        // 2,666 bit/s are one packet of 1000 bytes in 3 s.
         let cases = [(0, 1_000_000, 2_666), (5_000, 1_000_000, 5_000), (0, 100, 100)];
         for (given, cap, least) in cases {
             assert_eq!(floor(Mode::Repaired, given, cap), least);

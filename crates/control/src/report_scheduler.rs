@@ -8,7 +8,7 @@ pub(crate) struct SinceLastReport {
     pub(crate) last: Time,
     pub(crate) packets: u32,
     pub(crate) bytes: Bytes,
-    /// The arrival time of the newest packet, and whether it is the last of its frame.
+    /// The arrival time of the newest packet, and whether that packet is the last of its frame.
     pub(crate) at: Time,
     pub(crate) ends: bool,
 }

@@ -23,16 +23,16 @@
 use crate::Body;
 use steadycast_units::{Rate, Span, Time};
 
-/// The name of the APP packet that carries the rates beside a sender report.
+/// The name of the APP packet that carries the rates with a sender report.
 pub const APP: [u8; 4] = *b"SIMC";
 
 /// The maximum number of groups.
 pub const MOST_GROUPS: usize = 8;
 
-/// The maximum number of times that the hold is doubled after failed tests: 10 s become 320 s.
+/// The maximum number of times that the hold time is doubled after failed tests: 10 s become 320 s.
 const DOUBLINGS: u32 = 5;
 
-/// The number of holds that a receiver has to stay in a group for the test to succeed.
+/// A test succeeds if the receiver stays in the group for this number of hold times.
 const LASTING: u64 = 4;
 
 /// Encodes a sender's announcement: the index of its group, and the rate of each group in bit/s (32 bits), the lowest
@@ -73,7 +73,7 @@ impl Move {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     floor: Rate,
-    /// The rate at which it is sent, by the last announcement.
+    /// The rate at which the group is sent, according to the last announcement.
     sent: Rate,
     /// The number of failed tests in a row.
     failed: u32,
@@ -94,9 +94,9 @@ pub struct Chooser {
     place: usize,
     entered: Time,
     told: bool,
-    /// The time since when the rate suffices for the next group.
+    /// The time since which the rate has sufficed for the next group; `None` if it does not.
     enough: Option<Time>,
-    /// The time since when the rate is below the group's floor.
+    /// The time since which the rate has been below the group's floor; `None` if it is not.
     short: Option<Time>,
 }
 
@@ -133,7 +133,7 @@ impl Chooser {
         if self.place > 0 && own < floor {
             self.enough = None;
             let since = *self.short.get_or_insert(now);
-            // If the rate has fallen far, moving down one group at a time would take several holds.
+            // If the rate has fallen far, moving down one group at a time would take several hold times.
             let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
             let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
             return goes.then(|| self.go(now, to, own, floor));

@@ -20,12 +20,12 @@ settings! {
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
-        /// Mark each ECT(1) packet that has waited longer, independent of `ecn` (as Linux's `ce_threshold` does); L4S
-        /// senders want "1ms".
+        /// Mark each ECT(1) packet that has waited longer than this, independent of `ecn` (as Linux's `ce_threshold`
+        /// does); L4S senders want "1ms".
         ce_threshold: OrNone<Span> = OrNone::None,
     }
     /// CoDel for each of many queues, which take turns (RFC 8290, with the constants of its section 5.2). The limit is
-    /// for all of them together, and what is beyond it is taken from the longest.
+    /// for all queues together. If it is exceeded, packets of the longest queue are dropped.
     #[derive(Copy)]
     FqCoDel {
         /// The CoDel settings of each queue.
@@ -275,7 +275,8 @@ impl DequeueAqm for State {
 }
 
 impl Flow {
-    /// Returns the head, and whether the sojourn time has been above the target for an interval.
+    /// Removes the head of the queue. Returns it, and whether the sojourn time has been above the target for an
+    /// interval.
     fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
         let Some(head) = self.waiting.pop_front() else {
             self.control.first_above = None;

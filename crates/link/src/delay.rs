@@ -5,16 +5,17 @@ use steadycast_units::{Chance, Span, Time};
 words! {
     /// How a variable delay is distributed.
     pub enum JitterDist {
-        /// Many small, few large.
+        /// Exponentially distributed: many small delays and few large ones.
         Exponential = "exponential",
-        /// Evenly between nothing and twice the mean.
+        /// Uniformly distributed between zero and twice the mean.
         Uniform = "uniform",
-        /// Around the mean with a standard deviation of a third of it, cut at zero and at twice the mean.
+        /// Normally distributed around the mean, with a standard deviation of a third of the mean. The values are
+        /// clamped to the range from zero to twice the mean.
         Normal = "normal",
-        /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
-        /// times the mean: NR-BPDV of RFC 8868, 4.5.
+        /// The absolute value of a normal distribution around zero, cut at three of its standard deviations. A standard
+        /// deviation is 1.25 times the mean (NR-BPDV of RFC 8868, 4.5).
         HalfNormal = "half-normal",
-        /// The Wi-Fi delay model of C4's simulator: around a millisecond and, where the mean is above 1 ms, at times
+        /// The Wi-Fi delay model of C4's simulator: around a millisecond and, if the mean is above 1 ms, at times
         /// around 90 ms.
         Wifi = "wifi",
     }
@@ -24,13 +25,13 @@ settings! {
     /// A random addition to each packet's delay.
     #[derive(Copy, Eq)]
     Jitter, short "mean" "\"5ms\"" {
-        /// Its mean.
+        /// The mean of this addition.
         mean: Span => "write for example mean = \"2ms\"",
         /// The distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
         /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a millisecond,
         /// and around 90 ms as often as a mean above 1 ms requires.
         dist: JitterDist = JitterDist::Exponential,
-        /// Whether a packet may overtake another; otherwise it waits for the one before.
+        /// Whether a packet may overtake another; otherwise a packet waits for the one before it.
         reorder: bool = false,
     }
 }
@@ -72,7 +73,7 @@ impl Propagation {
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
-    /// In-order delivery: a packet with less jitter waits for the previous packet.
+    /// Returns the arrival time of a packet that leaves at `departure`, if the link keeps the order of packets.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.unordered_arrival(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
@@ -83,7 +84,7 @@ impl Propagation {
         self.last
     }
 
-    /// Returns the arrival independent of the order of packets: later packets do not wait for this one.
+    /// Returns the arrival time of a packet whose order does not matter: later packets do not wait for it.
     pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);

@@ -58,7 +58,7 @@ impl Disorder {
         self.chance.happens(reorder.p).then_some(reorder.by)
     }
 
-    /// Whether the packet is duplicated.
+    /// Whether the packet whose transmission ends at `at` is duplicated.
     pub(crate) fn is_duplicated(&mut self, at: Time) -> bool {
         let (_, duplicate) = self.at(at);
         self.chance.happens(duplicate)

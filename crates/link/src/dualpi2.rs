@@ -10,12 +10,13 @@ use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 settings! {
     /// DualPI2 (RFC 9332, with the constants of its appendix A.1). Packets with ECT(1) or CE wait in the L4S queue, all
-    /// others in the Classic queue; Classic packets that can't be marked are dropped. The limit is for both together.
+    /// others in the Classic queue; Classic packets that can't be marked are dropped. The limit is for both queues
+    /// together.
     #[derive(Copy)]
     DualPi2 {
         /// How much the queue holds.
         limit: Limit = Limit::Time(Span::millis(250)),
-        /// The queueing delay that it steers to.
+        /// The queueing delay at which the AQM aims.
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
         /// How often the base probability p' is computed.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
@@ -27,9 +28,9 @@ settings! {
         k: f64 where (COUPLING) = 2.0,
         /// The sojourn time above which the L4S queue marks by itself.
         min_th: Span = Span::micros(800),
-        /// From `min_th` on the probability of that mark rises to 1 over this further time; "0s": a step.
+        /// The probability of this mark rises from 0 at `min_th` to 1 over this further time; "0s" means a step.
         range: Span = Span::micros(400),
-        /// A packet that arrives at fewer packets in the L4S queue is not marked for its sojourn time.
+        /// A packet that finds fewer packets than this in the L4S queue on arrival is not marked for its sojourn time.
         th_len: u32 = 1,
         /// The share of the link for the Classic queue while both queues have packets (weighted round robin).
         classic_share: f64 where (SHARE) = 0.0625,
@@ -77,7 +78,7 @@ impl Lane {
         happens
     }
 
-    /// Returns how long the head has waited.
+    /// Returns how long the first packet of the queue has waited.
     fn sojourn(&self, now: Time) -> Span {
         self.waiting.front().map_or(Span::ZERO, |(head, _)| now.since(head.since))
     }
@@ -163,12 +164,14 @@ impl State {
     fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
-        // The L4S queue marks by the larger of its ramp and the coupled probability (RFC 9332, section 2.4).
+        // The L4S queue marks with the larger one of its own ramp's probability and the coupled probability (RFC 9332,
+        // section 2.4).
         let marks = if p_cl < 1.0 {
             let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
             self.l4s.recur(native.max(p_cl))
         } else {
-            // Overload: L4S packets are dropped with the same probability as Classic ones, and marked otherwise.
+            // Overload: L4S packets are dropped with the same probability as Classic ones. The L4S packets that are not
+            // dropped are marked.
             if self.l4s.recur(p_c) {
                 out.drop(&head, Drop::Early);
                 return None;
@@ -273,7 +276,7 @@ mod tests {
         }
         state.catch_up(Time::ZERO + Span::millis(157));
         (1..=157).for_each(|ms| one_by_one.catch_up(Time::ZERO + Span::millis(ms)));
-        // Ten updates of 0.15 · 15 ms.
+        // Each of the ten updates subtracts 0.15 · 15 ms.
         near(state.base_probability, 0.1 - 10.0 * 0.002_25);
         near(one_by_one.base_probability, state.base_probability);
         assert_eq!((state.next_update, one_by_one.next_update), (Time::ZERO + Span::millis(165), state.next_update));

@@ -56,13 +56,13 @@ pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
 
 settings! {
-    /// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and
-    /// 003).
+    /// Link-layer retransmission: a frame that the radio loses is sent again, and the packets behind it wait (papers
+    /// 002 and 003).
     #[derive(Copy, Eq)]
     Arq {
         /// The most transmissions of a packet, the first included.
         tries: u32 where (TRIES) => "write for example tries = 7",
-        /// The delay that each retransmission adds, beside the transmission itself.
+        /// The delay that each retransmission adds, in addition to the time of the transmission itself.
         per_try: Span => "write for example per_try = \"1ms\"",
     }
 }
@@ -542,8 +542,8 @@ impl Link {
     }
 
     /// Returns the long-term limit of the throughput between two times. The rate must not change between them. The
-    /// limit is at most the policer's and the shaper's rate. It is zero while every packet is lost, and the mean of a
-    /// trace. `None` if nothing limits the throughput.
+    /// limit is at most the policer's and the shaper's rate. While every packet is lost, the limit is zero. For a
+    /// trace, it is the trace's mean rate. Returns `None` if nothing limits the throughput.
     // A loss rate of 1 is an outage: it limits throughput as a rate of zero does.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
@@ -577,12 +577,12 @@ impl Link {
 }
 
 impl Idle {
-    /// Returns the bytes of the packets that are not yet counted.
+    /// Returns the bytes of the packets that are not yet in [`LinkState::counts`].
     const fn bytes(&self) -> Bytes {
         Bytes::new(self.size.get().wrapping_mul(self.passed))
     }
 
-    /// Returns the packets that have not left at `now`, provided that all have this size.
+    /// Returns the number of packets that have not left at `now`, provided that all have the size [`Idle::size`].
     fn backlog(&self, now: Time) -> u64 {
         self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
     }

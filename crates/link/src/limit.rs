@@ -11,8 +11,8 @@ pub enum Limit {
     Packets(u32),
     /// A number of bytes.
     Bytes(Bytes),
-    /// The bytes that the link sends in this time, at its rate when the run starts or at the mean rate of a file. At
-    /// least one MTU.
+    /// The bytes that the link sends in this time, at its rate when the run starts or at the mean rate of a file. The
+    /// limit is at least one MTU.
     Time(Span),
 }
 
@@ -78,6 +78,7 @@ impl FromToml for Limit {
         let limit = match (text.parse::<Bytes>(), text.parse::<Span>()) {
             (Ok(bytes), _) => Self::Bytes(bytes),
             (_, Ok(span)) => Self::Time(span),
+            // The text has a unit of bytes, so it can't be a span.
             (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
                 return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");

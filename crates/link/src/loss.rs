@@ -15,9 +15,9 @@ kinds! {
         "run" => Run(RunLoss), "run loss";
         /// Gilbert–Elliott: two states, each with its own loss.
         "gilbert" => Gilbert(GilbertLoss), "gilbert loss";
-        /// Just these packets.
+        /// Exactly the packets with these numbers.
         "list" => List(ListLoss), "list loss";
-        /// None.
+        /// No loss.
         "none" => None, "none loss";
     }
 }
@@ -38,16 +38,16 @@ settings! {
     /// Gilbert–Elliott: the state may change after each packet.
     #[derive(Copy)]
     GilbertLoss {
-        /// Probability of going from good to bad.
+        /// Probability of going from the good to the bad state after a packet.
         p_bad: f64 where (probability) => "write a probability from 0 to 1",
-        /// Probability of going back to good.
+        /// Probability of going back to the good state after a packet.
         p_good: f64 where (probability) => "write a probability from 0 to 1",
-        /// Loss in the good state.
+        /// Loss probability in the good state.
         loss_good: f64 where (probability) = 0.0,
-        /// Loss in the bad state.
+        /// Loss probability in the bad state.
         loss_bad: f64 where (probability) = 1.0,
     }
-    /// Just these packets are lost.
+    /// Exactly the packets with these numbers are lost.
     ListLoss {
         /// The packets' numbers, counted from 1 in each direction.
         packets: PacketNumbers => "write for example packets = [7, 9]",

@@ -86,7 +86,7 @@ pub(crate) struct Managed {
     pub(crate) due: Time,
     /// The fates that the driver has not collected, each with the arrival of a copy.
     fates: VecDeque<(Token, Fate, Option<Time>)>,
-    /// The time at which the last of these fates was decided.
+    /// The time at which the last fate in `fates` was decided.
     decided: Time,
     free: Vec<u32>,
     tokens: u32,
@@ -155,7 +155,7 @@ impl Managed {
             self.tokens += 1;
             self.tokens - 1
         }));
-        // This is determined before the packet is added: whether the transmitter has found all queues empty.
+        // This has to be determined before the packet is added, which makes the queue non-empty.
         let alone = self.length(now) == 0;
         self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;

@@ -12,7 +12,7 @@ settings! {
     Pie {
         /// How much the queue holds.
         limit: Limit = Limit::Packets(1000),
-        /// The queueing delay that it steers to.
+        /// The queueing delay at which the AQM aims.
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
         /// How often the drop probability is computed.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
@@ -108,8 +108,8 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
-            // An empty queue lets the probability decay exponentially. The condition is that of section 4.2; the
-            // pseudo-code of appendix A already has the decay below half of the target.
+            // An empty queue lets the probability decay exponentially. The condition is that of section 4.2. In the
+            // pseudo-code of appendix A, the decay already begins below half of the target.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
@@ -147,6 +147,7 @@ impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         self.catch_up(packet.now, packet.free);
         let early = self.early(packet.bytes - packet.on_air, chance);
+        // As a safeguard, ECN-capable packets are dropped too above `mark_ecnth` (RFC 8033, section 5.1).
         let marks = self.pie.ecn && packet.ecn.is_capable() && self.drop_prob <= self.pie.mark_ecnth;
         match (packet.room, early) {
             (false, _) => Err(Drop::Full),
@@ -179,10 +180,11 @@ mod tests {
     #[test]
     fn the_probability_follows_delay_and_its_growth_more_slowly_the_smaller_it_is() {
         let mut state = at(0.0, Span::ZERO);
-        // 0.125 · (30 − 15) ms + 1.25 · (30 − 0) ms = 0.039375, a 2048th of it.
+        // The change is 0.125 · (30 − 15) ms + 1.25 · (30 − 0) ms = 0.039375. Near a probability of 0 it is divided by
+        // 2048.
         state.update(Span::millis(30));
         near(state.drop_prob, 0.039_375 / 2048.0);
-        // Then 0.125 · 15 ms alone, a 128th of it: the probability is 1.9e-5.
+        // The second change is 0.125 · 15 ms. At the present probability of 1.9e-5 it is divided by 128.
         state.update(Span::millis(30));
         near(state.drop_prob, 0.039_375 / 2048.0 + 0.001_875 / 128.0);
         for (from, scale) in [(5e-6, 512.0), (5e-4, 32.0), (5e-3, 8.0), (0.05, 2.0), (0.5, 1.0)] {
@@ -197,7 +199,7 @@ mod tests {
         let mut state = at(0.1, Span::ZERO);
         state.update(Span::millis(100));
         near(state.drop_prob, 0.12);
-        // 0.125 · (0 − 15) ms, and then 98 %.
+        // The change is 0.125 · (0 − 15) ms. The result is then multiplied by 0.98, because the queue is empty.
         let mut state = at(0.1, Span::ZERO);
         state.update(Span::ZERO);
         near(state.drop_prob, (0.1 - 0.001_875) * 0.98);

@@ -5,12 +5,12 @@ use steadycast_settings::{Within, settings};
 use steadycast_units::{Bytes, Rate};
 
 settings! {
-    /// A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket).
+    /// A token bucket before the queue, which drops excess packets (RFC 2697, with one bucket).
     #[derive(Copy, Eq)]
     Policer {
         /// The rate at which the bucket fills.
         rate: Rate where (RATE) => "write for example rate = \"4Mbps\"",
-        /// What the bucket holds; it is full at the start.
+        /// The capacity of the bucket, which is full at the start.
         burst: Bytes where (BURST) => "write for example burst = \"30kB\"",
     }
 }

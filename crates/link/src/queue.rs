@@ -14,10 +14,10 @@ use steadycast_settings::{Findings, Kind, kinds, settings};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
 kinds! {
-    /// What waits for a link, and what is dropped.
+    /// The queue of a link, which packets wait in, and which drops or marks them.
     Queue for LinkProperties, default "droptail",
         example "\"fq-codel\", \"100ms\" or { kind = \"fq-codel\", limit = \"100p\" }", short size {
-        /// First come, first served; what does not fit is dropped.
+        /// First come, first served; a packet that does not fit is dropped.
         "droptail" => DropTail(DropTail), "a drop-tail queue";
         /// Random early detection (Floyd and Jacobson 1993).
         "red" => Red(Red), "a RED queue";
@@ -135,7 +135,7 @@ pub(crate) struct Arrival {
 }
 
 settings! {
-    /// First come, first served; what does not fit is dropped.
+    /// First come, first served; a packet that does not fit is dropped.
     #[derive(Copy)]
     DropTail {
         /// How much the queue holds.

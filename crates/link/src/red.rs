@@ -25,13 +25,13 @@ settings! {
         limit: Limit = Limit::Packets(50),
         /// Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1 and 0.002.
         preset: RedPreset = RedPreset::Ns2,
-        /// Average queue from which packets are dropped.
+        /// Average queue above which packets are dropped with a probability that rises from 0.
         min: Limit,
-        /// Average queue at which `max_p` is reached.
+        /// Average queue at which the drop probability is `max_p`.
         max: Limit,
         /// Drop probability at `max`.
         max_p: f64 where (share) = 0.1,
-        /// Weight of a sample in the average.
+        /// Weight of a new sample in the average queue.
         weight: f64 where (share),
         /// Between `max` and twice `max` the probability rises to 1 linearly, instead of in one step.
         gentle: bool = true,

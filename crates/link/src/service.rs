@@ -37,7 +37,8 @@ impl Opportunities {
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());
-        // The search starts one period early, so that a long trace is not searched from its beginning.
+        // The search starts one period before `from`, because a search from the beginning of a long trace would be
+        // slow.
         let mut n = least;
         if self.looped && last > 0 {
             n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
@@ -88,8 +89,8 @@ pub(crate) struct Transmitter {
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size, because a queue
-/// that decides at dequeue only selects the packet at that time.
+/// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size. Its own size is
+/// not known before, because a queue that decides at dequeue selects the packet only then.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,

@@ -13,7 +13,7 @@ settings! {
     Shaper {
         /// The sustained rate, at which the bucket fills.
         rate: Rate where (RATE) => "write for example rate = \"20Mbps\"",
-        /// What the bucket holds; it is full at the start.
+        /// The capacity of the bucket, which is full at the start.
         burst: Bytes where (BURST) => "write for example burst = \"1MB\"",
     }
 }

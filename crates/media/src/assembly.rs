@@ -8,14 +8,14 @@ words! {
     /// The outcome of a frame.
     #[derive(Default)]
     pub enum FrameFate {
-        /// All of it arrived in time, and so did what it depends on.
+        /// The whole frame arrived in time, and so did all frames on which it depends.
         #[default]
         Ok = "ok",
-        /// A part of it did not arrive, or it was not sent.
+        /// A part of the frame did not arrive, or the frame was not sent.
         Lost = "lost",
-        /// All of it arrived, too late to be shown at its time. What depends on it can be decoded.
+        /// The whole frame arrived, but too late to be shown at its time. Frames that depend on it can be decoded.
         Late = "late",
-        /// All of it arrived in time, but not what it depends on.
+        /// The whole frame arrived in time, but not all frames on which it depends.
         Undecodable = "undecodable",
     }
 }
@@ -29,7 +29,8 @@ pub struct DecodeChain {
 }
 
 impl DecodeChain {
-    /// Returns the fate of the next frame in coding order, if it is in time. `whole` says whether all of it arrived.
+    /// Returns the fate of the next frame in coding order, provided that it is not late. `whole` is true if the whole
+    /// frame arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
         // No frame depends on a B frame.
@@ -49,11 +50,11 @@ impl DecodeChain {
 pub struct SentFrame {
     /// The coded frame.
     pub coded: Coded,
-    /// The time at which the encoder delivered it.
+    /// The time at which the encoder delivered the frame.
     pub ready: Time,
-    /// The number of its first packet in the flow.
+    /// The number of the frame's first packet among the packets of the flow.
     pub first_packet: u32,
-    /// The packets sent so far; 0 if the frame was skipped or is still queued.
+    /// The number of the frame's packets that were sent so far; 0 if the frame was skipped or is still queued.
     pub packets: u32,
 }
 
@@ -70,7 +71,7 @@ impl SentFrame {
 pub struct SentFrames {
     /// The frames in coding order. A lean list has only the latest ones.
     pub frames: Vec<SentFrame>,
-    /// The number of frames before these.
+    /// The number of older frames that were removed from `frames`.
     gone: u32,
     /// The fragment in each packet, in order of sending.
     pub packets: Vec<(Time, Fragment)>,
@@ -134,7 +135,7 @@ impl SentFrames {
     }
 }
 
-/// The missing bytes of a frame.
+/// A range of missing bytes in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingBytes {
     /// The frame's number in coding order.

@@ -14,7 +14,7 @@ pub struct CodedAudio {
     pub at: Span,
     /// The packet's length in bytes.
     pub len: u16,
-    /// Whether it is the first packet after a silence.
+    /// Whether the packet is the first one after a silence.
     pub begins: bool,
 }
 

@@ -8,7 +8,7 @@ use steadycast_settings::{Kind, Within, kinds, settings};
 use steadycast_units::{Bytes, Rate, Span};
 
 kinds! {
-    /// How a rate becomes a quantizer.
+    /// How the encoder chooses a quantizer for a rate.
     #[derive(Copy)]
     Vbr for (), by "vbr", default "bucket" {
         /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
@@ -21,8 +21,8 @@ kinds! {
         /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it
         /// leaves within "wait"; within a group it only becomes coarser.
         "frame" => Frame(PerFrame), "vbr = \"frame\"";
-        /// one of a few quantizers once per group of pictures, which changes seldom: as a viewer's of a source that is
-        /// encoded once for all.
+        /// one of a few quantizers once per group of pictures, which changes seldom, as for a viewer of a source that
+        /// is encoded once for all viewers.
         "rungs" => Rungs(Rungs), "vbr = \"rungs\"";
     }
 }
@@ -39,16 +39,16 @@ settings! {
     Evalvid {
         /// The bucket's size, in groups of pictures at the target rate.
         bucket: f64 where (Within { least: 0.1, most: 100.0, remedy: "from 0.1 to 100 GoPs" }) = 1.5,
-        /// The quantizer that the stream would have were it not controlled; the first group has twice this.
+        /// The quantizer of the stream without rate control; the first group has twice this quantizer.
         nominal: f64 where (Within { least: 1.0, most: 255.0, remedy: "from 1 to 255" }) = 2.0,
     }
     /// Bounds on how fast each frame is sent, with a quantizer per frame.
     #[derive(Copy)]
     PerFrame {
-        /// The time from a frame's being ready to the sending of its last byte.
+        /// The maximum time from when a frame is ready until its last byte is sent.
         wait: Span where (WAIT) = Span::millis(100),
-        /// How many times as fast as the target packets may leave, for a frame that is larger than others; the mean
-        /// stays the target's.
+        /// The highest rate of a frame that is larger than others, as a multiple of the target; the mean rate stays at
+        /// the target.
         room: f64 where (Within { least: 1.0, most: 10.0, remedy: "from 1 to 10" }) = 2.5,
     }
 }
@@ -84,11 +84,11 @@ pub enum BacklogRule {
 /// A coded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded {
-    /// The number in the flow, in coding order.
+    /// The frame's number in the flow, in coding order.
     pub index: u32,
-    /// The number in the clip, in coding order.
+    /// The frame's number in the clip, in coding order.
     pub clip: u32,
-    /// The number in the flow, in display order.
+    /// The frame's number in the flow, in display order.
     pub display: u32,
     /// The coding type.
     pub kind: FrameKind,
@@ -188,7 +188,7 @@ impl Encoder {
     }
 
     /// Leaves out the rest of the present group if [`Vbr::Rungs`] is used and the rate has fallen far below the rate of
-    /// the present rung. Returns whether it did.
+    /// the present rung. Returns true if the rest was left out.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -268,8 +268,8 @@ impl Encoder {
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
-            // After a fall of the rate, the mean rate over the last GoP is too high, so the lower one of the two is
-            // used.
+            // After a fall of the rate, the mean rate over the last GoP is too high. The lower one of the mean and the
+            // current rate is therefore used.
             (Vbr::Rungs(_), _) => self.chosen_rung(range.clone(), Rate::from_bps_f64(mean).min(rate), backlog),
             (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
@@ -459,8 +459,8 @@ mod tests {
     use super::*;
     use crate::FrameKind;
 
-    /// Returns the bytes of the second GoP if `backlog` waits then and the first one had none. The rate is 80 kb/s: a
-    /// thousand bytes per frame of 0.1 s.
+    /// Returns the bytes of the second GoP if `backlog` waits at its start and nothing waited before. The rate is 80
+    /// kb/s: a thousand bytes per frame of 0.1 s.
     fn next_gop(waiting: BacklogRule, backlog: Bytes) -> u64 {
         let quantizers: Vec<u8> = (2..=31).collect();
         let ladder = Ladder {

@@ -10,7 +10,7 @@ words! {
         I = "I",
         /// Predicted from the I or P frame before.
         P = "P",
-        /// Predicted from both sides; nothing depends on it.
+        /// Predicted from frames before and after it. No frame depends on it.
         B = "B",
     }
     /// How the packets of a frame are sent.
@@ -25,7 +25,7 @@ words! {
 /// A coded frame that is ready to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The number in the flow, in coding order.
+    /// The frame's number in the flow, in coding order.
     pub index: u32,
     /// The coding type.
     pub kind: FrameKind,

@@ -37,26 +37,25 @@ pub enum LadderError {
     /// The ladder is empty.
     #[error("the ladder has no {0}")]
     Empty(&'static str),
-    /// The length of a part does not match the other parts.
+    /// The length of one of the ladder's lists does not match that of the others.
     #[error("the ladder's {what} has {got} entries, {need} are needed")]
     Length {
-        /// The part.
+        /// The name of the list.
         what: &'static str,
-        /// The entries that it has.
+        /// The number of entries that the list has.
         got: usize,
-        /// The entries that it should have.
+        /// The number of entries that the list should have.
         need: usize,
     },
-    /// The ladder can't be played.
+    /// A value of the ladder is not valid, for this reason.
     #[error("the ladder's {0}")]
     Wrong(&'static str),
 }
 
 impl Ladder {
-    /// Checks that the parts match.
+    /// Checks that the ladder's lists match.
     ///
-    /// # Errors
-    /// A part is empty, of the wrong length, or out of range.
+    /// # Errors A list is empty, of the wrong length, or out of range.
     pub fn check(&self) -> Result<(), LadderError> {
         let frames = self.kinds.len();
         if frames == 0 {

@@ -6,15 +6,15 @@ use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
 
-/// The period whose frames determine the delay.
+/// The delay is determined by the frames of this period before the present.
 const WINDOW: Span = Span::secs(10);
-/// The share of these frames that must arrive in time without repair.
+/// The share of the frames in [`WINDOW`] that must arrive in time without repair.
 const PERCENTILE: f64 = 0.95;
 /// The margin that is added to the frame delay and the repair time.
 const MARGIN: Span = Span::millis(10);
-/// The delay decreases by this step …
+/// The step by which the delay decreases, once per [`DECREASE_INTERVAL`].
 const DECREASE_STEP: Span = Span::millis(10);
-/// … once in this interval.
+/// The minimum interval between two decreases of the delay.
 const DECREASE_INTERVAL: Span = Span::secs(1);
 
 const PLAYOUT: Within<Span> =
@@ -47,8 +47,8 @@ impl Bounds {
 }
 
 /// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus the repair time of
-/// a lost packet, plus a margin. It increases immediately. A late frame raises it to that frame's own delay. It
-/// decreases by 10 ms per second.
+/// a lost packet, plus a margin. It increases immediately. A late frame raises the play-out delay to the delay of that
+/// frame. The play-out delay decreases by 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,
@@ -112,7 +112,8 @@ impl Playout {
 /// The play-out delay over time. It determines when frames are displayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Each delay with the time from which it holds. Empty if each frame is displayed when it is complete.
+    /// Each delay with the time from which it is valid. The list is empty if each frame is displayed when it is
+    /// complete.
     changes: Vec<(Time, Span)>,
 }
 
@@ -143,7 +144,7 @@ impl Schedule {
         self.changes.iter().enumerate().skip(from).find_map(|(n, change)| due(n, *change))
     }
 
-    /// Returns the index of the delay that holds at a time. Before the first change it is the first delay.
+    /// Returns the index of the delay that is valid at a time. Before the first change it is the first delay.
     fn place(&self, at: Time) -> usize {
         self.changes.partition_point(|(since, _)| *since <= at).saturating_sub(1)
     }

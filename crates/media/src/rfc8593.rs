@@ -17,12 +17,12 @@ words! {
     /// Which of the RFC's models makes the frames.
     #[derive(Default)]
     pub enum CodecModel {
-        /// Drawn sizes and intervals, with a burst after each abrupt change (section 5).
+        /// Randomly drawn frame sizes and intervals, with a burst after each abrupt change (section 5).
         #[default]
         Statistical = "statistical",
-        /// Sizes of an encoded sequence, between those of two rates (section 6).
+        /// Frame sizes of an encoded sequence, interpolated between those of two rates (section 6).
         Trace = "trace",
-        /// Bursts and intervals of the first, steady frames of the second (section 7).
+        /// Bursts and intervals as with `statistical`, steady frames as with `trace` (section 7).
         Hybrid = "hybrid",
     }
 }
@@ -36,15 +36,16 @@ settings! {
         model: CodecModel = RFC8593.model,
         /// The reference interval between frames t0, which is 1/FPS.
         [inner] t0: Span = RFC8593.t0,
-        /// Its lowest rate.
+        /// The codec's lowest rate.
         r_min: Rate where (positive) = RFC8593.r_min,
-        /// Its highest rate.
+        /// The codec's highest rate.
         r_max: Rate where (positive) = RFC8593.r_max,
-        /// For how long it takes no further request after one.
+        /// The time after a rate request during which the codec takes no further request.
         tau_v: Span = RFC8593.tau_v,
-        /// By which share a request has to differ from the one before to be abrupt, so that a burst follows.
+        /// The relative difference between two successive rate requests from which on the change is abrupt, so that a
+        /// burst follows.
         abrupt: f64 where (ABRUPT) = RFC8593.abrupt,
-        /// Frames of a burst.
+        /// The number of frames in a burst.
         k_d: u32 where (BURST) = RFC8593.k_d,
         /// Size of a burst's first frame.
         k_b: Bytes where (FIRST) = RFC8593.k_b,
@@ -52,7 +53,7 @@ settings! {
         scale_t: f64 where (SCALE) = RFC8593.scale_t,
         /// Scale of the Laplace distribution of frame sizes.
         scale_b: f64 where (SCALE) = RFC8593.scale_b,
-        /// Frames of the sequence that are left out when it starts over.
+        /// The number of frames that are left out at the beginning of the sequence when it starts over.
         skip_frames: u32 where (SKIPPED) = RFC8593.skip_frames,
     }
 }

@@ -103,7 +103,7 @@ impl RungHistory {
         }
     }
 
-    /// Adds a finest rung. Until it has been measured, its target rate stands for its rates.
+    /// Adds a finest rung. Until the rung has been measured, `target` is used as its rate.
     pub fn add_finest(&mut self, target: Rate) {
         for (_, rates) in &mut self.groups {
             rates.insert(0, target);
@@ -284,6 +284,7 @@ impl RungChooser {
             failed
         });
         let first = on_trial.next().unwrap_or(false);
+        // The iterator is lazy, so this updates the climbs to the remaining rungs.
         on_trial.for_each(drop);
         first
     }
@@ -370,7 +371,7 @@ mod tests {
             history.add_finest(rates[0]);
             chooser.add_finest();
             assert_eq!(choose(3 + 2 * n, &mut chooser, &history), Rate::kbps(1_000));
-            // Until it has been measured, its target stands for its rates.
+            // Until the finest rung has been measured, its target is used as its rate.
             assert_eq!(history.needs()[0], RungNeed { recent: rates[0], worst: rates[0] });
         }
     }

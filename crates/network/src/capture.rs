@@ -230,7 +230,7 @@ impl TcpShape {
 
     fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
         TcpHeader {
-            // The sequence number after the SYN, because this direction carries no data.
+            // This is the sequence number after the SYN, because this direction carries no data.
             seq: 1,
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },

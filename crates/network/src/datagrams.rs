@@ -3,8 +3,8 @@
 //!
 //! The driver offers the datagrams that a host sends ([`Datagrams::offer`]). It calls [`Datagrams::advance`] at the
 //! time that [`Datagrams::next`] returns, and gets the datagrams that have arrived. Inside the network, every hop is
-//! processed with its exact time, and each step of the series ends at its exact time. Only the driver's calls can be
-//! late, and their lateness does not accumulate.
+//! processed with its exact time, and each step of the links' time series ends at its exact time. Only the driver's
+//! calls can be late, and their lateness does not accumulate.
 
 use crate::net::Delivery;
 use crate::network::{Event, Network};
@@ -33,7 +33,7 @@ pub struct Datagrams {
     /// instead.
     now: Time,
     step: Span,
-    /// The end of the series' current step.
+    /// The end of the current step of the links' time series.
     sampled: Time,
     /// The end of the run; `None` after it has been reached. Packets that arrive later are delivered, but are not part
     /// of the run.
@@ -55,7 +55,7 @@ pub enum Target {
 pub enum DatagramEvent<'a> {
     /// A datagram has arrived at a host.
     Arrival(DatagramArrival<'a>),
-    /// A step of the links' series has ended.
+    /// A step of the links' time series has ended.
     Step,
 }
 
@@ -108,7 +108,7 @@ impl Datagrams {
             let Some(group) = new.add_group(flow.from) else { continue };
             // The source is also a member, because it receives the members' RTCP.
             new.add_member(group, flow.from);
-            // Receivers that are added by an event join later.
+            // Receivers that an event adds do not join before that event.
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
                 new.add_member(group, *to);
@@ -131,7 +131,7 @@ impl Datagrams {
     }
 
     /// Registers the host as a receiver of the group. Packets of the group that reach the host are then delivered to
-    /// it. [`Self::set_membership`] decides whether they reach it.
+    /// it. [`Self::set_membership`] decides whether the packets reach the host.
     pub fn add_member(&mut self, group: u32, host: NodeIx) {
         if let Some(place) = self.places.get(&host) {
             self.network.add_member(group, host, *place);
@@ -177,12 +177,12 @@ impl Datagrams {
     }
 
     /// Processes events up to and including `now`. Calls `on_event` for each arriving datagram and at the end of each
-    /// step of the series, in the order of time.
+    /// step of the links' time series, in the order of time.
     pub fn advance(&mut self, now: Time, mut on_event: impl FnMut(DatagramEvent<'_>)) {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
             self.run_network(at, &mut on_event);
-            // Packets of the same time are processed before the sample, so that it counts them.
+            // Packets of the same time are processed before the sample, so that the sample counts them.
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);
@@ -243,12 +243,12 @@ impl Datagrams {
         self.network.release(delivery.packet);
     }
 
-    /// Moves the older part of the links' series to `store`.
+    /// Moves the older part of the links' time series to `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.network.keep_in(store);
     }
 
-    /// Reads the links' series back from the store at the end of the run.
+    /// Reads the links' time series back from the store at the end of the run.
     ///
     /// # Errors
     /// An error of the store.

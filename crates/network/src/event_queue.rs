@@ -156,6 +156,7 @@ impl EventQueue {
     #[inline(never)]
     fn insert_far(&mut self, key: Key) {
         let makes_room = key < self.far_first;
+        // The array is in descending order, so its first key is the latest one.
         let behind = if makes_room { self.near.remove(0) } else { key };
         self.far.push(Reverse(behind));
         self.far_first = self.far_first.min(behind);

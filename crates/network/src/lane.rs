@@ -12,7 +12,8 @@ pub(crate) struct InFlight {
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// The next step after the link: either the position on the unicast path, or a link of a tree, which is marked.
+    /// What follows at the end of the link: a position on the unicast path, or a link of a multicast tree, which is
+    /// marked by `MARK`.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }

@@ -1,4 +1,5 @@
-//! The network of every world: links, paths, multicast trees, and the forwarding of packets between agents.
+//! The network of simulations and emulations: links, paths, multicast trees, and the forwarding of packets between
+//! agents.
 //!
 //! A [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
 //! same network for external hosts. It carries datagrams as bytes, and a clock drives it.

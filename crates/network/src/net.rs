@@ -2,8 +2,8 @@
 //!
 //! When a packet is offered to a link, the link returns the packet's arrival time, so a hop is one event. The packet
 //! waits in a lane, which is a queue in the order of arrival. Only the first packet of each lane has a key in the event
-//! queue. Each link has its own lane. Packets with equal latency arrive in the order in which they were offered,
-//! whatever their link. Therefore all idle links with the same latency share a lane, and so do links on which one other
+//! queue. Each link has its own lane. Packets with equal latency arrive in the order in which they were offered, on
+//! whichever link. Therefore all idle links with the same latency share a lane, and so do links on which one other
 //! packet is ahead. The event queue then holds a few keys instead of one per link. Copies of a packet that a branching
 //! node forwards mostly arrive at the same time. They are one event, a [`Fan`].
 //!
@@ -173,7 +173,7 @@ pub(crate) struct Lanes {
     shared: BTreeMap<Span, u32>,
 }
 
-/// The largest number of shared lanes. Without it, packets of many sizes on many kinds of links would create an
+/// The largest number of shared lanes. Without this limit, packets of many sizes on many kinds of links would create an
 /// unbounded number of lanes.
 const SHARED_LANES: usize = 64;
 
@@ -236,14 +236,15 @@ pub struct Delivery {
     pub ecn: Ecn,
 }
 
-/// Copies of one packet that arrive on several links at the same time. No other event is between them.
+/// Copies of one packet that arrive on several links at the same time. They are one event, so no other event comes
+/// between them.
 #[derive(Default)]
 pub struct Fan {
     pub(crate) packet: PacketIx,
     pub(crate) legs: Vec<Leg>,
 }
 
-/// One copy of a fan.
+/// One copy of a packet in a [`Fan`]: the link by which it arrives, and its ECN field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
     pub(crate) link: u32,
@@ -263,7 +264,7 @@ impl Leg {
 }
 
 impl Fan {
-    /// Returns the packet of the copies.
+    /// Returns the packet that was copied.
     pub const fn packet(&self) -> PacketIx {
         self.packet
     }
@@ -273,7 +274,7 @@ impl Fan {
         &self.legs
     }
 
-    /// Retains the copies for which `keep` returns true. The caller must release the others by
+    /// Retains the copies for which `keep` returns true. The caller must release the other copies by
     /// [`crate::Network::release_copies`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
@@ -479,9 +480,10 @@ impl Net {
         self.pool.release(packet);
     }
 
-    /// Puts copies that arrive at `at` in flight.
+    /// Puts copies of a packet that arrive at `at` in flight.
     fn put_in_flight(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
+        // A single copy is an ordinary packet in a lane and needs no fan.
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
             self.depart(now, at, link, Held { packet, size, place: MARK | link, ecn });

@@ -1,6 +1,6 @@
 //! The network of a scenario: links, paths between nodes, groups with their trees, and the forwarding of packets.
 //!
-//! A driver calls [`Network::step`] for the next event. Then it takes everything that was delivered from
+//! A driver calls [`Network::step`] for the next event. Then it takes all packets that have reached an agent, from
 //! [`Network::delivered`]. Events are either the network's own or alarms of the driver ([`Network::set_alarm`]). One
 //! event queue orders both. Events at the same time are in the order of scheduling.
 
@@ -69,7 +69,7 @@ pub struct Network {
     spreading: Option<(Fan, usize)>,
 }
 
-/// The totals of a direction at the previous sample.
+/// The totals of a link's direction at the previous sample.
 #[derive(Clone, Copy, Default)]
 struct Carried {
     bytes: u64,
@@ -400,12 +400,12 @@ impl Network {
         self.net.pool.release(ix);
     }
 
-    /// Moves the older part of the links' series to `store`.
+    /// Moves the older part of the links' time series to `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.series.iter_mut().for_each(|series| series.keep_in(store));
     }
 
-    /// Reads the links' series back from the store at the end of the run.
+    /// Reads the links' time series back from the store at the end of the run.
     ///
     /// # Errors
     /// An error of the store.
@@ -413,7 +413,7 @@ impl Network {
         self.series.iter_mut().try_for_each(StoredRows::recall)
     }
 
-    /// Ends one step of the links' series.
+    /// Ends one step of the links' time series.
     pub fn sample(&mut self, now: Time) {
         for ((series, hop), last) in self.series.iter_mut().zip(&mut self.net.links).zip(&mut self.last) {
             let link = &mut hop.link;
@@ -446,8 +446,8 @@ impl Network {
 
     /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both directions.
     /// `open` is called with a link's name. `agents` describes each agent in order. A packet's time is its arrival at
-    /// the link's entry. If the queue decides at dequeue, it is the packet's departure instead. Dropped packets have a
-    /// comment.
+    /// the link's entry. If the queue decides at dequeue, the time is that of the packet's departure instead. Dropped
+    /// packets have a comment.
     ///
     /// # Errors
     /// An error of a stream, with the link's name.

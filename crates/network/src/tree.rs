@@ -17,8 +17,8 @@ impl Graph {
     }
 
     /// Returns for each node the next link towards `target`. The route has the fewest hops; among equal routes, the
-    /// first link is used. `None` at the target, and where no path leads to it. `reverse(l)` is the link opposite to
-    /// `l`.
+    /// first link is used. The link is `None` at the target, and at nodes from which no path leads to the target.
+    /// `reverse(l)` is the link opposite to `l`.
     pub(crate) fn routes_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
         let mut routes = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];

@@ -33,7 +33,7 @@ pub enum PictureError {
     /// The memory ends before the end of the last row.
     #[error("the picture needs {need} bytes, {got} are there")]
     Short {
-        /// The bytes from the first sample to the last, both included.
+        /// The number of bytes from the first sample to the last, both included.
         need: usize,
         /// The bytes of the memory.
         got: usize,
@@ -41,9 +41,9 @@ pub enum PictureError {
     /// The two pictures differ in size.
     #[error("pictures of {}x{} and {}x{} cannot be compared", first.0, first.1, second.0, second.1)]
     Sizes {
-        /// Width and height of the first.
+        /// Width and height of the first picture.
         first: (usize, usize),
-        /// Width and height of the second.
+        /// Width and height of the second picture.
         second: (usize, usize),
     },
     /// The picture is smaller than the window of 8×8 samples that SSIM needs.

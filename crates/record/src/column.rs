@@ -175,8 +175,8 @@ columns! {
         ECN: Whole = "ecn", Number, "3 if a queue marked it (CE), otherwise 0.";
         DELAY: Real = "owd_ms", Millis, "One-way delay; null at the sender.";
     }
-    /// Columns of `wire`: in the emulated world, each datagram from and to the recorded hosts, including those of other
-    /// programs. A row for each arrival, and one for each datagram that did not arrive.
+    /// Columns of `wire`: in an emulation, each datagram from and to the recorded hosts, including those of other
+    /// programs. There is a row for each arrival, and one for each datagram that did not arrive.
     wire {
         NUMBER: Whole = "number", Count, "The number of datagrams sent before it in the network; duplicates have the \
             same number.";

@@ -76,7 +76,7 @@ named! {
 }
 
 impl Unit {
-    /// Whether its values are numbers, to which expectations can refer.
+    /// Whether values of this unit are numbers. Expectations can refer to numbers only.
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Flag | Self::List)
     }
@@ -184,23 +184,23 @@ named! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figure {
-    /// The object that it describes.
+    /// The object that the figure describes.
     pub of: Of,
-    /// Its key in the object. The key is a path whose parts are separated by dots.
+    /// The figure's key in the object. The key is a path whose parts are separated by dots.
     pub key: &'static str,
-    /// The keys below it.
+    /// The keys below the figure's key.
     pub parts: Parts,
-    /// Its unit.
+    /// The figure's unit.
     pub unit: Unit,
-    /// Its meaning in one or more sentences.
+    /// The figure's meaning in one or more sentences.
     pub about: &'static str,
-    /// Its heading in tables and its entry in the glossary.
+    /// The figure's heading in tables and its entry in the glossary.
     pub short: Option<&'static str>,
-    /// The direction in which it improves.
+    /// The direction in which the figure improves.
     pub better: Better,
-    /// The flows, receivers and runs that have it.
+    /// The flows, receivers and runs that have the figure.
     pub when: When,
-    /// The tables that show it, each with the part that it shows; the part is empty for a figure without parts.
+    /// The tables that show the figure, each with the part that it shows. The part is empty for a figure without parts.
     pub shown: &'static [(Shown, &'static str)],
 }
 

@@ -31,7 +31,7 @@ struct Remaining {
 }
 
 impl Remaining {
-    /// Returns the equal share of each claim on this link that has no share yet.
+    /// Returns the equal share on this link of each claim that has no share yet.
     fn level(&self) -> Option<u64> {
         self.rate.filter(|_| self.open > 0).map(|rate| rate / self.open)
     }
@@ -86,8 +86,8 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Claims whose demand is below that share are satisfied first. The capacity that they leave raises the
-            // share of the others.
+            // Claims whose demand is below this smallest share are satisfied first. The capacity that they leave raises
+            // the share of the others.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
@@ -108,8 +108,8 @@ impl Claims {
         shares
     }
 
-    /// Returns for each claim whether it competes. It does if another claim uses one of its links, and the `shares`
-    /// fill that link.
+    /// Returns for each claim whether it competes. A claim competes if another claim uses one of its links, and the
+    /// `shares` fill that link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
@@ -161,9 +161,9 @@ impl Claims {
         means.into_iter().zip(contested).map(share).collect()
     }
 
-    /// Returns the mean share of each claim in each interval of this length, over the part of it in which the claim is
-    /// present; The value is `None` where the claim is absent or unlimited. The other arguments are those of
-    /// [`Claims::over_time`].
+    /// Returns the mean share of each claim in each interval of this length. The mean is over the part of the interval
+    /// in which the claim is present. The value is `None` where the claim is absent or unlimited. The other arguments
+    /// are those of [`Claims::over_time`].
     pub fn by_interval(
         &self,
         edges: &[Time],
@@ -219,14 +219,15 @@ pub struct Shares {
     /// The mean share over the time in which the claim is present. `None` if the claim is never present, or if its
     /// share is unlimited at some time.
     pub there: Option<Rate>,
-    /// The time for which it is present.
+    /// The time for which the claim is present.
     pub time_there: Span,
-    /// Over the time in which it competes. `None` if it never competes, or is unlimited during part of that time.
+    /// The mean share over the time in which the claim competes. `None` if it never competes, or is unlimited during
+    /// part of that time.
     pub competing: Option<Rate>,
-    /// The time for which it competes, that is, while another claim uses one of its links and the claims together could
-    /// fill this link.
+    /// The time for which the claim competes, that is, while another claim uses one of its links and the claims
+    /// together could fill this link.
     pub time_competing: Span,
-    /// The periods in which it competes, in order.
+    /// The periods in which the claim competes, in order.
     pub times: Vec<(Time, Time)>,
 }
 
@@ -319,7 +320,8 @@ mod tests {
         })
     }
 
-    /// The definition, computed naively: in each round, every claim that can grow gets one more step.
+    /// Computes the fair rates naively by their definition: in each round, every claim that can grow gets one more
+    /// step.
     fn filled(ways: &[Vec<u32>], demands: &[Demand], rates: &[Rate], step: u64) -> Vec<u64> {
         let mut shares = vec![0; ways.len()];
         let mut stopped: Vec<bool> = demands.iter().map(|demand| *demand == Demand::Absent).collect();
@@ -416,7 +418,8 @@ mod tests {
                 let there: Vec<u64> = each.iter().filter_map(|shares| shares[n]).map(Rate::as_bps).collect();
                 prop_assert_eq!(share.there.is_none(), there.is_empty());
                 prop_assert!(apart(share.there, &there) <= 1.0, "{:?}", share);
-                // The definition: another claim is present on one of its links, and their shares fill that link.
+                // By definition, a claim competes if another claim is present on one of its links and their shares fill
+                // that link.
                 let competes = |second: usize| {
                     let (demands, rates) = &world.seconds[second];
                     demands[n] != Demand::Absent && world.ways[n].iter().any(|link| {

@@ -1,7 +1,7 @@
 use steadycast_units::{PeerTime, Span, Time};
 
-/// The length of a slot. The window of the minimum covers this slot and the two before it, so that it can follow clock
-/// drift.
+/// The length of a slot of the minimum filter. The minimum is taken over the current slot and the two before it, so
+/// that it can follow clock drift.
 const SLOT: Span = Span::secs(10);
 
 /// The difference between the sender's and a receiver's clock, plus the one-way delay of feedback. It is estimated as

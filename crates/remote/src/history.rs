@@ -191,7 +191,7 @@ impl Joined {
     }
 
     /// Does the same as [`Joined::measure`] for one of several reports that arrive together. Its packets begin at index
-    /// `first`. If none of them has arrived, the round-trip time is kept.
+    /// `first`. If none of these packets has arrived, the round-trip time is kept.
     pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(first, now, reported).or(self.rtt);
     }

@@ -35,7 +35,7 @@ pub use remote::{Bounds, Feedback, Packet, PacketResult, Remote};
 pub use replay::Replayed;
 pub use shadow::{Departures, SHADOWS, SentMedia, Shadow};
 
-/// Types of the controllers that a product uses here.
+/// The types of `steadycast-control` that appear in this crate's functions.
 pub use steadycast_control::registry::{Factory, Given, ParamError, ParamErrorKind};
 pub use steadycast_control::{
     Check, Decision, FrameEdge, Limit, MediaQueue, Mode, Need, PacketArrival, Probe, Stream, Wake, Why, Window,

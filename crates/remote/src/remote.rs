@@ -98,16 +98,17 @@ impl PacketResult {
 const RECEIVER: ReceiverId = ReceiverId(2);
 /// The identifier of the sender half.
 const SENDER: ReceiverId = ReceiverId(1);
-/// The interval of the reports between the halves, which replace RTCP's, unless a half sets its own times. It is the
-/// default of RFC 4585.
+/// The interval of the reports that the receiver half sends to the sender half in place of RTCP reports, unless the
+/// half sets its own report times. It is the default of RFC 4585.
 const REPORT_INTERVAL: Span = Span::secs(1);
 /// The maximum valid time of either clock.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
-/// The maximum number of buffered packets that feedback does not cover. Older ones are never passed to the half.
+/// The maximum number of buffered packets that feedback does not cover. If there are more, the oldest are never passed
+/// to the half.
 const MOST_UNCOVERED: usize = 1_024;
 
-/// The interval of assumed packets if the product's feedback interval is unknown or shorter.
+/// The minimum interval of assumed packets. It also applies if the product's feedback interval is unknown.
 const ASSUMED_INTERVAL: Span = Span::millis(100);
 
 /// Runs both halves of a controller at the sender.
@@ -118,7 +119,7 @@ const ASSUMED_INTERVAL: Span = Span::millis(100);
 /// its fate is unknown: it is not lost, and no longer in flight.
 ///
 /// All times are on one clock of the product, which may start at any value. A time that is earlier than that of the
-/// previous call is replaced by it, except for send times.
+/// previous call is replaced by the time of the previous call. Send times are exempt.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
@@ -225,7 +226,7 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
-        // A controller with its own reports gets its receiver half replayed here.
+        // The receiver half of a controller that does not read per-packet feedback itself is replayed here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
@@ -427,12 +428,14 @@ impl Remote {
         self.half.decision()
     }
 
-    /// Returns the probe to be sent: a burst at its own rate, once for each `id`, of queued media and then padding.
+    /// Returns the probe that the controller requests, if there is one. A probe is a burst at its own rate, of queued
+    /// media and then padding. Each `id` is sent once.
     pub fn probe(&self) -> Option<Probe> {
         self.half.probe()
     }
 
-    /// Returns the results of the promises that the controller checks.
+    /// Returns the results of the promises that the controller checks. A promise is a property that the controller
+    /// guarantees.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }

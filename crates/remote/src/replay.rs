@@ -37,8 +37,8 @@ impl Replayed {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// Does the same as [`Replayed::around`] for a sender alone. Its receivers run the controller's own halves; the
-    /// halves here run for receivers that send standard reports only.
+    /// Like [`Replayed::around`], but for a sender whose receivers run the controller's own receiver halves. The halves
+    /// at the sender then run only for receivers that send standard reports.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }
@@ -112,7 +112,7 @@ struct Replay {
     gap: Span,
 }
 
-/// The upper limit of the interval in that maximum.
+/// The upper limit of the recorded maximum interval between two reports.
 const LONGEST_GAP: Span = Span::secs(1);
 
 /// The maximum number of sender reports in flight to a receiver.
@@ -120,7 +120,7 @@ const MOST_SENDER_REPORTS: usize = 16;
 
 /// The packets with unknown fates.
 ///
-/// A packet that is not replayed leaves a gap in the sequence numbers, which a receiver half takes for a loss. A packet
+/// A packet that is not replayed leaves a gap in the sequence numbers, which a receiver half counts as a loss. A packet
 /// with an unknown fate is therefore replayed as if it had arrived together with the next arrived packet, after the
 /// same delay. If later feedback reports it as missing, the next media packet is left out in its place. The totals of
 /// losses and bytes are then correct, and the loss is counted when it becomes known.
@@ -147,8 +147,8 @@ impl UnknownFates {
         }
     }
 
-    /// Adds packets to the arrivals of a report. They were sent before one of the report's packets, and are either
-    /// waiting packets, or packets that arrived but without a time in the feedback.
+    /// Adds packets that were sent before one of the report's packets to the arrivals of the report. They are packets
+    /// that wait, and packets that arrived without a time in the feedback.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;
@@ -157,7 +157,7 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // An interpolated arrival must not be earlier than that of the previous packet. Halves would take that for a
+        // An interpolated arrival must not be earlier than that of the previous packet. A half would count that as a
         // gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
@@ -182,7 +182,8 @@ impl UnknownFates {
         self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
 
-    /// Returns whether the next media packet is left out in place of a missing one.
+    /// Returns whether the next media packet is not delivered to the half, so that the half sees one of the losses that
+    /// are still to be replayed.
     fn takes_loss(&mut self) -> bool {
         let takes_loss = self.pending_losses > 0;
         self.pending_losses -= usize::from(takes_loss);
@@ -209,7 +210,8 @@ struct Receiver {
     shadow: Shadow,
     /// The difference between the sender's and the receiver's clock.
     offset: ClockOffset,
-    /// The sender reports that no packet sent later has followed yet, with their send times and announcements.
+    /// The sender reports that the half has not received yet, because no packet that was sent after them has arrived.
+    /// Each has its send time and its announcement.
     sender_reports: VecDeque<(Time, Option<Body>)>,
     /// The one-way delay of the last sender report that has arrived, from the sender's clock to the receiver's.
     answers: Option<OneWay>,
@@ -308,12 +310,12 @@ impl Receiver {
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
         let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
-        // Each receiver needs a half, and report senders are not authenticated, so their number is bounded.
+        // Each receiver needs a half, and report senders are not authenticated, so the number of receivers is bounded.
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
-        // Halves must not take the interval between two reports for missing feedback, even with a short round-trip
+        // The interval between two reports must not look like missing feedback to a half, even with a short round-trip
         // time.
         let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
         // The maximum decays, so that one late report does not slow down the timers for long.

@@ -82,7 +82,7 @@ pub struct Shadow {
     /// The first and the highest sequence number, and the number of packets that have arrived.
     seqs: Option<(u64, u64)>,
     arrived: u64,
-    /// The packets expected and arrived at the last report.
+    /// The numbers of packets expected and arrived up to the last report.
     reported: (u64, u64),
 }
 
@@ -120,6 +120,7 @@ impl Shadow {
             seq: left.seq,
             size: left.size,
             sent,
+            // The record of sent packets has no sampling time, so the send time replaces it.
             sampled: sent,
             edge: left.edge,
             ecn,

@@ -195,8 +195,8 @@ pub struct Timer {
     idle: bool,
 }
 
-/// The minimum interval in a group without a source, also under AVPF. It is that of RFC 3550 (section 6.2), because
-/// reports are not useful then.
+/// The minimum interval in a group without a source, also under AVPF. It is the minimum of RFC 3550 (section 6.2),
+/// because frequent reports are not useful without a source.
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
@@ -224,6 +224,8 @@ impl Timer {
             feedback_waits: false,
             idle: false,
         };
+        // The first interval is that of a session with one member, because no other member is known yet (RFC 3550,
+        // section 6.3.2).
         timer.t_rr = timer.draw(&Census::alone());
         timer.tn = now + timer.t_rr;
         timer

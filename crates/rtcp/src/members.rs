@@ -65,7 +65,8 @@ struct Member {
     from: Origin,
     /// Whether media has arrived from that address.
     has_media: bool,
-    /// When the last packet arrived. For an entry that is not counted, the time since when it is not counted.
+    /// The time at which the last packet arrived. For an entry that is not counted, the time since which it is not
+    /// counted.
     last_packet: Time,
     sent: Option<Time>,
     cname: Option<Box<str>>,
@@ -140,7 +141,7 @@ impl Sample {
     }
 }
 
-/// A set of up to four SSRCs. If more are added, any SSRC may be in the set.
+/// A set of up to four SSRCs. When more have been added, every SSRC counts as possibly in the set.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallSsrcSet {
     few: [u32; 4],
@@ -178,7 +179,7 @@ impl Members {
     /// The largest number of entries per address. It is enough for the receivers of one host, or behind one NAT.
     pub const PER_ADDRESS: u32 = 64;
 
-    /// The largest number of members as which one address counts in the census.
+    /// The largest number of members that one address can add to the census.
     pub const COUNTED: u32 = 16;
 
     /// Creates the table of a session whose only member is this participant, with the SSRC `own`.
@@ -275,6 +276,7 @@ impl Members {
         if matches!(status, SourceStatus::Member | SourceStatus::Joined)
             && let Some(member) = self.table.get_mut(&ssrc)
         {
+            // RTCP limits a CNAME to 255 bytes, and the cut must not split a character.
             let end = (0..=cname.len().min(255)).rev().find(|&end| cname.is_char_boundary(end));
             let cname = &cname[..end.unwrap_or(0)];
             if member.cname.as_deref() != Some(cname) {
@@ -545,8 +547,8 @@ impl Members {
         let others = u64::from(self.proven - self.senders) << sample.bits;
         let room = self.capacity as u64 * 3 / 4;
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
-        // While the old count is held, the census of the present sample is not complete yet, so the sample is not
-        // enlarged again.
+        // While the old count is used as a lower bound, the census of the present sample is not complete yet, so the
+        // sample is not enlarged again.
         if let (Some(bits), None) = (fitting, sample.held) {
             // The time-out is five intervals. After two intervals, the members that are new in the larger sample have
             // sent a report.
@@ -614,7 +616,7 @@ impl Members {
 #[derive(Clone, Debug, Default)]
 struct Addresses {
     entries: BTreeMap<Origin, u32>,
-    /// The number of entries that exceed [`Members::COUNTED`] of their address.
+    /// The number of entries beyond the first [`Members::COUNTED`] entries of their address.
     beyond: u32,
 }
 

@@ -37,7 +37,7 @@ pub struct Interval {
 /// If no packet arrives for this time, the stream is paused. The packet that ends the pause may have a number up to
 /// [`MAX_DROPOUT`] ahead, whatever the stream's packet rate is.
 const PAUSE: Span = Span::millis(500);
-/// Since the last arrival, packets may have been sent faster than at the mean spacing by this factor.
+/// After the last arrival, the source may have sent packets up to this many times as fast as at the mean spacing.
 const FASTER: u64 = 4;
 /// The number of packets over which the spacing is averaged.
 const SPACED: u64 = 64;
@@ -146,10 +146,10 @@ impl Reception {
         arrived
     }
 
-    /// Handles a packet that nothing explains ([`Arrived::Stray`]). Returns whether it belongs to the stream after all,
-    /// because under heavy loss the arriving packets are farther apart than `Reception::reach` allows. Three conditions
-    /// must hold: no other packet has arrived for `PAUSE`, the numbers of `KNOWN` packets ascend, and the first of them
-    /// is no farther ahead than the numbers have grown since.
+    /// Handles a packet whose number fits neither the stream nor a restart ([`Arrived::Stray`]). Returns whether it
+    /// belongs to the stream after all, because under heavy loss the arriving packets are farther apart than
+    /// `Reception::reach` allows. Three conditions must hold: no other packet has arrived for `PAUSE`, the numbers of
+    /// `KNOWN` packets ascend, and the first of them is no farther ahead than the numbers have grown since.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;

@@ -6,9 +6,9 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 pub enum FrameRole {
     /// The frame depends on no other frame, and all later frames depend on it.
     Key,
-    /// Later frames depend on it.
+    /// Later frames depend on this frame.
     Reference,
-    /// No other frame depends on it.
+    /// No other frame depends on this frame.
     Disposable,
 }
 
@@ -28,13 +28,13 @@ pub struct QueuedFrame<T> {
     pub content: T,
     /// The time at which the frame was added.
     pub since: Time,
-    /// The number of bytes that were taken.
+    /// The number of the frame's bytes that were taken to be sent.
     pub taken: Bytes,
     size: Bytes,
 }
 
 impl<T> QueuedFrame<T> {
-    /// Returns the number of bytes that have not been taken.
+    /// Returns the number of the frame's bytes that were not taken yet.
     pub fn rest(&self) -> Bytes {
         self.size.saturating_sub(self.taken)
     }
@@ -69,11 +69,12 @@ impl<T> FrameQueue<T> {
         self.broken
     }
 
-    /// Decides about a frame at a pacing rate of `pacing`, which also has to carry `others`, the bytes in other queues.
-    /// Returns `None` if the frame has to be skipped, and otherwise the frames that were dropped in its favour.
+    /// Decides whether a frame is admitted. The backlog is the time at the rate `pacing` for this queue and for
+    /// `others`, the bytes in other queues. Returns `None` if the frame has to be skipped, and otherwise the frames
+    /// that were dropped in its favour.
     ///
-    /// If the queue is full, disposable frames are skipped first, then reference frames with all that depend on them. A
-    /// key frame is never skipped, and the frames before it whose sending has not begun are dropped.
+    /// If the queue is full, disposable frames are skipped first, then reference frames with all frames that depend on
+    /// them. A key frame is never skipped. It drops the frames before it whose sending has not begun.
     pub fn admit(&mut self, role: FrameRole, others: Bytes, pacing: Rate) -> Option<Vec<QueuedFrame<T>>> {
         let full = self.bound.is_some_and(|bound| (self.backlog.bytes + others).at(pacing) > bound);
         let mut dropped = Vec::new();
@@ -127,7 +128,7 @@ impl<T> FrameQueue<T> {
         self.waiting.front()
     }
 
-    /// Removes `len` bytes from the oldest frame, which are sent now. `cut` removes them from its content.
+    /// Removes `len` bytes, which are sent now, from the oldest frame. `cut` removes them from the frame's content.
     pub fn take<R>(&mut self, len: Bytes, cut: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.backlog.bytes = self.backlog.bytes.saturating_sub(len);
         let head = self.waiting.front_mut()?;

@@ -23,7 +23,8 @@ pub struct MediaSettings {
     pub retransmissions_covered: bool,
     /// Whether the stack can send padding, which fills a probe when no packet waits.
     pub padding: bool,
-    /// The time at the pacing rate for which packets may wait. Beyond it frames are skipped.
+    /// The maximum time for which packets may wait, at the pacing rate. Frames that would have to wait longer are
+    /// skipped.
     pub max_backlog: Span,
     /// The maximum delay of a late call of [`MediaSender::poll`] for which the pacer catches up. More would cause
     /// bursts.
@@ -60,7 +61,7 @@ pub struct Departure {
     pub number: u64,
     /// Whether the packet is media, a retransmission, parity or padding.
     pub kind: Stream,
-    /// The IP size that was counted.
+    /// The IP size with which the sender has counted the packet.
     pub size: Bytes,
 }
 
@@ -72,7 +73,7 @@ pub enum Output {
     /// The packet that was queued under this identifier will not be sent, because a key frame has replaced its frame.
     /// The caller can free it.
     Dropped(StreamId, u64),
-    /// Wait until this time or the next event, whichever comes first; `None`: until the next event.
+    /// Wait until this time or the next event, whichever comes first. With `None`, wait until the next event.
     Wait(Option<Wake>),
 }
 
@@ -117,7 +118,7 @@ pub struct MediaSender {
     prober: Prober,
     share: RepairShare,
     budget: RepairBudget,
-    /// The numbers of the packets that have a name, and their order.
+    /// The packet number for each name, and the names in the order in which they were set.
     names: BTreeMap<PacketName, u64>,
     named: VecDeque<(PacketName, u64)>,
     /// Whether the caller has transport-wide sequence numbers of its own.
@@ -241,16 +242,16 @@ impl MediaSender {
         self.streams.get_mut(stream.0 as usize)
     }
 
-    /// Begins a frame that was encoded. Returns false if it has to be skipped, because too much waits; its packets
-    /// should then not get sequence numbers. If other frames depend on it, [`MediaSender::encoder`] requests a key
-    /// frame as soon as one can be sent. A key frame is always sent, and drops frames that wait before it if there are
-    /// too many.
+    /// Begins a frame that was encoded. Returns false if it has to be skipped, because the backlog is too large. Its
+    /// packets should then not get sequence numbers. If other frames depend on it, [`MediaSender::encoder`] requests a
+    /// key frame as soon as one can be sent. A key frame is always sent, and drops frames that wait before it if there
+    /// are too many.
     ///
     /// A caller that does not know where frames begin need not call this.
     pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {
         let (pacing, all) = (self.remote.decision().pacing, self.backlog().bytes);
         let Some(state) = self.stream(stream) else { return false };
-        // The other streams' packets wait for the same pacer, so they count in the backlog of this one.
+        // The other streams' packets wait for the same pacer, so they count in the backlog of this stream.
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
         // If the role is `None`, `push` refuses the packets of the skipped frame.
@@ -289,7 +290,7 @@ impl MediaSender {
                     packets.push_back(Queued { ready, ..queued });
                 }
             }
-            // A new frame, or the rest of one whose earlier packets have all been sent.
+            // The packet starts a new frame, or continues a frame whose earlier packets have all been sent.
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
@@ -446,8 +447,8 @@ impl MediaSender {
         self.remote.forget(number);
     }
 
-    /// Returns what the caller has to do now. After each other call, and at the time that it has returned, call it
-    /// until it returns [`Output::Wait`]. After a late call, the pacer catches up for at most
+    /// Returns what the caller has to do now. Call it after each other call, and at the time of the last
+    /// [`Output::Wait`], until it returns [`Output::Wait`]. After a late call, the pacer catches up for at most
     /// [`MediaSettings::credit`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some((stream, id)) = self.dropped.pop_front() {
@@ -568,8 +569,8 @@ impl MediaSender {
 
     /// Sends the next retransmission of a stream.
     fn send_repair(&mut self, now: Time, stream: StreamId) -> Option<Departure> {
-        // The cache gets this number before the packet is registered under it. With it, the cache recognises a later
-        // loss of this retransmission.
+        // The cache stores the number under which this retransmission will be registered. With this number, the cache
+        // recognises a later loss of the retransmission.
         let number = self.next;
         let cache = self.streams.get_mut(stream.0 as usize)?.cache.as_mut()?;
         let Retransmission { packet, .. } = cache.next(now, number)?;

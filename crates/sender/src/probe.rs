@@ -62,9 +62,9 @@ impl Prober {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// Counts a sent packet. If no probe is in progress, the packet starts the requested one, unless it is padding. If
-    /// the packet ends a probe that counts against the pacing rate, returns the number of bytes that were sent too
-    /// early.
+    /// Counts a sent packet. If no probe is in progress, the packet starts the requested probe, unless the packet is
+    /// padding. If the packet ends a probe that counts against the pacing rate, returns the number of bytes that were
+    /// sent too early.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe starts with a packet that is sent anyway, so that a probe without media never begins.
         if self.running.is_none() {

@@ -14,7 +14,7 @@ pub struct RepairSettings {
 }
 
 impl RepairSettings {
-    /// Returns for how long after its frame was ready a packet is still useful.
+    /// Returns the time for which a packet is useful, counted from when its frame was ready.
     pub fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
@@ -59,7 +59,7 @@ impl RepairBudget {
 pub struct Repairs {
     /// Retransmitted packets.
     pub packets: u64,
-    /// The IP bytes of these packets.
+    /// The IP bytes of the retransmitted packets.
     pub bytes: Bytes,
     /// Requests that were refused because repair had used its share of the rate.
     pub refused: u64,
@@ -67,7 +67,7 @@ pub struct Repairs {
     pub stale: u64,
     /// Parity packets.
     pub parities: u64,
-    /// The IP bytes of these packets.
+    /// The IP bytes of the parity packets.
     pub parity_bytes: Bytes,
 }
 

@@ -91,8 +91,8 @@ mod tests {
         assert_eq!(share.left(ms(2_000), rate), rate);
         (200..300).for_each(|n| share.on_sent(ms(10 * n), size, n % 10 == 0));
         assert_eq!(share.left(ms(2_999), rate), Rate::kbps(900));
-        // A second later only the long mean contains the repair: a tenth of the rate, over one of the mean's five
-        // seconds.
+        // A second later, only the long mean contains the repair. The repair was a tenth of the rate for one of the
+        // mean's five seconds.
         (300..400).for_each(|n| share.on_sent(ms(10 * n), size, false));
         let left = share.left(ms(3_999), rate);
         assert!(left > Rate::kbps(983) && left < Rate::kbps(988), "{left}");

@@ -16,7 +16,7 @@ const MAX_CACHED_PACKETS: usize = 1 << 14;
 /// A sent packet that a NACK may request.
 #[derive(Clone, Copy, Debug)]
 pub struct CachedPacket<P> {
-    /// The packet, or what identifies it.
+    /// The packet, or an identifier of it.
     pub content: P,
     /// The role of the packet's frame.
     pub role: FrameRole,
@@ -134,9 +134,9 @@ impl<P: Copy> RetransmissionCache<P> {
     ///
     /// One retransmission takes the mean of recent ones plus twice their variation. This time contains the one-way
     /// delay, the detection of the loss, the RTCP interval, the delay of the feedback, and the pacer. The time that is
-    /// available is the announced play-out delay. Without an announcement it is the useful time, minus the time that
-    /// the frame `timestamp` has already spent in the pacer, or minus half of `waited`. Only half of `waited` is
-    /// subtracted, because the wait for other frames ends.
+    /// available is the announced play-out delay. Without an announcement it is the useful time minus the larger of two
+    /// values: the time that the frame `timestamp` has already spent in the pacer, and half of `waited`. Only half of
+    /// `waited` counts, because a retransmission does not wait for other frames again.
     pub fn possible_retransmissions(
         &mut self,
         now: Time,
@@ -169,8 +169,8 @@ impl<P: Copy> RetransmissionCache<P> {
         }
     }
 
-    /// Queues a packet again whose retransmission is reported lost. `number` is that of the retransmission among the
-    /// packets of all streams. No further NACK is needed.
+    /// Queues a packet again after its retransmission was reported lost. `number` is the number of the retransmission
+    /// among the packets of all streams. No further NACK is needed.
     pub fn on_lost(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u64) {
         if let Some(place) = self.packets.iter().position(|cached| cached.resent_as == Some(number)) {
             self.send_again(context, budget, self.first + place as u64);
@@ -211,7 +211,7 @@ impl<P: Copy> RetransmissionCache<P> {
         self.first
     }
 
-    /// Drops queued packets that would arrive too late. Returns whether the queue still holds one.
+    /// Drops queued packets that would arrive too late. Returns whether the queue still holds a packet.
     pub fn waits(&mut self, now: Time) -> bool {
         while self.queue.first().is_some_and(|(due, ..)| *due <= now) {
             let Some((.., seq)) = self.queue.pop_first() else { break };

@@ -109,6 +109,7 @@ pub(crate) struct StreamState {
 
 impl StreamState {
     pub(crate) fn new(settings: StreamSettings, max_backlog: Span) -> Self {
+        // Audio and parity have reserved rates, so their queues need no bound.
         let bound = (settings.kind == StreamKind::Video).then_some(max_backlog);
         Self {
             settings,
@@ -124,7 +125,7 @@ impl StreamState {
 
     /// Extends the sequence number of a packet that is sent.
     pub(crate) fn extend(&mut self, seq: u16) -> u64 {
-        // The offset leaves room for packets before the first.
+        // The offset leaves room below the first number for packets that were numbered before it.
         let newest = self.newest.unwrap_or(1 << 16 | u64::from(seq));
         let extended = newest.saturating_add_signed(i64::from(seq.wrapping_sub(newest as u16) as i16));
         self.newest = Some(newest.max(extended));

@@ -70,7 +70,8 @@ impl<'a> Misplaced<'a> {
             Some((format!("did you mean {written}?"), near.to_owned()))
         })
     }
-    /// Returns the remedy for another program's name of a key. `meant` is a key, a key of a table below, or a line.
+    /// Returns the remedy for another program's name of a key. `meant` is what is written here instead: a key of this
+    /// table, a dotted path to a key of a table below it, or a line KEY = VALUE.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
             // The other program's key corresponds to a value here, so `meant` is the whole line.
@@ -80,7 +81,7 @@ impl<'a> Misplaced<'a> {
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
-            // Both spellings are in the file, so the second one is left out.
+            // The file has the key under both names, so the remedy is to leave out the other program's name.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} says it already"), String::new()))
             }
@@ -196,8 +197,8 @@ fn admits(schema: &Json, value: &Json) -> bool {
     })
 }
 
-/// Whether a text can match a pattern. Either it ends in a unit of the quantity, as in the examples, or each of its
-/// letters occurs in the pattern.
+/// Whether a text can match a pattern. It can if it ends in a unit of the quantity, or if each of its letters occurs in
+/// the pattern.
 fn fits(schema: &Json, text: &str) -> bool {
     let Some(pattern) = schema["pattern"].as_str() else { return true };
     if schema["examples"].is_null() {

@@ -110,7 +110,8 @@ impl Findings {
     }
     fn push(&mut self, problem: Problem) {
         let problem = Problem { key: shortened(problem.key), ..problem };
-        // Links that share a text are read more than once, but their problem is reported once.
+        // If several links are declared by one text, the text is read for each of them, but its problem is reported
+        // once.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }

@@ -9,7 +9,7 @@ use steadycast_units::Rate;
 
 /// A struct that is a table of keys; [`settings!`](crate::settings) implements it.
 pub trait Settings: Sized {
-    /// Returns its keys, in the order of their declaration.
+    /// Returns the keys of the table, in the order of their declaration.
     fn names() -> Vec<&'static str>;
     /// Reads the keys that are present. The other keys are taken from `base`. Without `base`, they have their defaults,
     /// and a missing key without a default is reported. Unknown keys are ignored.
@@ -388,7 +388,7 @@ macro_rules! kinds {
             fn each() -> Vec<(&'static str, Vec<&'static str>)> {
                 vec![$(($word, $crate::kinds!(@names $($type)?))),+]
             }
-            /// Reads it in a context. Problems are added to `out`.
+            /// Reads the value in a context. Problems are added to `out`.
             pub fn read_for(item: &$crate::tree::Item, context: &$context, out: &mut $crate::Findings) -> Option<Self> {
                 let item = &$crate::keep_known::<Self>(&$crate::lengthened::<Self>(item), out)?;
                 #[allow(unused_variables, reason = "there may be no default")]

@@ -11,17 +11,17 @@ use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
 /// A type with a JSON Schema.
 pub trait Declared {
-    /// Returns its JSON Schema.
+    /// Returns the JSON Schema of the type.
     fn schema() -> Json;
-    /// Returns its keys if it is a table.
+    /// Returns the keys of the type if it is a table.
     fn keys() -> Vec<&'static str> {
         Vec::new()
     }
-    /// Returns the table for which a short form stands; `None` if it is not a short form.
+    /// Returns the table for which the short form in the item stands; `None` if the item is not a short form.
     fn long(_: &Item) -> Option<Table> {
         None
     }
-    /// Returns an example for messages; empty if the list of its keys is enough.
+    /// Returns an example of a value for messages. It is empty if a list of the type's keys is enough.
     fn example() -> &'static str {
         ""
     }
@@ -40,7 +40,7 @@ pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
 
 /// A type that can be read as the value of a key.
 pub trait FromToml: Declared + Sized {
-    /// Reads it. Problems are added to `out`.
+    /// Reads the value. Problems are added to `out`.
     fn read(item: &Item, out: &mut Findings) -> Option<Self>;
 }
 
@@ -195,7 +195,8 @@ pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
 }
 
-/// Adds the keys of one kind to those of several. Each description begins with the kinds it applies to.
+/// Adds the keys of one kind to the common keys of several kinds. Each description begins with the kinds to which the
+/// key applies.
 #[doc(hidden)]
 pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &str) {
     let Json::Object(keys) = schema["properties"].take() else { return };
@@ -269,7 +270,7 @@ macro_rules! words {
             $($(#[$doc])* $value,)+
         }
         impl $type {
-            /// Returns its word.
+            /// Returns the word of the value.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)+
@@ -365,7 +366,7 @@ impl ToToml for bool {
     }
 }
 
-/// Returns the number in a text: in quotation marks, with a unit, or in per cent.
+/// Returns the number in a text that was written in quotation marks, with a unit, or in per cent.
 fn bare(item: &Item) -> Option<f64> {
     let text = item.text()?.trim();
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));

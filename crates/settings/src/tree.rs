@@ -60,7 +60,7 @@ pub enum Value {
 }
 
 impl From<Value> for Item {
-    /// Returns an item without a place.
+    /// Creates an item whose place in the file is unknown.
     fn from(value: Value) -> Self {
         Self { value, at: Place::line(None) }
     }
@@ -198,7 +198,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         let heads = error.message().contains("duplicate key")
             && (found.starts_with('[') || text[..span.start.min(text.len())].ends_with('['));
         let (what, remedy) = explain(error.message(), found, heads);
-        // The parser's span is a key only for duplicate keys.
+        // The parser's error points at a key only if the key is a duplicate.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);
         if heads {

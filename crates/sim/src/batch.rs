@@ -12,7 +12,7 @@ use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
 use steadycast_units::Time;
 
-/// The undelivered packets, for each node from which a group's packets branch to sinks.
+/// The undelivered packets, in one batch for each group and each node at which the group's packets branch to sinks.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Batch>,
@@ -54,7 +54,7 @@ struct Arrival {
     ecn: Ecn,
 }
 
-/// The agents of a world, with their packet logs.
+/// The agents of a simulation, with their packet logs.
 pub(crate) struct AgentsAndLogs<'a> {
     pub(crate) agents: &'a mut [Agent],
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
@@ -65,8 +65,7 @@ pub(crate) struct AgentsAndLogs<'a> {
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Removes the copies of a packet that can be delivered later from the fan. `armed` contains the wake-up time of
-    /// each agent.
+    /// Removes from the fan the copies that can be delivered later. `armed` contains the wake-up time of each agent.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -238,6 +237,7 @@ impl Sink {
         agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let (n, done) = (self.agent.0 as usize, self.done);
+        // In the usual case all arrivals are delivered, and no packet is recorded.
         if done == 0 && agents_and_logs.logs.is_empty() {
             return agents_and_logs.agents[n].catch_up(all);
         }
@@ -286,7 +286,7 @@ mod tests {
                 if !run.is_some_and(|run| plain_run.catch_up_run(&run)) {
                     plain_run.catch_up(packets.iter().copied());
                 }
-                // Earlier arrivals are counted once.
+                // Packets that are delivered a second time must not be counted again.
                 for sink in [&mut one_by_one, &mut plain_run] {
                     sink.catch_up(packets.iter().copied().take(2));
                     sink.sample(now);

@@ -108,7 +108,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds the receivers that no event adds to their groups at the start.
+    /// Adds receivers to their groups at the start of the run. Receivers that an event of the scenario adds later are
+    /// left out.
     fn graft(&mut self, flows: &[PlacedFlow]) {
         for (n, (flow, placed)) in self.scenario.flows.iter().zip(flows).enumerate() {
             let Some(group) = placed.group else { continue };

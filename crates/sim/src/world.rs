@@ -267,7 +267,7 @@ impl Simulation {
             self.after_call(AgentIx(ix as u32));
         }
         self.deliver();
-        // The count covers the run's duration only.
+        // The number of hops covers the run's duration only, not the deliveries after its end.
         self.hops = Some(self.network.hops());
         self.advance(end + GRACE);
         self.now = end;
@@ -367,6 +367,7 @@ impl Simulation {
         let wake = sink.wake();
         self.network.release(ix);
         if let Some((size, ack)) = answer {
+            // Acknowledgments are not ECN-capable (RFC 3168, section 6.1.4).
             self.send(to, size, Ecn::NotEct, || Body::TcpAck(transfer, ack));
         }
         self.arm(to, wake);
@@ -382,6 +383,7 @@ impl Simulation {
         };
         let more = source.take(self.now, *transfer, ack);
         self.network.release(ix);
+        // The source is borrowed again for each segment, because `send` borrows the whole simulation.
         while let Agent::TcpSource(source) = &mut self.agents[to.0 as usize] {
             match if more { source.poll(self.now) } else { None } {
                 Some((ecn, segment)) => {
@@ -425,7 +427,7 @@ impl Simulation {
             self.network.send(at, node, packet.head, || packet.body);
         }
         if let Agent::PlainSource(source) = &mut self.agents[ix] {
-            // As with TCP, the packet is sent directly.
+            // As for TCP agents, the packet is sent directly, because `outgoing` would copy it twice more.
             let (packet, number) = (source.packet(), source.poll(at));
             let wake = source.wake();
             if let Some(number) = number {

@@ -1,4 +1,5 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments. Names follow the draft where it has a name.
+//! BBR version 3 (draft-ietf-ccwg-bbr). Data is counted in segments. The names are those of the draft where the draft
+//! has a name.
 
 use crate::delivery::{Loss, Sample};
 use crate::filter::AckAggregation;
@@ -22,7 +23,7 @@ const UP_GAINS: (f64, f64) = (1.25, 2.25);
 const CWND_GAIN: f64 = 2.0;
 /// The window gain of ProbeRTT.
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
-/// The loss rate per round above which the bandwidth probe is too high (BBR.LossThresh).
+/// If the loss rate of a round is above this value, the bandwidth probe is too high (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
 /// The multiplicative decrease after loss (BBR.Beta).
 const BETA: f64 = 0.7;
@@ -30,15 +31,15 @@ const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
 /// The time between two ProbeRTT (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-/// The loss ranges in a round that end Startup (BBR.StartupFullLossCnt).
+/// Startup ends after this number of separate ranges of lost segments in a round (BBR.StartupFullLossCnt).
 const STARTUP_FULL_LOSS_COUNT: u32 = 6;
-/// The most rounds in Drain.
+/// The maximum number of rounds in Drain.
 const MAX_DRAIN_ROUNDS: u64 = 3;
-/// The most rounds between two bandwidth probes, so that Reno flows can take their share.
+/// The maximum number of rounds between two bandwidth probes, so that Reno flows can take their share.
 const MAX_PROBE_ROUNDS: f64 = 63.0;
 /// The minimum time between two bandwidth probes.
 const PROBE_WAIT: Span = Span::secs(2);
-/// The random addition to [`PROBE_WAIT`], at most.
+/// The maximum random addition to [`PROBE_WAIT`].
 const PROBE_WAIT_RANDOM: Span = Span::secs(1);
 
 words! {
@@ -54,7 +55,7 @@ words! {
     }
 }
 
-/// The phase to which the current acknowledgments are feedback (BBR.ack_phase).
+/// The phase of the bandwidth probe in which the segments that are now acknowledged were sent (BBR.ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -84,8 +85,8 @@ pub(crate) struct Bbr {
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// The long-term limit on segments in flight. It is a whole number of segments like the window, and grows only when
-    /// the window has reached it.
+    /// The long-term limit on segments in flight. It is a whole number of segments like the window. The limit grows
+    /// only when the window has reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,
@@ -194,7 +195,8 @@ impl Bbr {
         self.aggregation.restart(now);
         match self.state {
             State::Down | State::Cruise | State::Refill | State::Up => {
-                // At the estimated bandwidth, without the gain of the phase (BBRHandleRestartFromIdle).
+                // The flow is paced at the estimated bandwidth, without the gain of the phase
+                // (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -229,7 +231,7 @@ impl Bbr {
             self.update_probe_bw_cycle(event);
         }
         let cwnd = self.probe_rtt(event);
-        // This comes after everything that reads the signals of the round, because they restart here
+        // This step comes after all steps that read the signals of the round, because the signals restart here
         // (BBRAdvanceLatestDeliverySignals).
         if self.loss_round_start {
             (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
@@ -303,7 +305,8 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
-        // Without a probe, losses lower the short-term bounds by beta, but not below what was delivered in the round.
+        // Outside a probe, losses multiply the short-term bounds by beta, but not below what was delivered in the
+        // round.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (
@@ -346,7 +349,7 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// Ends Startup if the round lost too much (BBRCheckStartupHighLoss).
+    /// Ends Startup if too many segments were lost in the round (BBRCheckStartupHighLoss).
     fn check_startup_high_loss(&mut self, event: &AckEvent) {
         let high_loss = exceeds_loss_thresh(event.sample.lost as f64, f64::from(event.sample.in_flight));
         let settled = event.recovering && !self.prior.is_conserving(event);
@@ -439,7 +442,7 @@ impl Bbr {
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
-        // The previous probe caused too much loss, so this one stops at the limit that the previous one has set.
+        // The previous probe caused too much loss, so this probe stops at the limit that the previous one has set.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
@@ -472,7 +475,7 @@ impl Bbr {
                 return true;
             }
         }
-        // The limit is only raised if the loss rate is safe.
+        // The limit is only raised if the loss rate is below the threshold.
         if self.inflight_longterm.is_infinite() || exceeds_loss_thresh(sample.lost as f64, f64::from(sample.in_flight))
         {
             return false;
@@ -501,7 +504,7 @@ impl Bbr {
     }
 
     fn raise_inflight_longterm_slope(&mut self, cwnd: f64) {
-        // The slope doubles in each round of the probe: 1, 2, 4 … segments per round trip, and so on.
+        // The slope doubles in each round of the probe: 1, 2, 4, and so on, in segments per round trip.
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_count = (cwnd / growth).max(1.0);
@@ -529,7 +532,8 @@ impl Bbr {
         self.bw_probe_samples = false;
         self.previous_too_high = true;
         if !loss.app_limited {
-            // The segments in flight when the loss rate crossed the threshold (BBRInflightAtLoss).
+            // Computes the number of segments that were in flight when the loss rate crossed the threshold
+            // (BBRInflightAtLoss).
             let (inflight, lost) = (in_flight - 1.0, lost - 1.0);
             let prefix = ((LOSS_THRESH * inflight - lost) / (1.0 - LOSS_THRESH)).max(0.0);
             self.inflight_longterm = (inflight + prefix).max(self.target(event.cwnd) * BETA).trunc();
@@ -606,6 +610,7 @@ impl Bbr {
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }
+        // While BBR does not probe, it leaves headroom to other flows (BBRBoundCwndForModel).
         let cap = match self.state {
             State::Startup => f64::INFINITY,
             State::Cruise | State::ProbeRtt => self.with_headroom(),

@@ -17,7 +17,7 @@ const CWND_GAIN: f64 = 2.0;
 const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// The length of the bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// The maximum of the allowance for ACK aggregation, as a time in seconds. The time is multiplied by the bandwidth.
+/// The maximum allowance for ACK aggregation is the bandwidth times this time, in seconds.
 const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +186,7 @@ impl Bbr1 {
     }
 
     fn check_full(&mut self, event: &AckEvent) {
+        // An application-limited round does not show the capacity of the path.
         if !self.full_bw_reached && self.rounds.begun && !event.sample.app_limited {
             if self.bw() >= self.full_bw * FULL_BW.0 {
                 (self.full_bw, self.full_bw_count) = (self.bw(), 0);
@@ -217,7 +218,7 @@ impl Bbr1 {
     fn cycle(&mut self, event: &AckEvent, losses: usize) {
         let State::ProbeBw(phase) = self.state else { return };
         let elapsed = event.now.since(self.cycle_stamp) > self.min_rtt;
-        // The segments in flight before this acknowledgment.
+        // The number of segments in flight before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
         // Probing lasts until it fills the pipe or causes losses. Draining lasts until the queue is empty. Cruising

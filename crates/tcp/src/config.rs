@@ -45,7 +45,7 @@ pub enum Hystart {
 words! {
     /// Named sets of defaults; see [`Config::new`].
     pub enum Preset {
-        /// A kernel of today, as far as it is modelled.
+        /// A current Linux kernel, as far as this model covers it.
         Linux = "linux",
         /// The defaults of ns-2.35.
         Ns2 = "ns2",
@@ -210,8 +210,8 @@ fn takes_time(span: &Span) -> Option<(String, String)> {
 settings! {
     /// The settings of a TCP sender and its receiver. Start from [`Config::new`] and change fields, or read it.
     Config checked by fits_together {
-        /// Where unset keys come from, and what no key says: when recovery ends, what a partial acknowledgment sends,
-        /// how an idle window restarts, and more.
+        /// The set of defaults for unset keys. It also determines what no key sets: when recovery ends, what a partial
+        /// acknowledgment sends, how an idle window restarts, and more.
         preset: Preset,
         /// Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one that only a
         /// kernel has; default from the preset: reno or cubic.
@@ -235,9 +235,9 @@ settings! {
         /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round
         /// trip, by Karn's rule.
         timestamps: bool,
-        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks are answered once per round
-        /// trip; by dctcp and prague in proportion to how many there are. On with these two, and nothing to bbr and
-        /// bbr1.
+        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks reduce the window once per
+        /// round trip, with dctcp and prague in proportion to the share of marks. On by default with these two; without
+        /// effect on bbr and bbr1.
         ecn: bool,
         /// How slow start may end without a loss, with cubic: HyStart as in Linux, or not.
         hystart: Hystart,
@@ -300,6 +300,7 @@ settings! {
 /// Checks relations between several keys.
 fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     let Config { min_rto, max_rto, init_rto, .. } = config;
+    // A problem needs a place, so only keys that the file has are reported.
     for (key, value) in [("min_rto", min_rto), ("init_rto", init_rto)] {
         if let Some(said) = item.get(key).filter(|_| value > max_rto) {
             out.problem(&said.at, format!("{key} is above max_rto, {max_rto}"), "make it smaller");
@@ -356,7 +357,7 @@ pub enum ConfigError {
 pub const LINUX_WINDOW: u32 = 4194;
 /// The largest window, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
-/// The number of sequence numbers. Between it and 2³² there is room for a window.
+/// The number of sequence numbers. It is far enough below 2³² that a sequence number plus a window fits into 32 bits.
 pub(crate) const MAX_SEGMENTS: u32 = 4_290_000_000;
 
 impl Config {
@@ -520,7 +521,7 @@ impl Config {
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 
-    /// Returns the configuration with the fields that the congestion control determines itself.
+    /// Returns the configuration, with those fields set that the congestion control determines itself.
     pub(crate) fn as_modelled(&self) -> Self {
         let mut config = self.clone();
         match self.congestion {

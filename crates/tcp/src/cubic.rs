@@ -13,8 +13,7 @@ const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
 /// Linux (`bictcp_update`): where the curve is flat, the window grows by one segment whenever this number of windows
 /// has been acknowledged.
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Linux: before the first loss, the window grows by one segment at the latest after this number of acknowledged
-/// segments.
+/// Linux: before the first loss, the window grows by one segment after at most this number of acknowledged segments.
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
@@ -28,7 +27,7 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
-    /// The window before the last reduction. After fast convergence it is lower than this window. 0 if unknown.
+    /// The window before the last reduction, or a lower value after fast convergence (W_max). It is 0 if unknown.
     w_max: f64,
     /// The plateau of the curve: `w_max`, or the window at the start of the epoch if that is larger.
     origin: f64,
@@ -89,8 +88,8 @@ impl Cubic {
         cwnd + (target - cwnd) / cwnd * acked
     }
 
-    /// Returns the acknowledged segments per window increase of one segment: This is Linux's `bictcp_update`, in whole
-    /// numbers, with the curve's value one minimum RTT ahead.
+    /// Returns the number of acknowledged segments per window increase of one segment. This is Linux's `bictcp_update`,
+    /// in whole numbers, with the curve's value one minimum RTT ahead.
     pub(crate) fn acks_per_segment(&mut self, now: Time, cwnd: f64, acked: f64, min_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
         let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();
@@ -147,7 +146,7 @@ mod tests {
         let mut cubic = Cubic::new(true);
         let at = |seconds: f64| Time::ZERO + Span::millis((seconds * 1e3) as u64);
         let least = Span::millis(40);
-        // Without any samples: 5 % per round trip.
+        // Before the first loss, the window grows by 5 % per round trip.
         assert_eq!(cubic.acks_per_segment(at(0.0), 100.0, 1.0, least), NO_LOSS_MAX_ACKS);
         assert_eq!(cubic.on_congestion(100.0), 70.0);
         // K = ∛(30/0.4) = 4.2 s. One minimum round trip ahead, the curve is at 70.8, which is 71 in whole segments.
@@ -155,7 +154,7 @@ mod tests {
         // Two seconds before K, the curve is 3.2 below 100, which is 97.
         assert_eq!(cubic.acks_per_segment(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
         assert_eq!(cubic.acks_per_segment(at(14.2), 100.0, 1.0, least), PLATEAU_WINDOWS * 100.0);
-        // Equally far after the plateau as before it: 129.
+        // As long after the plateau as it was reached after the reduction, the curve is at 129.
         assert_eq!(cubic.acks_per_segment(at(18.4), 100.0, 1.0, least), 3.0);
     }
 }

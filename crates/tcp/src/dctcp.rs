@@ -19,8 +19,8 @@ impl Dctcp {
     }
 
     /// Processes an acknowledgment. All segments below `una` are acknowledged, and `max` is one past the highest
-    /// segment sent. `fresh` segments are acknowledged for the first time, and `marked` of these were marked. Returns
-    /// the factor of the window if it is reduced.
+    /// segment sent. `fresh` segments are acknowledged for the first time, and `marked` of these were marked. If the
+    /// window is reduced, returns the factor by which it is multiplied.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn alpha_is_the_marked_part_smoothed_by_a_sixteenth_and_a_window_is_cut_once() {
         let mut dctcp = Dctcp::new();
-        // The first window: 10 of 10 unmarked.
+        // In the first window, all 10 segments are unmarked.
         assert_eq!(dctcp.on_ack(11, 21, 10, 0), None);
         assert_eq!(dctcp.alpha, 15.0 / 16.0);
         assert_eq!(dctcp.on_ack(16, 26, 5, 1), Some(1.0 - 15.0 / 32.0));

@@ -42,7 +42,7 @@ pub(crate) struct Sample {
     pub(crate) fresh: u32,
     /// The segments in flight when the newest acknowledged segment was sent.
     pub(crate) in_flight: u32,
-    /// The segments lost since then.
+    /// The number of segments lost since the newest acknowledged segment was sent.
     pub(crate) lost: u64,
     /// The RTT of the newest acknowledged segment, unless it was retransmitted (Karn's rule).
     pub(crate) rtt: Option<Span>,
@@ -177,8 +177,8 @@ impl RateEstimator {
         sample.rtt = (!is_retransmission).then(|| now.since(sent));
         // The next sample's send interval starts at this segment.
         self.first_sent = sent;
-        // The longer of the send interval and the ACK interval, so that compressed acknowledgments do not inflate the
-        // rate.
+        // The interval is the longer of the send interval and the ACK interval, so that compressed acknowledgments do
+        // not inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
         if interval >= min_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();

@@ -11,7 +11,7 @@ const LOW_WINDOW: f64 = 16.0;
 const TRAIN_GAP: Span = Span::millis(2);
 /// RFC 9406: growth is divided by this in conservative slow start (CSS_GROWTH_DIVISOR).
 const CSS_DIVISOR: f64 = 4.0;
-/// RFC 9406: the most rounds of conservative slow start (CSS_ROUNDS).
+/// RFC 9406: the maximum number of rounds of conservative slow start (CSS_ROUNDS).
 const CSS_ROUNDS: u32 = 5;
 /// RFC 9406: the limit L on segments counted per acknowledgment, for a sender without pacing.
 const UNPACED_L: f64 = 8.0;
@@ -38,7 +38,8 @@ pub(crate) struct HystartState {
     round_min_rtt: Span,
     last_round_min_rtt: Span,
     min_rtt: Span,
-    /// The state of conservative slow start: the minimum RTT of the round that started it, and the rounds left.
+    /// The state of conservative slow start: the minimum RTT of the round that started it, and the number of its rounds
+    /// that are left.
     conservative: Option<(Span, u32)>,
 }
 
@@ -58,14 +59,14 @@ impl HystartState {
     }
 
     /// Resets the state after a congestion event. RFC 9406 (section 4.3) applies to the first slow start only; Linux
-    /// applies HyStart to each.
+    /// applies HyStart to each slow start.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
         // The connection's minimum RTT stays valid, but the state of the round does not.
         *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 
-    /// Returns the maximum number of segments of one acknowledgment by which the window may grow.
+    /// Returns the maximum number of segments by which one acknowledgment may raise the window (L of RFC 9406).
     pub(crate) fn limit(&self) -> f64 {
         if self.kind == Hystart::PlusPlus { UNPACED_L } else { f64::INFINITY }
     }
@@ -90,8 +91,8 @@ impl HystartState {
                 }
             }
         }
-        // As in Linux, rounds are also tracked below this window, and only the evaluation waits for it. If rounds began
-        // only at this window, slow start would end too early.
+        // As in Linux, rounds are also tracked while the window is below this size, but they are not evaluated. If
+        // rounds began only at this size, slow start would end too early.
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }

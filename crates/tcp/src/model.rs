@@ -50,7 +50,7 @@ pub(crate) enum RecoveryState {
 /// The outstanding segments, as BBR's delivery-rate estimation needs them.
 pub(crate) struct Outstanding<'a, Again> {
     pub(crate) scoreboard: &'a Scoreboard,
-    /// The retransmissions that are lost.
+    /// The retransmissions that were lost and have to be sent again.
     pub(crate) again: Again,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Outstanding<'a, Again> {
 pub(crate) struct Window {
     pub(crate) phase: RecoveryState,
     pub(crate) cwnd: f64,
-    /// The receiver's window.
+    /// The receiver's window, in segments.
     pub(crate) most: f64,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Model {
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
     phase: RecoveryState,
-    /// The window counts as the limit until this many segments are delivered.
+    /// The window counts as the limit until this number of segments has been delivered in total.
     limited_until: Option<u64>,
     limited: bool,
     /// The marks that acknowledgments have reported, modulo 2¹⁶.
@@ -145,8 +145,8 @@ impl Model {
             Algorithm::Dctcp(_) if ack.ece => fresh,
             Algorithm::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
-                // If an acknowledgment was reordered, its count is lower than the last one. If it is forged, it may
-                // report more marks than segments. Both are ignored.
+                // If an acknowledgment was reordered, its count is lower than that of the previous acknowledgment. A
+                // forged acknowledgment may report more marks than segments. Both are ignored.
                 if more >= 1 << 15 || fresh == 0 {
                     return 0;
                 }
@@ -250,14 +250,15 @@ impl Model {
             }
             self.phase = phase;
         } else {
-            // Lost segments leave no room in the window (BBRModulateCwndForRecovery).
+            // Lost segments are subtracted from the window, so that they leave no room for new segments
+            // (BBRModulateCwndForRecovery).
             cwnd = (cwnd - self.rate_estimator.losses().len() as f64).max(1.0);
         }
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
-        // The flag remains set for a round trip: until all segments that were in flight at that time have been
-        // delivered.
+        // `cwnd_limited` remains true for a round trip: until all segments that were in flight when it became true have
+        // been delivered.
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };

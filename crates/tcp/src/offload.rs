@@ -9,7 +9,7 @@ const MAX_UNIT: Bytes = Bytes::new(65_000);
 /// On short paths the unit may be larger than [`UNIT_TIME`] permits: by [`MAX_UNIT`], halved once for each multiple of
 /// this time in the minimum RTT (`tcp_tso_rtt_log` 9).
 const RTT_STEP: Span = Span::micros(512);
-/// A partial unit waits if the next acknowledgment is due within this time.
+/// A partial unit waits for the next acknowledgment if that acknowledgment is due within this time.
 const ACK_DUE_SOON: Span = Span::millis(1);
 /// A partial unit waits only if a segment was sent within this time.
 const RECENTLY_SENT: Span = Span::millis(1);
@@ -33,13 +33,13 @@ pub(crate) struct SendState {
 }
 
 /// TSO autosizing: Linux sends new segments in units that the device, or GSO just before it, splits. A unit has two
-/// segments on most paths, more on fast or short ones. An odd segment leaves alone, or waits for an acknowledgment
-/// that is due soon.
+/// segments on most paths, more on fast or short ones. A single remaining segment is sent alone, or waits for an
+/// acknowledgment that is due soon.
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
     /// The payload of a full segment.
     payload: Bytes,
-    /// The length of the current unit, and the segments of it that are left.
+    /// The length of the current unit, and the number of its segments that have not been sent.
     length: u32,
     left: u32,
     /// The first segment of each unit in flight, and the time at which the unit was sent.

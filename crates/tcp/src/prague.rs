@@ -135,7 +135,7 @@ mod tests {
         AckSample { now, una, max, fresh: 100, marked, srtt: rtt, may_grow: true, repairing: false }
     }
 
-    /// Returns the growth by `rounds` rounds without marks of a window of 100, after slow start and 600 rounds.
+    /// Returns the growth of a window of 100 segments in one round without marks, after slow start and 600 rounds.
     fn growth(rtt: Span) -> f64 {
         let mut prague = Prague::new();
         for round in 1..=600 {

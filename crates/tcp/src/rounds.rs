@@ -17,7 +17,7 @@ pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
 /// The minimum duration of ProbeRTT (BBR.ProbeRTTDuration).
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 
-/// The burst size (BBR.send_quantum) is what the pacing rate sends in this time, in seconds.
+/// The burst size (BBR.send_quantum) is the data that is sent at the pacing rate in this time, in seconds.
 const QUANTUM_TIME: f64 = 0.001;
 /// The minimum and maximum burst, in segments of 1500 B: two segments and 64 KiB.
 const QUANTUM_RANGE: (f64, f64) = (2.0, 43.0);

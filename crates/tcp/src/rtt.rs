@@ -1,6 +1,6 @@
 use steadycast_units::{Span, Time};
 
-/// What the minimum retransmission time-out applies to.
+/// The part of the retransmission time-out to which the minimum applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
     /// The whole time-out, before back-off (RFC 6298, section 2.4).
@@ -33,6 +33,7 @@ pub(crate) struct RttEstimator {
 
 impl RttEstimator {
     pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: RtoFloor) -> Self {
+        // A tick of zero stands for an exact clock, which counts nanoseconds.
         let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
             tick,

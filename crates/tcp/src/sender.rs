@@ -127,7 +127,7 @@ pub struct Sender {
     initial_window: f64,
     /// One past the last segment to send.
     end: u32,
-    /// The segment that is shorter than the others, with its size: the last one of `Config::bytes`.
+    /// The last segment of `Config::bytes`, which is shorter than the others, and its size.
     last_segment: (u32, Bytes),
     last_sent: Time,
 
@@ -141,7 +141,7 @@ pub struct Sender {
     state: State,
     /// The value of `max` at the last reduction of the window.
     recover: u32,
-    /// Whether duplicate acknowledgments for data below `recover` start no new recovery (RFC 6582, section 3.2).
+    /// If true, duplicate acknowledgments for data below `recover` do not start a new recovery (RFC 6582, section 3.2).
     ignores_dupacks: bool,
     /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
     marked: bool,
@@ -637,7 +637,7 @@ impl Sender {
         }
         let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
         let room = in_flight < cwnd;
-        // The oldest hole comes first. It is a retransmission that was lost as well.
+        // Retransmissions that were lost are repeated first, because they fill the oldest holes.
         if room && let Some(seq) = self.retransmissions.lost.pop_front() {
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
             self.retransmissions.sent.push_back((seq, self.max));
@@ -861,8 +861,8 @@ impl Sender {
         self.retransmissions.clear();
     }
 
-    /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
-    /// 4.6).
+    /// Reduces the window. `least` is CUBIC's minimum window, in segments: 1 after a mark and 2 after a loss (RFC 9438,
+    /// section 4.6).
     fn reduce(&mut self, least: f64) {
         // As after a time-out, the usable window is used instead of the FlightSize.
         let window = self.cwnd.min(f64::from(self.window));

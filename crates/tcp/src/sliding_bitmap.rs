@@ -121,6 +121,7 @@ impl SlidingBitmap {
                 n -= here;
                 continue;
             }
+            // Clears the n − 1 highest set bits, so that the highest remaining one is the result.
             while n > 1 {
                 set &= !(1 << (63 - set.leading_zeros()));
                 n -= 1;

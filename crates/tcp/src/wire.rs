@@ -24,7 +24,7 @@ pub struct Segment {
 pub struct Block {
     /// The first segment.
     pub start: u32,
-    /// The number after the last segment.
+    /// One past the number of the last segment.
     pub end: u32,
 }
 

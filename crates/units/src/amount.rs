@@ -102,7 +102,7 @@ impl Rate {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
-    /// Returns the rate multiplied by a factor, which is not negative.
+    /// Returns the rate multiplied by `factor`, which must not be negative.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self::from_bps_f64(self.0 as f64 * factor)

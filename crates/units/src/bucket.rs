@@ -3,7 +3,8 @@ use crate::{Bytes, Rate, Span, Time};
 /// A token bucket (RFC 2697, but with a single bucket). It fills at `rate`, holds at most `burst` bytes, and is full at
 /// the start. Callers that wait for enough tokens take at most `rate · T + burst` in any time T.
 ///
-/// The state is the time at which the bucket will be full, so that filling needs no work.
+/// The bucket stores the time at which it will be full, not its number of tokens. Nothing has to be updated while it
+/// fills.
 ///
 /// ```
 /// use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
@@ -38,7 +39,8 @@ impl TokenBucket {
 
     /// Whether the bucket holds `size` at `now`; never if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
-        // After taking `size`, the bucket must not need more time to fill than an empty one.
+        // If the bucket holds `size`, then after `size` is taken it needs at most `depth` to fill: no longer than an
+        // empty bucket.
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 
@@ -48,7 +50,8 @@ impl TokenBucket {
         self.full.before(self.depth.saturating_sub(size.at(self.rate)))
     }
 
-    /// Takes `size` out of the bucket at `now`, even if it holds less: later packets wait for the difference.
+    /// Takes `size` tokens out of the bucket at `now`. If it holds fewer, it goes into debt, and later packets wait
+    /// until the debt is repaid.
     pub fn take(&mut self, now: Time, size: Bytes) {
         self.full = self.full.max(now) + size.at(self.rate);
     }

@@ -2,8 +2,8 @@ use crate::Span;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The seed of a scenario. Each part draws from a separate generator, derived from the seed and the part's name, so
-/// that adding a part never changes the draws of another.
+/// The seed of a scenario. Each part of a simulation draws from its own generator, which is derived from the seed and
+/// the part's name. An additional part therefore never changes the random numbers of other parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 

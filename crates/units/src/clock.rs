@@ -55,7 +55,7 @@ impl Span {
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
-    /// Returns the span multiplied by a factor, which is not negative.
+    /// Returns the span multiplied by `factor`, which must not be negative.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor + 0.5) as u64)
@@ -71,7 +71,7 @@ impl Span {
 }
 
 impl Span {
-    /// Returns the span plus an offset; at least zero.
+    /// Returns this span plus the offset `by`, or zero if the sum is negative.
     #[must_use]
     pub fn moved(self, by: Offset) -> Self {
         if by < Offset::ZERO { self.saturating_sub(by.abs()) } else { self + by.later() }
@@ -97,7 +97,7 @@ pub struct Time(u64);
 impl Time {
     /// The clock's start.
     pub const ZERO: Self = Self(0);
-    /// A time after every run.
+    /// A time later than the end of any run. It stands for "never".
     pub const NEVER: Self = Self(u64::MAX);
 
     /// Creates the time `n` nanoseconds after the clock's start.
@@ -116,7 +116,7 @@ impl Time {
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
-    /// Returns the time earlier by `span`; at least the clock's start.
+    /// Returns the time that is `span` before this one, or the clock's start if that is later.
     #[must_use]
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -197,7 +197,7 @@ impl PeerTime {
 }
 
 /// The apparent one-way delay of a packet: its arrival on one clock minus its departure on the other. It includes the
-/// unknown offset between the clocks, so that only the difference of two of them is meaningful.
+/// unknown offset between the clocks, so only the difference between two apparent delays is meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OneWay(i64);
 
@@ -223,7 +223,8 @@ impl OneWay {
     pub fn towards(self, sample: Self, weight: f64) -> Self {
         Self(self.0.saturating_add((sample.variation_since(self).0 as f64 * weight) as i64))
     }
-    /// Returns the raw difference of the clocks, for delay figures of a world in which both are the same clock.
+    /// Returns the apparent delay as an offset. It is the true one-way delay in a simulation, where the sender and the
+    /// receiver have the same clock.
     pub const fn assuming_one_clock(self) -> Offset {
         Offset(self.0)
     }
@@ -241,19 +242,20 @@ impl Stamp {
     pub fn of(at: Time) -> Self {
         Self(((u128::from(at.0) << 18) / 1_000_000_000) as u32)
     }
-    /// Returns the local time of a stamp that the local clock made: the latest such time at or before `now`.
+    /// Converts a stamp that the local clock made to local time. Of all times with this stamp, returns the latest one
+    /// at or before `now`.
     pub fn own(self, now: Time) -> Time {
-        // A stamp of the own clock is in the past, so that the wrapped difference is its age.
+        // A stamp of the local clock is never in the future, so the wrapped difference is its age.
         let age = Self::of(now).0.wrapping_sub(self.0);
         now.before(Self::units(age))
     }
-    /// Returns the time of a stamp of the remote clock: the one nearest to `near`, the time of an earlier stamp (`None`
-    /// at first).
+    /// Converts a stamp of the remote clock to remote time. Of all times with this stamp, returns the one nearest to
+    /// `near`, which is the time of an earlier stamp. `near` is `None` for the first stamp.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         let Some(near) = near else {
             return PeerTime(Self::units(self.0).0 as i64);
         };
-        // Stamps are rounded down, which a plain division would not do before the clock's start.
+        // Stamps round down. A plain division rounds towards zero, which is upwards for times before the clock's start.
         let near_units = ((i128::from(near.0) << 18).div_euclid(1_000_000_000)) as u32;
         // The wrapped difference as a signed number is the shorter way around: up to 2.3 hours in either direction.
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);

@@ -1,10 +1,10 @@
 /// The ECN field of a packet's IP header: two bits (RFC 3168, 5; RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ecn {
-    /// Not ECN-capable: a queue can only drop it.
+    /// Not ECN-capable: a queue can drop the packet, but not mark it.
     #[default]
     NotEct,
-    /// ECT(1): ECN-capable, and sent by an L4S sender.
+    /// ECT(1): ECN-capable, from an L4S sender.
     Ect1,
     /// ECT(0): ECN-capable.
     Ect0,
@@ -15,7 +15,7 @@ pub enum Ecn {
 impl Ecn {
     /// Returns the field in the two lowest bits, as in an IP header.
     pub const fn bits(self) -> u8 {
-        // ECT(1) has the lower codepoint (RFC 3168, section 5).
+        // ECT(1) has the lower codepoint: 0b01, while ECT(0) is 0b10 (RFC 3168, section 5).
         match self {
             Self::NotEct => 0,
             Self::Ect1 => 1,
@@ -39,7 +39,7 @@ impl Ecn {
         !matches!(self, Self::NotEct)
     }
 
-    /// Whether a queue has marked it.
+    /// Whether a queue has marked the packet.
     pub const fn is_ce(self) -> bool {
         matches!(self, Self::Ce)
     }

@@ -3,11 +3,12 @@ use crate::Span;
 /// A histogram of spans with logarithmic classes. Each class is at most 1/64 (1.6 %) of its spans wide, so that a
 /// percentile is accurate to 0.8 %.
 ///
-/// Its size grows with the range of the spans. It is small enough for a histogram per receiver with 100,000 receivers.
-/// The usual crate keeps three significant digits in 100 kB per histogram, which would be 10 GB.
+/// The memory of a histogram grows with the range of its spans. It is small enough for a run with 100,000 receivers and
+/// one histogram per receiver. The usual histogram crate keeps three significant digits in 100 kB per histogram, which
+/// would be 10 GB in such a run.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
-    /// The number of zero spans: most packets do not wait.
+    /// The number of spans of zero length. They are counted separately, because most packets do not wait.
     zeros: u64,
     /// Counts of the classes from `first` on; the classes before it are empty.
     classes: Vec<u32>,
@@ -24,7 +25,7 @@ const SUB_BITS: u32 = 6;
 /// Maximum number of classes in the sparse form. With more classes, a lookup would cost more time than the saved memory
 /// is worth.
 const FEW: usize = 128;
-/// The dense form is always used if the distance from the first to the last class is at most this.
+/// Maximum distance, in classes, between the first and the last class at which the dense form is always used.
 const CLOSE: usize = 128;
 
 impl Spread {
@@ -160,6 +161,7 @@ impl Spread {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
+            // If `earlier` is not a copy of this histogram, the differences must not fall below zero.
             zeros: self.zeros - earlier.zeros.min(self.zeros),
             sum_ns: self.sum_ns - earlier.sum_ns.min(self.sum_ns),
             max: self.max,

@@ -1,4 +1,4 @@
-/// Sums of quantities, which saturate at the largest value.
+/// Implements sums of quantities. A sum saturates at the largest value.
 macro_rules! quantities {
     ($($type:ident)+) => {$(
         impl std::ops::Add for $type {

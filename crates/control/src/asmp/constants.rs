@@ -8,8 +8,8 @@ pub(super) const INITIAL_RTT: Span = Span::millis(500);
 pub(super) const RAMP_DELAY: Span = Span::millis(20);
 /// The share of the lowest rates that `agg = "quantile"` ignores. It is not in the paper.
 pub(super) const AGG_SHARE: f64 = 0.02;
-/// The maximum relative difference between two receivers' rates at which the report of one suppresses that of the other
-/// (ASMP, 3.8).
+/// If two receivers' rates differ by at most this share, the report of one receiver suppresses that of the other (ASMP,
+/// 3.8).
 pub(super) const SIMILARITY: f64 = 0.02;
 /// The minimum interval between two reports outside the start phase (ASMP, 5.4.1). The sender uses it in its timeouts.
 pub(super) const LEAST_INTERVAL: Span = Span::secs(1);

@@ -83,10 +83,10 @@ impl Long {
 const MINIMA: usize = 24;
 /// The length of the window over which each minimum of the delay is taken, in seconds: 24 windows cover a minute.
 const MINIMUM_EVERY: f64 = 2.5;
-/// The maximum drift between two clocks. A steeper slope is taken for a growing queue.
+/// The maximum drift between two clocks. A steeper slope counts as a growing queue.
 const MOST_DRIFT: f64 = 250e-6;
 /// The maximum standard deviation of a slope that is accepted as drift. Over the average age of the long mean's
-/// samples, this slope makes half a millisecond.
+/// samples, this slope amounts to an error of half a millisecond.
 const SURE_WITHIN: f64 = 15e-6;
 
 /// The slope of the delay's lower envelope: a regression line through the minima of 2.5 s each over the last minute.
@@ -120,7 +120,7 @@ impl Trend {
         }
     }
 
-    /// Updates the slope by least squares. It is kept if the minima do not fit a line well.
+    /// Updates the slope by least squares. If the minima do not fit a line well, the previous slope is kept.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
         // Two points always lie on a line, so their deviation would be zero.
@@ -218,8 +218,8 @@ impl Indicator {
         self.trend.add(delay, now);
     }
 
-    /// Returns the drift of the sender's clock against the receiver's, in seconds per second. It is zero until it is
-    /// known, or if it is disabled.
+    /// Returns the drift of the sender's clock against the receiver's, in seconds per second. The drift is zero until
+    /// it is known, or if its estimation is disabled.
     pub(super) fn drift(&self) -> f64 {
         if self.drift { self.trend.slope } else { 0.0 }
     }
@@ -250,7 +250,8 @@ mod tests {
         Indicator::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Adds a frame every 40 ms for `seconds` from `from`. `delay` gives its delay in ms at that second.
+    /// Adds a frame every 40 ms from `from` on, for `seconds`. `delay` returns a frame's delay in ms from its time in
+    /// seconds.
     fn feed(indicator: &mut Indicator, from: f64, seconds: f64, delay: impl Fn(f64) -> f64) {
         for k in 0..(seconds / 0.04) as u64 {
             let sent = from + k as f64 * 0.04;
@@ -349,8 +350,8 @@ mod tests {
         for k in 0..1_000 {
             long.add(if k < 500 { 10.0 } else { 0.0 }, f64::from(k) * 0.1);
         }
-        // In the 100 s before, 50 s were zeros. Of the ten seconds with delay, at most 15 s out of 55 to 65 s remain in
-        // the mean.
+        // The first 50 s have a delay of 10 ms, the next 50 s none. Of the former, at most 15 s are still in the mean,
+        // which covers 55 to 65 s.
         let mean = long.mean().delay;
         assert!((0.5..=2.5).contains(&mean), "{mean}");
         for k in 1_000..1_200 {

@@ -26,7 +26,7 @@ const CLAMPED: u8 = 2;
 const HAS_RTT: u8 = 4;
 const START: u8 = 8;
 
-/// Encodes `rate` for the header extension. It saturates at what 24 bits can hold, 1.6 Gb/s.
+/// Encodes `rate` for the header extension. The encoded rate saturates at 1.6 Gb/s, the maximum of 24 bits.
 pub(super) fn rate_notice(rate: Rate) -> Notice {
     Notice::new(RATE_ID, &fields::units(rate).to_be_bytes()[1..])
 }

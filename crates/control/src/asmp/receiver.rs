@@ -15,14 +15,14 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// If no round-trip time was announced, the assumed one is used after this number of reports, and after this number of
-/// minimum intervals since the first packet.
+/// If no round-trip time was announced, the receiver waits for one during this number of reports, and during this
+/// number of minimum intervals after the first packet. It then uses the assumed round-trip time.
 const ASSUMED_RTT_REPORTS: u32 = 2;
-/// For its first reports, up to this number, a receiver without a round-trip time is not suppressed. It also waits for
-/// a round-trip time if the sender announces those of others.
+/// During its first reports, up to this number, a receiver without a round-trip time is not suppressed. If the sender
+/// announces round-trip times of other receivers, the receiver also waits for its own instead of using the assumed one.
 const NO_RTT_REPORTS: u32 = 8;
-/// The start phase ends if the send rate has not risen during this number of the receiver's reports and this time: then
-/// another receiver limits the rate.
+/// The start phase ends if the send rate has not risen during this number of the receiver's reports and during this
+/// time. Another receiver then limits the rate.
 const STALLED: (u32, Span) = (4, Span::secs(2));
 /// The windows of the receive rate. A report interval is not used, because it may contain one frame or none. A second
 /// averages over large and small frames, and a quarter of a second follows a rising send rate. The higher of the two
@@ -44,8 +44,8 @@ const RECEIVERS_SHARE: f64 = 0.75;
 enum NextReport {
     /// Compute and report, at RTCP's own time.
     Rtcp,
-    /// Compute and report, at this time. The start phase reports faster than RTCP if the 5 % allow it. Afterwards
-    /// reports are at least a round trip or the minimum interval apart.
+    /// Compute and report, at this time. The start phase reports faster than RTCP if RTCP's 5 % of the session
+    /// bandwidth allow it. Afterwards reports are at least a round trip or the minimum interval apart.
     Own(Time),
     /// Compute at this time. The result is reported later in the suppression round, or is suppressed.
     Round(Time),
@@ -274,13 +274,14 @@ impl Receiver {
             State::Congested => config.gamma_congested,
             State::Unloaded => config.gamma_unloaded,
         };
-        // The paper's 0.2 would take only a fifth of a decrease, exactly when the queue overflows.
+        // The paper's gain of 0.2 would apply only a fifth of a decrease, exactly when the queue overflows.
         if inst < old {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
         // The announced rate counts up to twice the receive rate, so that a source with coarse rate steps can reach its
-        // next one. An announced rate beyond that does not raise the limit, because the source does not use it.
+        // next one. An announced rate above twice the receive rate does not raise the limit, because the source does
+        // not use it.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -290,7 +291,7 @@ impl Receiver {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
         // The sender takes the minimum of all rates, so a report of a higher rate must not suppress one of a lower
-        // rate. In paper mode it does.
+        // rate. In paper mode it does suppress that report.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 

@@ -40,7 +40,8 @@ pub(super) struct RoundTrip {
     initial: Span,
     one_way: Option<OneWay>,
     recent: Option<OneWay>,
-    /// The delay of the last announcement, and of the one that the last report answered.
+    /// The one-way delay and the time of the last announcement, and those of the announcement that the last report
+    /// answered.
     announced: Option<(OneWay, Time)>,
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
@@ -61,7 +62,8 @@ impl RoundTrip {
             return;
         };
         if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
-            // The receiver's clock was set, so the estimate continues from the old reference's value.
+            // The receiver's clock was set, so later delays can't be compared with the reference. The estimate up to
+            // now becomes the new reference.
             if let Some(anchor) = &mut self.anchor {
                 anchor.rtt = anchor.rtt.moved(mean.variation_since(anchor.reference));
                 anchor.reference = sample;
@@ -150,7 +152,7 @@ mod tests {
         RoundTrip::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Adds a hundred packets with this delay in ms. The sender's clock is `offset_s` behind.
+    /// Adds a hundred packets with a delay of `delay` ms. The sender's clock is `offset_s` seconds behind.
     fn feed(rtt: &mut RoundTrip, delay: u64, offset_s: i64) {
         for k in 0..100 {
             let at = Time::ZERO + Span::secs(5_000) + Span::millis(20 * k);

@@ -194,8 +194,8 @@ impl SenderHalf for Sender {
             was_announced: false,
         });
         if let Some(rtt) = report.rtt {
-            // A newer measurement keeps the entry's position in the queue, or a receiver that reports often would wait
-            // forever.
+            // A newer measurement keeps the entry's position in the queue. Otherwise a receiver that reports often
+            // would wait forever.
             entry.rtt = Some(rtt);
             let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));

@@ -22,8 +22,8 @@ pub(crate) fn timer(round: Span, members: u32, chance: &mut Chance) -> Span {
     round.scale(share.clamp(0.0, 1.0))
 }
 
-/// The length of suppression rounds: T_random, doubled while RTCP exceeds its share, and halved again while it is below
-/// half of it.
+/// The length of suppression rounds: T_random, doubled while RTCP exceeds its share of the bandwidth, and halved again
+/// while RTCP uses less than half of its share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     doublings: u32,

@@ -8,7 +8,7 @@ use steadycast_units::{Rate, Span, Time};
 
 /// The weight of a new capacity sample.
 const ALPHA: f64 = 0.05;
-/// The bounds of the capacity's variance, divided by its mean in kb/s.
+/// The bounds of the quotient of the capacity's variance and its mean, in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
 const MOST_VARIANCE: f64 = 2.5;
 /// The rate is at most this multiple of the acknowledged rate, plus [`ABOVE`].
@@ -21,8 +21,8 @@ const BELOW: Rate = Rate::kbps(5);
 const LEAST_STEP: f64 = 1_000.0;
 /// The minimum slope of the additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The additive increase is half a packet per response time. Its packet size, in bytes, follows from this frame rate
-/// and this maximum.
+/// The additive increase is half a packet per response time. For this increase, the packet size is that of a frame at
+/// this frame rate, divided into equal packets of at most [`PACKET`] bytes.
 const FRAMES_PER_S: f64 = 30.0;
 const PACKET: f64 = 1_200.0;
 /// The detection time of overuse. A response takes a round trip and this time.
@@ -102,7 +102,7 @@ impl Aimd {
         self.rtt = rtt;
     }
 
-    /// Sets a rate that was found by a probe, or without an acknowledged rate.
+    /// Sets the rate to a probe's result, or to a reduced rate while no acknowledged rate is known.
     pub(super) fn set(&mut self, rate: Rate, now: Time) {
         self.rate = rate.clamp(self.config.floor, self.config.cap);
         self.changed = Some(now);
@@ -156,7 +156,7 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
-            // A pause must not raise the rate by more than a second's worth.
+            // After a pause, the rate must not rise by more than it rises in a second.
             let factor = libm::pow(ETA, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
@@ -268,7 +268,8 @@ mod tests {
             aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(280)), at(ms));
         }
         assert_eq!(aimd.rate, Rate::kbps(430));
-        // From 300 kb/s to 2.5 Mb/s at 8 % per second: ln(8.33)/ln(1.08) = 27.6 s, if the acknowledged rate keeps up.
+        // To rise from 300 kb/s to 2.5 Mb/s at 8 % per second takes ln(8.33)/ln(1.08) = 27.6 s, if the acknowledged
+        // rate keeps up.
         let mut alone = Aimd::new(&config());
         let mut ms = 0;
         while alone.rate < Rate::kbps(2_500) {

@@ -5,9 +5,9 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The time span of the budget.
 const WINDOW: Span = Span::millis(500);
-/// The fill rate, as a share of the target.
+/// The rate at which the budget fills, as a share of the target rate.
 const SHARE: f64 = 0.65;
-/// The fill levels at which an application-limited phase begins and ends.
+/// The levels of the budget, as shares of its size, at which an application-limited phase begins and ends.
 const BEGINS: f64 = 0.8;
 const ENDS: f64 = 0.5;
 

@@ -20,13 +20,13 @@ pub(super) const K_UP: f64 = 0.0087;
 pub(super) const K_DOWN: f64 = 0.039;
 /// The share of the acknowledged rate to which overuse lowers the rate (`aimd_rate_control.cc`).
 pub(super) const BETA: f64 = 0.85;
-/// The factor of the rate per second while the capacity is unknown (`aimd_rate_control.cc`).
+/// The factor by which the rate grows per second while the capacity is unknown (`aimd_rate_control.cc`).
 pub(super) const ETA: f64 = 1.08;
 /// The minimum time above the threshold before overuse is signalled (`trendline_estimator.cc`).
 pub(super) const OVERUSE: Span = Span::millis(10);
-/// v1: the maximum loss fraction at which the rate rises (`send_side_bandwidth_estimation.cc`).
+/// Loss-based estimate v1: the maximum loss fraction at which the rate rises (`send_side_bandwidth_estimation.cc`).
 pub(super) const LOW_LOSS: f64 = 0.02;
-/// v1: the minimum loss fraction at which the rate falls (`send_side_bandwidth_estimation.cc`).
+/// Loss-based estimate v1: the minimum loss fraction at which the rate falls (`send_side_bandwidth_estimation.cc`).
 pub(super) const HIGH_LOSS: f64 = 0.1;
 /// The maximum round-trip time, or time without feedback while sending. If it is exceeded, the rate falls by a fifth
 /// per second (`RttBasedBackoff`).
@@ -39,8 +39,8 @@ pub(super) const SECOND_PROBE: f64 = 6.0;
 pub(super) const MOST_PROBE: Rate = Rate::mbps(5);
 /// The queueing time that the pushback tolerates (`rate_control_settings.cc`, `QueueSize`).
 pub(super) const QUEUE_TIME: Span = Span::millis(350);
-/// The minimum interval between reports. Above this minimum, reports of 68 bytes take 5 % of the session bandwidth, up
-/// to the maximum interval (`transport_sequence_number_feedback_generator.cc`).
+/// The minimum interval between reports. Between this minimum and the maximum, the interval is such that reports of 68
+/// bytes take 5 % of the session bandwidth (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MIN: Span = Span::millis(50);
 /// The maximum interval between reports while packets arrive (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MAX: Span = Span::millis(250);

@@ -3,7 +3,7 @@
 
 use steadycast_units::{Offset, PeerTime, Span, Time};
 
-/// The maximum send-time span of a group.
+/// The maximum time between the first and the last send time of a group.
 const GROUP: Span = Span::millis(5);
 /// The maximum arrival gap within a burst. Packets that arrive this close together with a falling delay were queued at
 /// the same place and form one group.
@@ -11,7 +11,7 @@ const BURST: Span = Span::millis(5);
 /// The maximum duration of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
 /// The receiver's clock has jumped if the interval between two arrivals exceeds the interval between their reports by
-/// this.
+/// this time.
 const JUMP: Span = Span::secs(3);
 /// The number of groups in a row that arrive out of order before the state is reset.
 const REORDERED: u32 = 3;
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-/// InterArrival packets.
+/// Groups packets that were sent together, and computes the differences between successive groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InterArrival {
     current: Option<Group>,

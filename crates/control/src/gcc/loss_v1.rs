@@ -146,7 +146,7 @@ impl LossV1 {
         } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
-            // A decrease takes a round trip to show in the loss reports, so a second one has to wait for it.
+            // A decrease takes a round trip to show in the loss reports, so a second decrease has to wait for that.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));
@@ -169,7 +169,7 @@ impl LossV1 {
     }
 
     fn take(&mut self, rate: Rate, rule: &'static str) {
-        // The lower of the loss-based and the delay-based estimate counts.
+        // The lower one of the loss-based and the delay-based estimate is used.
         let bounded = self.delay_based.filter(|by_delay| *by_delay < rate);
         self.rule = if bounded.is_some() { "delay" } else { rule };
         self.target = bounded.unwrap_or(rate).clamp(self.config.floor, self.config.cap);
@@ -188,7 +188,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Runs a report about 100 packets each second and an update every 25 ms. Returns the final target.
+    /// Processes a report about 100 packets each second, and an update every 25 ms. Returns the final target.
     fn run(estimator: &mut LossV1, seconds: std::ops::Range<u64>, lost: i64) -> Rate {
         for step in seconds.start * 40..seconds.end * 40 {
             let now = at(step * 25);

@@ -45,7 +45,7 @@ const INSTANT_OFFSET: f64 = 0.05;
 /// The initial and the maximum hold time after a decrease. Each further hold is twice as long.
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The mean loss normally leaves out the worst observation. It includes it if the send rate of that observation is at
+/// The mean loss normally leaves out the worst observation. The worst observation is included if its send rate is at
 /// least this multiple of the median: the loss of a burst is caused by congestion and is no outlier.
 const BURST: f64 = 2.0;
 /// For this time after a rise has begun, the acknowledged rate is a candidate in application-limited phases, too.
@@ -136,7 +136,7 @@ pub(super) struct LossV2 {
     pub(super) state: State,
     result: f64,
     hold: Hold,
-    /// The start and the limit of the current window.
+    /// The start of the current window, and the limit of the bandwidth in it.
     window: Option<(Time, f64)>,
     rising: Option<(Time, f64)>,
 }
@@ -321,12 +321,13 @@ impl LossV2 {
         let Some(acknowledged) = self.acknowledged.filter(|_| self.is_rise(old.bandwidth, best.bandwidth)) else {
             return;
         };
-        // After a decrease the rise is slower until the acknowledged rate clearly exceeds the held rate.
+        // After a decrease, the rise is slower until the acknowledged rate clearly exceeds the rate that the decrease
+        // has set.
         let held = self.hold.rate.is_some_and(|rate| acknowledged < HELD * rate);
         let factor = if held { ABOVE_ACKNOWLEDGED_HELD } else { ABOVE_ACKNOWLEDGED };
         best.bandwidth = best.bandwidth.min(factor * acknowledged).max(old.bandwidth);
         if self.state == State::Decreasing && best.bandwidth == old.bandwidth {
-            // A rise that is fully bounded must still differ from no rise, or the state would stay `Decreasing`.
+            // A rise that is fully bounded must still differ from no rise. Otherwise the state would stay `Decreasing`.
             best.bandwidth += 1.0;
         }
     }
@@ -361,7 +362,7 @@ impl LossV2 {
         }
     }
 
-    /// Returns whether a rise may continue. It ends if it has gained nothing for the time `RISING`.
+    /// Returns whether a rise may continue. A rise ends if it has gained nothing for the time `RISING`.
     fn may_go_on_rising(&self, bounded: f64, now: Time) -> bool {
         self.state != State::Increasing || self.rising.is_none_or(|(at, rate)| at + RISING >= now || rate < bounded)
     }
@@ -395,8 +396,8 @@ mod tests {
         assert_eq!(instant_bound(0.05, 30.0 * MEGA), 30.0 * MEGA);
     }
 
-    /// Sends a report every 50 ms about a send rate of `kbps` over a path of `capacity` with this random loss. The
-    /// delay-based estimate is not a limit.
+    /// Sends a report every 50 ms at a send rate of `kbps`, of which the share `lost` is lost. Returns the final
+    /// estimate.
     fn run(model: &mut LossV2, ms: std::ops::Range<u64>, kbps: f64, lost: f64, by_delay: Rate) -> Rate {
         for at in ms.step_by(50) {
             let size = Bytes::new((kbps * 50.0 / 8.0).round() as u64);

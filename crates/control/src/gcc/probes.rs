@@ -1,9 +1,9 @@
 //! Probing: when to probe, which packets belong to a probe, and the result of a probe (libwebrtc,
 //! `probe_controller.cc`, `probe_bitrate_estimator.cc`).
 //!
-//! All packets that are sent after a probe is offered belong to it, media or padding, until it has its number of
-//! packets and bytes. The session sends them at the probe's rate. No further coordination between the controller and
-//! the session is needed.
+//! All packets that are sent after a probe is offered belong to the probe, whether media or padding, until the probe
+//! has its number of packets and bytes. The session sends them at the probe's rate. No further coordination between the
+//! controller and the session is needed.
 
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use super::{Config, Received};
@@ -44,21 +44,21 @@ const MOST_RATIO: f64 = 2.0;
 /// the share TARGET_UTILIZATION of the receive rate.
 const UNSATURATED: f64 = 0.9;
 const TARGET_UTILIZATION: f64 = 0.95;
-/// The minimum send rate for a valid result, as a share of the probe's rate. Below it the queue had too little data to
-/// send.
+/// The minimum send rate for a valid result, as a share of the probe's rate. Below this share, the queue had too little
+/// data to send.
 const LEAST_SEND_RATIO: f64 = 0.8;
 /// Maximum number of probes that await their result.
 const MOST_CLUSTERS: usize = 8;
 
-/// The limit of the rate, as far as it restricts probing.
+/// Whether probing is allowed, given what limits the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProbeLimit {
     /// Probing is allowed.
     #[default]
     Open,
-    /// Loss, while the estimate rises.
+    /// Loss limits the rate while the estimate rises.
     LossRising,
-    /// Loss, missing feedback, or a queue that grows or drains.
+    /// Probing is not allowed, because of loss, missing feedback, or a queue that grows or drains.
     Closed,
 }
 
@@ -99,6 +99,7 @@ impl Cluster {
         });
         seen.packets += 1;
         seen.bytes += packet.size;
+        // The network can reorder packets, so the first and the last packet are found separately for both times.
         seen.first_sent = seen.first_sent.min(packet.sent);
         if packet.sent > seen.last_sent.0 {
             seen.last_sent = (packet.sent, packet.size);
@@ -218,8 +219,8 @@ impl ProbeController {
         }
     }
 
-    /// Requests a probe after a queue has drained, if a large drop preceded it. The cause of the drop may have been
-    /// temporary.
+    /// Requests a probe after a queue has drained, if a large drop of the estimate preceded it. The cause of the drop
+    /// may have been temporary.
     pub(super) fn on_recovery(&mut self, now: Time, alr: bool) {
         let fresh = |at: Option<Time>, span: Span| at.is_some_and(|at| now.since(at) < span);
         let Some((at, before)) = self.drop else { return };

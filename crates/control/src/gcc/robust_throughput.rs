@@ -14,7 +14,7 @@ const MOST_SPAN: Span = Span::secs(5);
 const REQUIRED: usize = 10;
 /// The threshold for a clock jump of the receiver: the arrival of a packet this long before the previous one.
 const REORDERING: Span = Span::secs(1);
-/// The minimum span for a division.
+/// The minimum time by which bytes are divided to compute a rate.
 const SHORTEST: Span = Span::millis(1);
 
 /// The minimum of the send rate and the receive rate over a window of packets.

@@ -8,7 +8,7 @@ use steadycast_units::PeerTime;
 
 /// The maximum number of groups by which the slope is multiplied.
 const MOST_DELTAS: u32 = 60;
-/// The distance beyond the threshold at which a value is an outlier and does not adapt it.
+/// The distance beyond the threshold at which a slope is an outlier. The threshold does not adapt to outliers.
 const OUTLIER: f64 = 15.0;
 /// The maximum time step of the threshold's adaptation, in milliseconds.
 const LONGEST_STEP: f64 = 100.0;

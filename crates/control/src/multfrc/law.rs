@@ -9,7 +9,7 @@ const USED: f64 = 0.9;
 /// The maximum number of connections.
 const MOST: f64 = 64.0;
 
-/// The rule by which the number changes.
+/// The rule by which the number of connections changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
     /// Inverse increase, additive decrease.
@@ -29,7 +29,7 @@ pub(super) struct Law {
     beta: f64,
     gamma: f64,
     period: Span,
-    /// Whether the minimum round-trip time is that of a sample instead of a period's mean.
+    /// Whether the minimum round-trip time is the minimum of single samples instead of the periods' means.
     of_samples: bool,
     /// Whether the number is kept while the source leaves its rate unused.
     used: bool,
@@ -103,7 +103,7 @@ impl Law {
     /// and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
-        // A late call still ends one period, because there were no samples for further ones.
+        // A late call still ends only one period, because there were no samples for further periods.
         self.next = Some((next + self.period).max(now + Span::nanos(1)));
         let used = self.sent >= USED * self.allowed;
         let mean = (self.samples > 0).then(|| Span::from_secs_f64(self.sum / f64::from(self.samples)));

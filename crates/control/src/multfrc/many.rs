@@ -66,7 +66,7 @@ impl Sender {
         sender
     }
 
-    /// Opens or closes connections to match n, rounded. The newest is closed first.
+    /// Opens or closes connections until their number is n, rounded to an integer. The newest is closed first.
     fn adjust(&mut self) {
         let wanted = (self.law.n + 0.5) as usize;
         // Floor and cap apply to the stream, not to a connection.
@@ -133,7 +133,7 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
         let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
-        // The oldest connection's rule stands for all.
+        // The rule of the oldest connection is reported for all connections.
         let oldest = all.first();
         let limit = if sum > self.setup.cap {
             Limit::Cap
@@ -164,11 +164,11 @@ impl SenderHalf for Sender {
     /// connections' rates, so that each sends at its own rate.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
-        // At least 1 bit/s each, so that the sum is never zero.
+        // Each connection counts with at least 1 bit/s, so that the sum is never zero.
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
         let sum: f64 = rates.iter().sum();
         for (c, rate) in self.open.iter_mut().zip(&rates) {
-            // Quanta add up to the packet's size, so the deficits stay bounded.
+            // The quanta of all connections add up to the packet's size, so the deficits stay bounded.
             c.deficit += size * rate / sum;
         }
         // With equal deficits, the oldest connection counts.
@@ -188,7 +188,7 @@ impl SenderHalf for Sender {
 struct ReceivingConnection {
     tfrc: tfrc::Receiver,
     heard: Time,
-    /// The packets expected and received, and both at the last report.
+    /// The numbers of packets expected and received so far, and the same two numbers at the last report.
     highest: u64,
     got: u64,
     counted: (u64, u64),
@@ -260,7 +260,7 @@ impl ReceiverHalf for Receiver {
 
     fn view(&self) -> View {
         let last = self.connections.values().map(|connection| connection.heard).max().unwrap_or_default();
-        // A closed connection stays silent, so only recently active ones are shown.
+        // A closed connection stays silent, so only recently active connections are included.
         let open = self.connections.values().filter(|connection| last.since(connection.heard) < Span::secs(10));
         let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
         let (mut rtt, mut state) = (None, None);

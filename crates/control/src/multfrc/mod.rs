@@ -3,7 +3,7 @@
 //!
 //! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate.
 //! `aio-tfrc` and `eaio-tfrc` use one connection. It marks a share of its packets, and counts losses among these only.
-//! The number of connections follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (the other two).
+//! The number of connections follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (`e-multfrc`, `eaio-tfrc`).
 //! `docs/controllers/multfrc.md` has the equations and the deviations.
 
 mod law;

@@ -9,12 +9,12 @@ pub(super) const LOG_WINDOW: Span = Span::millis(500);
 pub(super) const Q_EPS: Span = Span::millis(10);
 /// DFILT: the delay of the filter, which is added to the round-trip time.
 pub(super) const D_FILT: Span = Span::millis(120);
-/// QBOUND: the queue that a ramp-up may build.
+/// QBOUND: the queueing delay that a ramp-up may build up.
 pub(super) const Q_BOUND: Span = Span::millis(50);
 /// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate. With the RFC's other values `Q_BOUND`
 /// keeps the ramp-up below a quarter.
 pub(super) const GAMMA_MAX: f64 = 0.5;
-/// MULTILOSS: the number of loss intervals after a loss until the delay counts unchanged again.
+/// MULTILOSS: the number of loss intervals after a loss, after which the delay counts without a reduction again.
 pub(super) const MULTI_LOSS: f64 = 7.0;
 /// QTH: a delay above this value counts less after a loss.
 pub(super) const Q_TH: Span = Span::millis(50);
@@ -24,7 +24,7 @@ pub(super) const LAMBDA: f64 = 0.5;
 pub(super) const PLR_REF: f64 = 0.01;
 /// PMRREF: the share of marks whose penalty is the delay `d_mark`.
 pub(super) const PMR_REF: f64 = 0.01;
-/// ALPHA: the gain of the mean loss and marks.
+/// ALPHA: the gain of the means of loss and marks.
 pub(super) const ALPHA: f64 = 0.1;
 /// FPS: frames per second.
 pub(super) const FPS: f64 = 30.0;
@@ -36,8 +36,8 @@ pub(super) const BETA_S: f64 = 0.1;
 pub(super) const X_MAX: Span = Span::millis(500);
 /// The number of packets over which the minimum queueing delay is taken (section 5.1.1).
 pub(super) const FILTER: usize = 15;
-/// The minimum no-feedback timeout; two intervals and a round trip if that is longer. On expiry the rate is halved. The
-/// RFC has no such timer.
+/// The no-feedback timeout is two report intervals and a round trip, but at least this time. On expiry the rate is
+/// halved. The RFC has no such timer.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 /// RMAX if neither the operator nor the video limits the rate. The rate settles where x = XREF · RMAX / r, and x is at
 /// most [`X_MAX`]. With a larger RMAX no signal could push the rate below the usual range of a video.
@@ -45,7 +45,7 @@ pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// The maximum change of either rate by the rate-shaping buffer, as a share of the reference rate (RFC 8698, section
 /// 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;
-/// The maximum number of intervals for which a report counts after a gap.
+/// An update counts at most this number of report intervals as the time since the previous update.
 pub(super) const MOST_INTERVALS: u64 = 2;
 /// The length of a slot in the base delay's window of ten slots (RFC 6817, section 3.4.2). RFC 8698, section 5.1.1, has
 /// tens of minutes.

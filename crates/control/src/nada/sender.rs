@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn the_rate_rests_where_the_signal_is_in_inverse_proportion_to_it() {
-        // With delay, loss and marks: x* = 10 ms · 1.5 Mb/s / r.
+        // The rate does not change if the signal is x* = 10 ms · 1.5 Mb/s / r. The last two columns are the loss rate
+        // and the share of marks that alone give this signal.
         for (rate, x, loss, marks) in
             [(1e6, 15.0, 0.0122, 0.0274), (500e3, 30.0, 0.0173, 0.0387), (150e3, 100.0, 0.0316, 0.0707)]
         {

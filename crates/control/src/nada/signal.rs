@@ -26,7 +26,7 @@ pub(super) struct Packet {
 struct Logged {
     at: Time,
     size: Bytes,
-    /// Whether the packet arrived in order and counts as received. A late one already counts as missing.
+    /// Whether the packet arrived in order and counts as received. A late packet already counts as missing.
     counts: bool,
     missing: u64,
     queue: Span,
@@ -191,7 +191,8 @@ mod tests {
         near(aggregate(1.0, 1.0, 0.0, &config), 3.2767, 1e-9);
     }
 
-    /// Delivers packets every 10 ms, except those in `lost`. `queue` gives each one's queueing delay.
+    /// Delivers packets every 10 ms, except those for which `lost` is true. `queue` returns a packet's queueing delay
+    /// in ms.
     fn run(
         signal: &mut Signal,
         numbers: std::ops::Range<u64>,

@@ -42,7 +42,8 @@ pub(super) struct Receiver {
     /// The time at which a missing packet is reported, unless a report of a receiver with at least the same loss
     /// arrives.
     nak: Option<Time>,
-    /// The `count` of the sender's last confirmation of another receiver's report, by which a new one is recognised.
+    /// The `count` of the sender's last confirmation of another receiver's report. A confirmation with another `count`
+    /// is a new one.
     confirmed: Option<u8>,
 }
 
@@ -86,7 +87,7 @@ impl Receiver {
         }
     }
 
-    /// Updates the loss filter by a packet and the missing ones before it.
+    /// Updates the loss filter by a packet and the missing packets before it.
     ///
     /// ```text
     ///  p := (1 − a) p + a x        x = 0: received, 1: missing
@@ -182,7 +183,8 @@ impl ReceiverHalf for Receiver {
             None if self.nak.is_some_and(|at| at <= slot.now) => Purpose::Report,
             None => return Reply::Suppress,
         };
-        // Either report carries this receiver's loss, so the other one is redundant.
+        // The report that is sent now carries this receiver's loss, so a pending report of a missing packet is
+        // redundant.
         self.nak = None;
         self.back(purpose, slot.now).map_or(Reply::Suppress, |back| Reply::Body(back.body()))
     }

@@ -55,7 +55,8 @@ pub(super) struct Sender {
     highest: Option<u64>,
     /// The highest packet sent before the last reduction. Losses up to it do not cause another reduction.
     cut_at: Option<u64>,
-    /// The newest packet that filled the window when it was sent. Acknowledgments up to it show a used window.
+    /// The newest packet that filled the window when it was sent. An acknowledgment up to this packet shows that the
+    /// window was used.
     filled: Option<u64>,
     /// Whether the window is frozen, because no packet after `cut_at` was acknowledged yet.
     frozen: bool,
@@ -221,7 +222,7 @@ impl Sender {
         }
     }
 
-    /// Confirms a report in the next packet. Of several reports the one with the largest loss counts.
+    /// Confirms a report in the next packet. If there are several reports, the one with the largest loss is confirmed.
     fn confirm(&mut self, loss: f64) {
         self.confirmed = Some(match self.confirmed {
             Some(last) if !self.confirmation_sent => Confirmation { loss: last.loss.max(loss), ..last },

@@ -42,6 +42,7 @@ impl FeedbackReport {
         let [level, size] = [level, size].map(|bytes| Bytes::new(u64::from(bytes)));
         let change = change.cast_signed();
         let loss = words(&body.bytes).map(|[.., p]: [u32; 6]| f32::from_bits(p));
+        // The body comes from the network, so values that contradict each other are rejected.
         let sane = level <= size
             && u64::from(change.unsigned_abs()) <= size.get()
             && loss.is_none_or(|p| (0.0..=1.0).contains(&p));

@@ -71,7 +71,7 @@ pub(crate) const NO_CONTROL: Controller = Controller {
 const EXTENSION: u8 = 7;
 
 params! {
-    /// The parameters. `no-control` has only the first of them, and only `rbuf-type1` has the last.
+    /// The parameters. `no-control` has only the first parameter, and only `rbuf-type1` has the last one.
     const {
     span ipd_min: "least delay between packets", "section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
     number b_l: "share of the buffer below which it is underflow", "section 4.4: B_min, 20 %", [0.2; 2], [0.0, 0.9];

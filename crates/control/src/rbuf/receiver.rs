@@ -51,7 +51,8 @@ impl ReceiverHalf for Receiver {
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
             let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
-            // The packets before the first loss are its interval, because the possible rate is not known.
+            // The first loss interval is the number of packets so far, because the rate that the path allows is not
+            // known.
             history.on_packet(&received, || arrival.seq as f64);
         }
         self.bytes += arrival.size;

@@ -34,7 +34,8 @@ pub(super) struct Sender {
     margin: f64,
     by_latency: Option<f64>,
     trend: Option<Trend>,
-    /// Whether equation 15 adds one packet per second to the rate, instead of one packet to a round's amount.
+    /// Whether equation 15 adds one packet per second to the rate. Otherwise it adds one packet to the amount of a
+    /// round.
     adds_rate: bool,
     capped: bool,
     least: Rate,
@@ -111,7 +112,7 @@ impl Sender {
         } else {
             State::Stable
         };
-        // The round over which the new rate is spread.
+        // In the state `Stable`, the next round's data is spread over this time.
         let round = (rtt + growth).max(LEAST_RTT.as_secs_f64());
         (self.rate, self.rule) = match (state, self.trend) {
             (State::Underflow, trend) => {

@@ -18,7 +18,7 @@ pub(super) const JITTER_GAIN: f64 = 1.0 / 32.0;
 pub(super) const JITTER_THRESHOLD: Span = Span::millis(10);
 /// `REF_WND_OVERHEAD_MIN`: the factor by which bytes in flight may exceed the window with maximum delay variation.
 pub(super) const OVERHEAD_MIN: f64 = 1.5;
-/// `REF_WND_OVERHEAD_MAX`: the same factor without delay variation.
+/// `REF_WND_OVERHEAD_MAX`: the factor by which bytes in flight may exceed the window without delay variation.
 pub(super) const OVERHEAD_MAX: f64 = 3.0;
 /// `PACKET_PACING_HEADROOM`: the pacing rate, as a multiple of the target.
 pub(super) const PACING_HEADROOM: f64 = 1.5;
@@ -26,7 +26,7 @@ pub(super) const PACING_HEADROOM: f64 = 1.5;
 pub(super) const PACE_MIN: Rate = Rate::kbps(50);
 /// `RELAXED_PACING_LIMIT_LOW`: the share of the cap above which pacing is relaxed.
 pub(super) const RELAXED_PACING: f64 = 0.8;
-/// `MAX_RELAXED_PACING_FACTOR`: the factor of the pacing rate at the cap.
+/// `MAX_RELAXED_PACING_FACTOR`: the factor by which the pacing rate is raised when the target is at the cap.
 pub(super) const RELAXED_PACING_MOST: f64 = 4.0;
 /// `PACKET_OVERHEAD`: the bytes per packet that are reserved for headers.
 pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
@@ -42,7 +42,7 @@ pub(super) const REORDERING: Span = Span::millis(30);
 pub(super) const REPORT_PACKETS: u32 = 16;
 /// The maximum time between reports while packets arrive. A frame's last packet also triggers a report.
 pub(super) const REPORT_AFTER: Span = Span::millis(40);
-/// The minimum no-feedback timeout; four round trips if that is longer. On expiry the window is halved and the bytes in
+/// The no-feedback timeout is four round trips, but at least this time. On expiry the window is halved and the bytes in
 /// flight are discarded (EricssonResearch/scream).
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 /// `MIN_REF_WND`: the minimum window.

@@ -18,7 +18,7 @@ const BIAS_GAIN: f64 = 0.125;
 pub(super) struct Delay {
     /// The queueing delay target, which competing flows may raise.
     pub(super) target: f64,
-    /// The latest sample, and its mean.
+    /// The latest sample of the queueing delay, and the mean of the samples.
     pub(super) latest: f64,
     pub(super) mean: f64,
     /// The growth factor in [0, 1], which falls with delay variation.
@@ -29,8 +29,8 @@ pub(super) struct Delay {
     /// The minimum sample of this round trip, and the slow mean of these minima.
     round_least: Option<f64>,
     standing: f64,
-    /// The bias that is subtracted from samples. Then the minimum sample, and the number of round trips, since the bias
-    /// was last updated.
+    /// The bias that is subtracted from samples. The next two fields are the minimum sample and the number of round
+    /// trips since the bias was last updated.
     bias: f64,
     bias_least: f64,
     bias_rounds: u32,
@@ -61,7 +61,7 @@ impl Delay {
         self.lowest = self.lowest.min(qdelay);
     }
 
-    /// Updates the filters. The mean rises slowly and falls immediately. It is called every min(cut_interval, s_rtt).
+    /// Updates the filters. The mean rises slowly and falls immediately. This is called every min(cut_interval, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
         let qdelay = self.latest - self.bias;
         // A falling queue counts immediately, so that the window is not reduced for a queue that has drained.
@@ -121,8 +121,7 @@ impl Delay {
         // A queue with little variation is a standing queue, so the target follows it.
         } else if variance < 0.2 {
             new
-        // The target falls again, so that it does not stay at a high value: fast if the queue is short, otherwise
-        // slowly.
+        // The target must not stay at a high value. It falls again: fast if the queue is short, otherwise slowly.
         } else if new < config.qdelay_target {
             new.max(self.target / 2.0)
         } else {

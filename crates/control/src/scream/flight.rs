@@ -2,7 +2,7 @@ use crate::PacketReport;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The maximum age of a packet's record below the highest acknowledged one.
+/// The maximum age of the record of a packet that was sent before the highest acknowledged one.
 const MISSING_MAX_AGE: Span = Span::secs(2);
 
 /// A packet that was sent.
@@ -126,7 +126,7 @@ impl InFlight {
         summary
     }
 
-    /// Handles the report that a packet has not arrived, which ends an unknown fate.
+    /// Handles the report that a packet has not arrived. The packet's fate is then known.
     fn on_missing(&mut self, number: u64) {
         if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
             let out = &mut self.out[place];

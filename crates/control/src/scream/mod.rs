@@ -77,7 +77,7 @@ params! {
     }
 }
 
-/// Returns the profile's value for a parameter that has the draft's default.
+/// Returns the profile's value for a parameter that has the draft's default, and otherwise the given value.
 fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
     if given == draft { profile } else { given }
 }

@@ -30,8 +30,8 @@ pub(super) struct Profile {
     pub(super) spare_below: f64,
     /// The mean loss rate up to which losses only reduce the window if the queue exceeds a quarter of the target.
     pub(super) loss_ignored: f64,
-    /// Whether the round-trip time is smoothed twice, once per round trip. The second value is added to it in the rate
-    /// computation, in seconds.
+    /// Whether the round-trip time is smoothed twice, once per round trip. The second value, in seconds, is added to
+    /// the round-trip time when the rate is computed.
     pub(super) rtt_twice: bool,
     pub(super) rtt_more: f64,
     /// The number of round trips over whose minima the bias of the queueing delay is computed.
@@ -70,7 +70,8 @@ pub(super) const DRAFT: Profile = Profile {
     frame_size_gain: 1.0 / 64.0,
 };
 
-/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`. Its divisor also scales the adjustment.
+/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`. Its rate divisor also scales the adjustment by queued
+/// frames.
 pub(super) const CODE: Profile = Profile {
     qdelay_target: Span::millis(100),
     beta_ecn: 0.9,

@@ -23,7 +23,7 @@ const ALPHA_INTERVAL: f64 = 0.01;
 const RTT_GAIN: f64 = 0.125;
 /// The maximum valid round-trip time, in seconds.
 const ABSURD_RTT: f64 = 60.0;
-/// The bounds of the terms that lower the target below the window's rate.
+/// The maxima of the terms that lower the target below the window's rate.
 const MOST_ADJUST: f64 = 0.5;
 const MOST_FRAME_DEVIATION: f64 = 0.2;
 const MOST_SMALL_WINDOW: f64 = 0.2;
@@ -35,11 +35,12 @@ const FIRST_PACE: f64 = 1e6;
 /// The duration of draining a standing queue at half the rate, in round trips, and its minimum.
 const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
-/// From this share of the cap on, the data in flight limits the window. The limit is at least the second value times
+/// From this share of the cap on, the data in flight limits the window. The limit is at least [`CAP_HEADROOM`] times
 /// the window that the cap needs.
 const NEAR_CAP: f64 = 0.95;
 const CAP_HEADROOM: f64 = 1.5;
-/// The addend to the round-trip time, in seconds, in computing what the cap needs (EricssonResearch/scream).
+/// In the computation of the window that the cap needs, this time is added to the round-trip time, in seconds
+/// (EricssonResearch/scream).
 const CAP_RTT_ADDEND: f64 = 0.001;
 /// The maximum gain of the mean loss rate.
 const LOSS_GAIN: f64 = 0.0025;
@@ -219,7 +220,7 @@ impl Sender {
 
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
-        // At the cap the window is not limited by congestion and would otherwise grow without a use.
+        // At the cap the window is not limited by congestion and would otherwise grow without being used.
         if self.target > NEAR_CAP * self.cap {
             let needed = CAP_HEADROOM * self.cap / 8.0 * (s_rtt + CAP_RTT_ADDEND);
             self.window.limit(peak.max(needed));

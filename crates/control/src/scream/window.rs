@@ -6,8 +6,8 @@ use steadycast_units::{Span, Time};
 /// The lower bound of the scale near the inflection point, and the factor of the distance to it.
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
-/// The lower bound of the factors that reduce a reduction: near the inflection point, with delay variation, and while
-/// the target is low.
+/// The lower bound of the factors that make a reduction smaller: near the inflection point, with delay variation, and
+/// while the target is low.
 const LEAST_CUT: f64 = 0.25;
 /// The time without a reduction, in round trips, after which the first L4S mark resets the window to the bytes in
 /// flight.
@@ -69,7 +69,7 @@ pub(super) struct ReferenceWindow {
     /// The inflection point: the window at the last reduction. Growth is slow near it.
     inflection: f64,
     may_move: bool,
-    /// Whether there are losses or marks without a reduction so far.
+    /// Whether losses, and whether marks, were reported since the last reduction of the window.
     lost: bool,
     marked: bool,
     /// The last congestion; `None` if there was none, so that growth is not slowed down at the start.
@@ -131,8 +131,8 @@ impl ReferenceWindow {
         };
         let before = self.bytes;
         let spared = if input.low { LEAST_CUT } else { 1.0 };
-        // Reductions come every `cut_interval`. Divided by the intervals per round trip, their sum over a round trip
-        // does not depend on the path's length.
+        // Reductions come every `cut_interval`. Each is divided by the number of intervals per round trip, so that
+        // their sum over a round trip does not depend on the path's length.
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= BETA_LOSS,
@@ -151,7 +151,7 @@ impl ReferenceWindow {
                 self.bytes *= 1.0 - by;
             }
             Cut::Delay => {
-                // Delay acts like an L4S mark rate: none at half of the target, all packets at the whole.
+                // Delay acts like a share of L4S marks: 0 at half of the target, and 1 at the whole target.
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
                 let twice = if config.profile.divided_twice { long_way } else { 1.0 };
                 self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
@@ -264,7 +264,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Creates an input without events: 50 ms of round trip, no queue.
+    /// Creates an input without events: a round-trip time of 50 ms, and no queue.
     fn quiet(ms: u64) -> Input {
         Input {
             now: at(ms),
@@ -409,7 +409,7 @@ mod tests {
         let first = Input { marked: Some(at(60_000)), flight_before: 5_000.0, ..quiet(60_000) };
         window.update(&first, &config);
         near(window.bytes, 21_400.0);
-        // After a reduction and 100 round trips the window is first reset to the bytes in flight.
+        // A mark more than 100 round trips after the last reduction first resets the window to the bytes in flight.
         let late = Input { marked: Some(at(66_000)), flight_before: 5_000.0, ..quiet(66_000) };
         window.update(&late, &config);
         near(window.bytes, 5_000.0);
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_round_trip_of_100_ms_cut_once_and_as_printed_four_times() {
-        // Losses of packets sent between 0 and 100 ms, reported every 25 ms from 100 ms on.
+        // These are losses of packets sent between 0 and 100 ms. They are reported every 25 ms from 100 ms on.
         for (once, want) in [(true, 0.7), (false, 0.7f64 * 0.7 * 0.7 * 0.7)] {
             let config = Config { once_per_rtt: once, ..config() };
             let mut window = window(100_000.0, 1.0);

@@ -3,8 +3,8 @@
 //!
 //! The rules of [`CompeteLaw::update`], in order:
 //!
-//! 1. The queue is taken for the flow's own, and DELAY begins, if the rate of arrival does not follow the sent rate, or
-//!    if two trains arrive at the flow's own rate.
+//! 1. The queue is considered the flow's own, and DELAY begins, if the rate of arrival does not follow the sent rate,
+//!    or if two trains arrive at the flow's own rate.
 //! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
 //! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
 //! 4. [`CompeteLaw::equation_window`]: beside Reno the window is at most what TCP's equation gives.
@@ -36,7 +36,7 @@ const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 const ROUND_GROWTH_MAX: f64 = 1.5;
 /// The least window, in segments.
 const WINDOW_MIN: f64 = 2.0;
-/// A window without a loss yet starts at this share of its plateau.
+/// Before the first loss, a window starts at this share of its plateau.
 const PLATEAU_SHARE: f64 = 0.85;
 /// The factor of the window per round trip until the first loss. START has the same factor: a TCP that began at the
 /// same time is in slow start.
@@ -44,8 +44,8 @@ const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
 
-/// The rate is at most this many times the rate of arrival. The same holds for a window that does not limit what is
-/// sent.
+/// The rate is at most this many times the rate of arrival. A window that does not limit what is sent is bounded in the
+/// same way.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 /// A source of frames is allowed at most this many times the window's rate.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
@@ -74,7 +74,7 @@ pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
 const DRAIN_QUEUE_MIN: f64 = 0.020;
 /// The longest drain in addition to a round trip, in seconds.
 const DRAIN_TIME_MAX: f64 = 0.3;
-/// After a cut, the rate may jump back to this share of the rate of arrival before it.
+/// After a cut, the rate may jump back to this share of the rate of arrival before the cut.
 const RESTORED_SHARE: f64 = 0.7;
 /// The span over which the queueing delay is measured in a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
@@ -89,15 +89,15 @@ const COMPETE_TIME_MIN: f64 = 1.0;
 const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
 /// The initial value of the highest queueing delay, in seconds.
 const HIGH_QUEUE_INITIAL: f64 = 0.010;
-/// If the highest queueing delay is above this, in seconds, the queue is empty below a share of it
-/// ([`EMPTY_SHARE_MAX`]). Otherwise it is empty below half of the target.
+/// If the highest queueing delay is above this, in seconds, the queue counts as empty below a share of that delay
+/// ([`EMPTY_SHARE_MAX`]). Otherwise it counts as empty below half of the target.
 const HIGH_QUEUE_MIN: f64 = 0.020;
-/// The queue is empty below this share of the highest queueing delay.
+/// The queue counts as empty below this share of the highest queueing delay.
 const EMPTY_SHARE_MAX: f64 = 0.1;
-/// The lower bound of that threshold, in seconds.
+/// The lower bound, in seconds, of the delay below which the queue counts as empty.
 const EMPTY_DELAY_MIN: f64 = 0.003;
 /// An empty queue ends COMPETE only if the last congestion loss was longer ago than this many times the gap between the
-/// last two.
+/// last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
 /// An empty queue ends COMPETE only after ten round trips without a congestion loss. This is the inverse of that
 /// number.
@@ -109,7 +109,7 @@ const LOSS_GAP_INITIAL: f64 = 1.0;
 /// If COMPETE ended in a queue of the flow's own and begins again soon, it continues with its old window. "Soon" is
 /// within this time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// The inverse of these ten round trips: the round-trip time is divided by it.
+/// The inverse of the ten round trips that are added to [`REUSED_WINDOW_TIME`]. The round-trip time is divided by it.
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
 /// CUBIC's window, in segments, with the names of RFC 9438.
@@ -125,7 +125,7 @@ struct Cubic {
 }
 
 impl Cubic {
-    /// The session competes for the first time, and no packet was lost yet. The window then grows exponentially.
+    /// Creates a window before its first loss. Its plateau lies above it, so that it grows from the beginning.
     fn new(now: f64, cwnd: f64) -> Self {
         let w_max = cwnd / PLATEAU_SHARE;
         let mut cubic = Self { cwnd, w_max, w_est: cwnd, epoch_start: now, k: 0.0, slow_start: false };
@@ -133,7 +133,8 @@ impl Cubic {
         cubic
     }
 
-    /// Creates a window before its first loss. Its plateau lies above it, so that it grows from the beginning.
+    /// Computes K: the time in seconds from the start of the epoch at which the cubic window reaches its plateau
+    /// (equation 2).
     fn set_k(&mut self) {
         self.k = libm::cbrt((self.w_max - self.cwnd).max(0.0) / CUBIC_C);
     }
@@ -154,8 +155,8 @@ impl Cubic {
         self.set_k();
     }
 
-    /// Grows over `dt` seconds (sections 4.2 to 4.5): to the cubic window, or to the Reno-friendly one if that is
-    /// larger.
+    /// Grows the window over `dt` seconds (sections 4.2 to 4.5): to the cubic window, or to the Reno-friendly one if
+    /// that is larger.
     fn grow(&mut self, now: f64, dt: f64, rtt: f64) {
         if self.slow_start {
             self.cwnd *= libm::pow(SLOW_START_GROWTH, dt / rtt);
@@ -207,7 +208,7 @@ struct EndedCompetition {
 pub(super) struct CompeteLaw {
     cubic: Cubic,
     begun: f64,
-    /// The session has left COMPETE before.
+    /// Whether the session has left COMPETE before.
     pub(super) left: bool,
     ended: Option<EndedCompetition>,
     congested_at: f64,
@@ -221,7 +222,7 @@ pub(super) struct CompeteLaw {
     packets: f64,
     lost: f64,
     response: RateResponse,
-    /// The rate in bit/s to which the rate may jump after a drain or an experiment has lowered the rate.
+    /// The value, in bit/s, to which the rate may jump back after a drain or an experiment has lowered it.
     pub(super) restore: f64,
 }
 
@@ -230,7 +231,8 @@ impl CompeteLaw {
         Self { loss_gap: LOSS_GAP_INITIAL, high_queue: HIGH_QUEUE_INITIAL, ..Self::default() }
     }
 
-    /// Updates the highest queueing delay. It is kept in all modes, since COMPETE needs it from its beginning.
+    /// Updates the highest queueing delay. This is done in all modes, because COMPETE needs the value from its
+    /// beginning.
     pub(super) fn update_high_queue(&mut self, q: f64, dt: f64) {
         self.high_queue = (self.high_queue * libm::exp2(-dt / HIGH_QUEUE_HALF_LIFE)).max(q);
     }
@@ -241,8 +243,8 @@ impl CompeteLaw {
         if let Some(EndedCompetition { at, cubic: mut kept, path_rate }) = self.ended.take()
             && now - at < REUSED_WINDOW_TIME + rtt / REUSED_WINDOW_PER_RTT
         {
-            // COMPETE begins after a loss or in a standing queue, so the old window is cut as after a loss. It is
-            // limited to the path rate that it carried before, because the round-trip time may be shorter now.
+            // COMPETE begins after a loss or in a standing queue, so the old window is cut as after a loss. The window
+            // is limited to the path rate that it carried before, because the round-trip time may be shorter now.
             let most = path_rate * rtt / SEGMENT_BITS;
             kept.cwnd = kept.w_cubic(now - kept.epoch_start).clamp(0.0, kept.w_max);
             kept.cut(now, CUBIC_BETA);
@@ -294,7 +296,8 @@ impl CompeteLaw {
         let window_rate = cubic.cwnd * SEGMENT_BITS / rtt;
         let mut rate = window_rate;
         if config.frames {
-            // An encoder sends less than it is allowed, whereas a TCP fills its window. It is therefore allowed more.
+            // An encoder sends less than it is allowed, whereas a TCP fills its window. The encoder is therefore
+            // allowed more.
             rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
@@ -319,7 +322,8 @@ impl CompeteLaw {
     }
 
     /// Whether the queue is the flow's own: the rate of arrival does not follow the sent rate, or trains show it. If
-    /// the share by trains shows a shared queue, the response of the rate of arrival is ignored.
+    /// the flow's share of the queue, as measured by trains, shows a shared queue, the response of the rate of arrival
+    /// is ignored.
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
         let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
@@ -361,13 +365,13 @@ impl CompeteLaw {
         is_reliable && !input.is_shared() && input.signals.q > DRAIN_QUEUE_MIN
     }
 
-    /// Grows the window, up to what the session's cap, the source and the sent rate use of it.
+    /// Grows the window, but not beyond what the session's cap, the source and the sent rate make use of.
     fn grow(&self, cubic: &mut Cubic, input: &LawInput<'_>, config: &Config) {
         let LawInput { now, dt, rtt, signals, .. } = *input;
         let before = cubic.cwnd;
         if input.is_shared() && input.share.is_some_and(|share| share > FAIR_SHARE_MAX) {
-            // A flow with more than its fair share does not grow. Moving the epoch by the same time keeps the cubic
-            // curve from jumping afterwards.
+            // A flow with more than its fair share does not grow. Its epoch is moved by the same time, so that the
+            // cubic curve does not jump afterwards.
             cubic.epoch_start += dt;
         } else {
             cubic.grow(now, dt, rtt);
@@ -423,8 +427,8 @@ impl CompeteLaw {
     }
 }
 
-/// Returns the highest permitted rate, in bit/s, at a rate of arrival: a multiple of it, plus two packets per round
-/// trip, so that a low rate can grow.
+/// Returns the highest permitted rate, in bit/s, at a rate of arrival: a multiple of that rate, plus two packets per
+/// round trip, so that a low rate can grow.
 fn rate_limit(received: f64, rtt: f64, config: &Config) -> f64 {
     RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt
 }

@@ -1,5 +1,5 @@
 //! DELAY: the law of a flow that is alone, or among flows that run `steady`, too. It holds the queueing delay at a
-//! target of a packet or two.
+//! target, the transmission time of a packet or two.
 //!
 //! The rules of [`DelayLaw::update`], in order:
 //!
@@ -27,10 +27,10 @@ pub(super) const UP: &str = "delay: up";
 
 /// The shortest span over which the standing queue is measured, in seconds. A burst drains within it.
 const LOW_SPAN_MIN: f64 = 0.060;
-/// Its longest window, in seconds.
+/// The longest span over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
 /// The span grows by this many times the time of [`JITTER_PACKETS`] packets, if the jitter is as large as the target.
-/// Set by the draws 9303 and 9304.
+/// Set by the random networks of the draws 9303 and 9304 (`steadycast experiment networks --draw`).
 const LOW_SPAN_PER_JITTER: f64 = 6.0;
 /// The jitter is measured over the time in which this number of packets is sent.
 const JITTER_PACKETS: f64 = 5.0;
@@ -66,11 +66,11 @@ const EMPTY_QUEUE_LOSS_DELAY: f64 = 0.008;
 const LOSS_ATTRIBUTION_TIME: f64 = 2.0;
 /// If the rate is below this share of its peak, losses show that other flows have pushed it down.
 const PUSHED_DOWN_SHARE: f64 = 0.7;
-/// The number of losses that show these flows.
+/// The number of losses that show that other flows have pushed the rate down.
 const PUSHED_DOWN_LOSSES: usize = 2;
-/// The time within which these losses must occur, in seconds.
+/// The time within which [`PUSHED_DOWN_LOSSES`] losses must occur, in seconds.
 const PUSHED_DOWN_SPAN: f64 = 20.0;
-/// COMPETE then begins with this share of the peak rate.
+/// If losses show that the rate was pushed down, COMPETE begins with this share of the peak rate.
 const PUSHED_DOWN_START_SHARE: f64 = 0.8;
 /// For this number of round trips after START, a loss in a queue is no evidence of other flows, because START itself
 /// made the queue.
@@ -79,9 +79,10 @@ const START_QUEUE_RTTS: f64 = 3.0;
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
 /// The margin that is added to [`LOSS_QUEUE_TARGETS`] targets, in seconds.
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
-/// The minimum of that queueing delay, in seconds. Flows that run DELAY keep their queue shorter than this.
+/// The minimum queueing delay, in seconds, at which a loss shows other flows. Flows that run DELAY keep their queue
+/// shorter than this.
 const LOSS_QUEUE_MIN: f64 = 0.020;
-/// COMPETE then begins with this share of the rate.
+/// After a loss that shows other flows by its queueing delay, COMPETE begins with this share of the rate.
 const LOSS_START_SHARE: f64 = 0.85;
 /// A lost packet has met a standing queue if its queueing delay was above this, in seconds, and at least half of that
 /// delay is still there.
@@ -89,7 +90,7 @@ const STANDING_QUEUE_MIN: f64 = 0.008;
 /// Below this scale, the target is almost at its minimum. A loss in a standing queue is then not caused by an AQM that
 /// drops at the target.
 const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
-/// Two losses in a standing queue within this time, in seconds, show other flows.
+/// Two losses in a standing queue within this time, in seconds, show that other flows fill the queue.
 const STANDING_LOSS_MEMORY: f64 = 20.0;
 /// The share of the rate that a mark leaves.
 const MARK_BETA: f64 = 0.95;
@@ -97,13 +98,13 @@ const MARK_BETA: f64 = 0.95;
 // The flow has only a small share of a standing queue.
 
 /// The time for which a queue must stand, in seconds, before the response of the rate of arrival is evaluated. A burst
-/// drains sooner, also one of another flow that runs `steady`.
+/// drains sooner, even the burst of another flow that runs `steady`.
 const RESPONSE_QUEUE_SPAN: f64 = 1.0;
 /// The minimum queueing delay during that time, in seconds.
 const RESPONSE_QUEUE_MIN: f64 = 0.020;
-/// If the flow has less than a packet in the queue, and by its trains less than this share of the queue, then the other
-/// flows do not run DELAY: more than ten DELAY flows would be needed for that. Beside BBRv3 the share is 0.02 to 0.05
-/// (validation/experiments/dossier.toml, 5.2.1).
+/// If the flow has less than a packet in the queue, and, as measured by its trains, less than this share of the queue,
+/// the other flows do not run DELAY. More than ten DELAY flows would be needed for so small a share. Beside BBRv3 the
+/// share is 0.02 to 0.05 (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
 
 // The experiment: above the target, the rate is cut ("yielded").
@@ -111,7 +112,8 @@ const SMALL_SHARE_MAX: f64 = 0.1;
 /// A queueing delay above this many targets certainly is a queue. The path rate is then taken from the last few
 /// packets.
 const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
-/// A cut, as a share of the rate, is the queueing delay above half of the target divided by this time, in seconds.
+/// A cut, as a share of the rate: half of the target is subtracted from the queueing delay, and the result is divided
+/// by this time, in seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
 /// If the target is below this, in seconds, the cut is larger in proportion. A queue of a few milliseconds often
 /// exceeds the targets of all flows. Equal cuts would then leave their shares as they are. Set by
@@ -131,7 +133,8 @@ const EXPERIMENT_RTTS: f64 = 4.0;
 /// An experiment waits for this further time, in seconds, because the start of another flow may lengthen the queue for
 /// a moment.
 const EXPERIMENT_MARGIN: f64 = 0.6;
-/// After this many times the experiment's duration, other flows keep the queue, even if it is shorter than at its peak.
+/// If a queue is still there after this many times the experiment's duration, other flows keep it, even if it is
+/// shorter than at its peak.
 const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
 /// A queue above this share of its peak has not drained.
 const STAYS_PEAK_SHARE: f64 = 0.7;
@@ -147,8 +150,8 @@ const REFILL_SHARE: f64 = 0.9;
 // Another path.
 
 /// The number of [`DelayLaw::low_span`]s, in addition to a round trip, for which the delay must stay within noise to be
-/// the path's. Without jitter they take half a second. In that time a CUBIC's queue changes by more than the noise of 1
-/// ms: by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+/// the path's. Without jitter these spans take half a second. In that time a CUBIC's queue changes by more than the
+/// noise of 1 ms: by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
 /// A cut of the rate by less than this share does not count as a yield. The rate before the cut is only known to a
 /// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
@@ -188,7 +191,8 @@ const EMPTY_DOUBLING_TIME: f64 = 0.25;
 const RELEASED_SHARE_MAX: f64 = 0.6;
 /// The rate grows up to this multiple of the rate of arrival.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
-/// A second span over which that rate of arrival is measured, in seconds. It is long enough to cover a source's pauses.
+/// A second span over which the rate of arrival that limits the growth is measured, in seconds. It is long enough to
+/// cover a source's pauses.
 const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// The time constant with which the rate falls while a source of frames leaves it unused, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
@@ -220,7 +224,7 @@ impl DelayConstancy {
         }
     }
 
-    /// Whether the delay has been constant. It is measured as the minimum of each `span` seconds.
+    /// Whether the delay has been constant. The delay is measured as the minimum of each `span` seconds.
     fn is_constant(&self, now: f64, span: f64) -> bool {
         now - self.since > CONSTANT_DELAY_SPANS * span
     }
@@ -243,7 +247,7 @@ struct Experiment {
     /// The path rate at the beginning of the experiment, in bit/s.
     received: f64,
     /// The target at the beginning of the experiment. The yield raises the current target, so the queue is compared
-    /// with this one.
+    /// with this earlier target.
     target: f64,
     constancy: DelayConstancy,
 }
@@ -282,8 +286,8 @@ pub(super) struct DelayLaw {
     standing_loss_at: f64,
     /// Whether the rate may be raised to the path rate in one step once the queue is gone.
     pub(super) refill: bool,
-    /// If the delay has turned out to be that of another path: the seconds for which it has been constant. `Law` takes
-    /// the value.
+    /// The time in seconds for which the delay has been constant, if this has shown that it is the base delay of
+    /// another path. `Law` takes the value.
     pub(super) new_path: Option<f64>,
     /// The mean jitter in seconds: the mean delay of a few packets minus their minimum delay. A standing queue delays
     /// all of them equally, so it does not add to the jitter.
@@ -321,10 +325,11 @@ impl DelayLaw {
         self.low_span = (LOW_SPAN_MIN + longer * few).min(LOW_SPAN_MAX);
     }
 
-    /// Returns the queueing delay, in seconds, at which the rate neither grows nor falls: a floor for noise, plus the
-    /// time of a packet or two at this flow's rate. It falls with the rate, so that flows that run DELAY converge to
-    /// equal shares. It does not depend on the round-trip time, so the shares do not either. It approaches
-    /// [`TARGET_MAX`] smoothly instead of being clipped there, so that it falls with the rate everywhere.
+    /// Returns the target: the queueing delay, in seconds, at which the rate neither grows nor falls. It is a floor for
+    /// noise, plus the transmission time of a packet or two at this flow's rate. A flow with a higher rate has a lower
+    /// target, so that flows that run DELAY converge to equal shares. The target does not depend on the round-trip
+    /// time, so the shares do not depend on it either. At low rates, the target approaches [`TARGET_MAX`] smoothly
+    /// instead of being clipped there, so that it depends on the rate everywhere.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
         self.scaled_target(self.scale, rate, config)
     }
@@ -352,7 +357,7 @@ impl DelayLaw {
         self.target(rate, config).max(least)
     }
 
-    /// Whether the queue is currently taken for the flow's own.
+    /// Whether the queue is currently considered the flow's own.
     pub(super) fn has_own_queue(&self, now: f64, rate: f64) -> bool {
         self.own_queue.holds(now, rate)
     }
@@ -373,7 +378,7 @@ impl DelayLaw {
         (self.peak_rate, self.empty_queue_loss_at) = (PeakRate(received), now);
     }
 
-    /// Records that the queue is taken for the flow's own while `rate` is sent.
+    /// Records that the queue is considered the flow's own while `rate` is sent.
     pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
         self.own_queue = OwnQueue::new(now, rate);
         self.scale = 1.0;
@@ -420,9 +425,9 @@ impl DelayLaw {
             return Transition::Stay(rate, "delay: a longer path");
         }
         if low > target {
-            // The window of a round trip still contains packets that arrived before the queue formed. If the queue is
-            // certain, the path rate of the last few packets is more recent. An idle source's rate of arrival is not
-            // the path rate.
+            // The window of a round trip still contains packets that arrived before the queue formed. If there
+            // certainly is a queue, the path rate of the last few packets is used, because it is more recent. An idle
+            // source's rate of arrival is not the path rate.
             let soon = signals
                 .path_rate_since_silence(self.low_span, rate)
                 .filter(|_| low > QUEUE_CERTAIN_TARGETS * target && !signals.is_idle(now));
@@ -452,7 +457,7 @@ impl DelayLaw {
         self.grow(input, low, received, target, config)
     }
 
-    /// Responds to a loss or a mark. If it shows other flows, COMPETE begins; otherwise the target may fall.
+    /// Responds to a loss or a mark. If this shows other flows, COMPETE begins; otherwise the target may fall.
     fn on_loss(
         &mut self,
         input: &LawInput<'_>,
@@ -499,9 +504,9 @@ impl DelayLaw {
         }
         let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
         if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
-            // The loss is not caused by a burst, since the queue stood, nor by an AQM at the target, since the target
-            // is near its minimum: other flows fill the buffer. Once the session has left COMPETE before, a single loss
-            // of this kind may be a late effect of COMPETE, so two are required.
+            // The queue stood, so the loss is not caused by a burst. The target is near its minimum, so the loss is not
+            // caused by an AQM at the target. Other flows therefore fill the buffer. Once the session has left COMPETE
+            // before, a single loss of this kind may be a late effect of COMPETE, so two are required.
             let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
             self.standing_loss_at = now;
             if again && !losses.is_random() {
@@ -617,8 +622,8 @@ impl DelayLaw {
             // the queue is gone. A source of frames is excluded, because its bursts fill such a queue again by
             // themselves.
             self.refill |= !config.frames && self.own_queue.holds(now, rate);
-            // Flows that run DELAY keep a packet or two each in the queue. If this flow has less than one, the cause is
-            // other flows, an AQM or a low rate; a train shows which.
+            // Flows that run DELAY keep a packet or two each in the queue. If this flow has less than a packet, the
+            // cause is other flows, an AQM or a low rate; a train shows which.
             let has_little = low * rate < config.bits;
             self.wants_train = has_little && !self.own_queue.holds(now, rate);
             if self.wants_train && input.share.is_some_and(|share| share < SMALL_SHARE_MAX) {
@@ -629,9 +634,9 @@ impl DelayLaw {
         Transition::Stay(rate, "delay: over target")
     }
 
-    /// Raises the rate below the target. The gain is low near the path rate, where a large step would build a queue. It
-    /// is higher for a flow with a smaller share of the path: the mean queue is nearly the same for all flows, and a
-    /// smaller share means a higher target. In an empty queue the gain grows with time.
+    /// Raises the rate below the target. The gain is low near the path rate, where a large step would build a queue.
+    /// The gain is higher for a flow with a smaller share of the path: the mean queue is nearly the same for all flows,
+    /// and a smaller share means a higher target. In an empty queue the gain grows with time.
     fn grow(&self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
         let LawInput { now, dt, rate, signals, .. } = *input;
         let room = 1.0 - low / target;

@@ -49,13 +49,15 @@ const POLICER_QUEUE_MAX: f64 = 0.020;
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
 /// The share of the rate of arrival that is sent behind a policer.
 const POLICED_RATE_SHARE: f64 = 0.85;
-/// The highest loss rate that is taken for random loss, until a trial has shown a higher one.
+/// The highest loss rate that counts as random loss, until a trial has shown that a higher one is random.
 const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
 /// The highest loss rate that a TCP's own window causes. In COMPETE, a lower loss rate is not attributed to a policer.
 const TCP_LOSS_MAX: f64 = 0.1;
-/// A trial is complete once it has covered enough packets for this many losses at the loss rate before it.
+/// A trial is complete once it has covered enough packets to expect this number of losses at the loss rate from before
+/// the trial.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
-/// After a trial has shown random losses, a loss rate up to this multiple of theirs is taken for random loss.
+/// After a trial has shown random losses, a loss rate up to this multiple of the trial's loss rate counts as random
+/// loss.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
 /// The highest loss rate that a trial can show to be random.
 const RANDOM_LOSS_MAX: f64 = 0.2;
@@ -75,11 +77,11 @@ const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
 
 // Time.
 
-/// The window of the base delay in COMPETE, in seconds. It is long, since the queue may never be empty there.
+/// The window of the base delay in COMPETE, in seconds. It is long, since the queue may never be empty in COMPETE.
 const COMPETE_BASE_DELAY_WINDOW: u64 = BASE_RTT_WINDOW;
 /// The window of the base delay in START and DELAY, in seconds. It is short, so that a changed path is detected soon.
 const BASE_DELAY_WINDOW: u64 = 20;
-/// At one report, a law grows by at most this time's growth, in seconds, even if the last report is longer ago.
+/// The longest time since the last report, in seconds, for which a law lets the rate grow at one report.
 const STEP_TIME_MAX: f64 = 0.5;
 /// The window of the loss rate that is shown to users, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
@@ -131,7 +133,7 @@ pub(super) struct Law {
     /// The time at which the rate was last cut because of losses without a queue.
     policed_at: Option<f64>,
     trial: Option<PolicerTrial>,
-    /// The highest share of lost packets that is taken for random loss.
+    /// The highest share of lost packets that counts as random loss.
     random_loss_max: f64,
     /// The number of halvings in a row because of missing feedback.
     halvings: u32,
@@ -194,7 +196,7 @@ impl Law {
         !self.config.frames && self.config.train_packets >= 2.0
     }
 
-    /// Returns the number of the last train requested, and its packets.
+    /// Returns the number of the last train requested, and the number of its packets.
     pub(super) fn train(&self) -> Option<(u32, u32)> {
         if self.mode == Mode::Start || !self.has_trains() {
             return None;
@@ -224,7 +226,7 @@ impl Law {
         }
     }
 
-    /// If trains show in DELAY that the queue is the flow's own, and this was in doubt, records it. If it was not in
+    /// Records that the queue is the flow's own, if trains show this in DELAY while it is in doubt. If it is not in
     /// doubt, the trains are discarded, because an uncongested path looks the same as a queue of the flow's own.
     fn check_own_queue(&mut self, now: f64) {
         let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
@@ -235,7 +237,7 @@ impl Law {
         }
     }
 
-    /// Records that the queue is taken for the flow's own.
+    /// Records that the queue is considered the flow's own.
     #[cfg(test)]
     pub(super) fn set_own_queue(&mut self, now: f64) {
         self.delay.set_own_queue(now, self.rate);
@@ -402,7 +404,8 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
-        // During a trial the rate must not grow, or the losses would not be comparable with those before the trial.
+        // During a trial the rate must not grow. Otherwise the losses would not be comparable with those before the
+        // trial.
         let rate = self.trial.map_or(rate, |trial| rate.min(POLICED_RATE_SHARE * trial.received));
         self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
     }
@@ -426,7 +429,8 @@ impl Law {
         }
         self.compete.update_high_queue(self.signals.q, dt);
         self.delay.update_jitter(&self.signals, self.rate, dt, &self.config);
-        // There is one response per round trip. A packet that was sent before the last response causes no other one.
+        // There is one response per round trip. A packet that was sent before the last response does not cause another
+        // response.
         let loss = feedback.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
         let mark = feedback.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
         if loss.is_some() {

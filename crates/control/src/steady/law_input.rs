@@ -7,17 +7,16 @@ use super::signals::{FeedbackSummary, Signals};
 /// the share is 1. The limit is lower, because reports resolve a train's duration to a millisecond only.
 const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 
-/// A segment of a congestion window, in bits: that of a TCP with 1500 B packets, independent of the session's packet
-/// size, so that the windows of both window-based laws are comparable with TCP's.
+/// A segment of a congestion window, in bits. It is the segment of a TCP with 1500 B packets, whatever the session's
+/// packet size is, so that the windows of both window-based laws are comparable with TCP's.
 pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 
 /// A law's decision at a report. Rates are in bit/s; the text is the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transition {
-    /// The law stays in charge and asks for this rate.
+    /// The law stays in charge and sets this rate.
     Stay(f64, &'static str),
-    /// The other law takes over. If it is COMPETE, it begins with this rate; if it is DELAY, it begins with this rate
-    /// of arrival.
+    /// The other law takes over. COMPETE begins with this rate. DELAY begins with this rate of arrival.
     Switch(f64, &'static str),
 }
 
@@ -38,7 +37,7 @@ pub(super) struct LawInput<'a> {
     pub(super) loss: Option<Loss>,
     /// Whether a packet that left after the last response to a mark or a loss was CE-marked.
     pub(super) mark: bool,
-    /// The flow's share of the queue by its trains; `None` without trains.
+    /// The flow's share of the queue, as measured by its trains; `None` without trains.
     pub(super) share: Option<f64>,
 }
 

@@ -71,7 +71,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 const RATE_MIN: f64 = 10_000.0;
 /// If no feedback arrives for this time, in seconds, the rate is halved (RFC 8083).
 const FEEDBACK_TIMEOUT_MIN: f64 = 0.5;
-/// The same timeout in round trips. The longer of the two applies.
+/// The timeout without feedback in round trips. The longer one of this and [`FEEDBACK_TIMEOUT_MIN`] applies.
 const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
@@ -110,7 +110,7 @@ params! {
         cap: f64 = setup.cap.as_bps_f64(),
         /// Whether packets are sent as L4S packets (ECT(1)).
         l4s: bool = setup.ecn == Ecn::Ect1,
-        /// The source has frames.
+        /// Whether the source has frames.
         frames: bool = false,
     }
 }

@@ -20,14 +20,14 @@ const ALPHA_GAIN: f64 = 0.0625;
 /// draft).
 const VIRTUAL_RTT: f64 = 0.025;
 /// Additive increase in segments per round trip without a mark. A paced sender gets fewer marks than Prague. With
-/// Prague's increase of a whole segment it took 1.2 times its fair share beside Prague.
+/// Prague's increase of a whole segment, a paced flow took 1.2 times its fair share beside a Prague flow.
 const ADDITIVE_INCREASE: f64 = 0.37;
 /// The share of the window that a loss leaves (RFC 9438, 4.6).
 const LOSS_BETA: f64 = 0.7;
 /// The minimum of the window, in segments. It is below one segment, because a paced sender can send less than a segment
 /// per round trip.
 const WINDOW_MIN: f64 = 0.2;
-/// The rate is at most this many times what arrives, as acknowledgements limit a TCP.
+/// The rate is at most this many times the rate of arrival. Acknowledgements limit a TCP in the same way.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 
 /// The window of a scalable congestion control, and its estimate of the share of marks.

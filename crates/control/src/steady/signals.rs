@@ -75,9 +75,9 @@ const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
 /// come from a queue.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// The minimum number of packets in a row of packets that all waited in a queue.
+/// A row is a sequence of packets that all waited in a queue. This is the minimum number of its packets.
 const ROW_PACKETS_MIN: f64 = 5.0;
-/// The minimum duration of such a row at the receiver, in seconds, so that its rates are accurate.
+/// The minimum duration of a row at the receiver, in seconds, so that its rates are accurate.
 const ROW_DURATION_MIN: f64 = 0.040;
 
 /// The minimum number of packets from which the rate before a train is computed.
@@ -153,7 +153,7 @@ pub(super) struct Burst {
 pub(super) struct FeedbackSummary {
     /// Packets whose arrival is reported for the first time.
     pub(super) arrived: u32,
-    /// The packets among them with a CE mark.
+    /// The newly reported packets that carry a CE mark.
     pub(super) marked: u32,
     /// The packets that were declared lost since the last report.
     pub(super) lost: u32,
@@ -207,8 +207,8 @@ pub(super) struct Signals {
     pub(super) q: f64,
     /// The first packet of a row of packets that all waited, and the number of packets after it.
     row: Option<(ArrivedPacket, u32)>,
-    /// The leaky bucket of a bursty source: the time of its last packet, and how early a packet would be that is sent
-    /// at the same time, in seconds.
+    /// The leaky bucket of a bursty source: the time of its last packet, and how early another packet at that same time
+    /// would be, in seconds.
     bucket: Option<(f64, f64)>,
     /// The time since which every packet was sent earlier than the pacing rate allows, in seconds; `None` if the last
     /// packet was not.
@@ -252,7 +252,7 @@ impl Signals {
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
-        // Corrected send times must not go back, or a rate between two of them would be negative.
+        // Corrected send times must not go back. Otherwise a rate between two of them would be negative.
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
         let packet = InFlightPacket { number, size, sent: at, early: counted, own_queue, delay: None, unknown: false };
@@ -386,7 +386,7 @@ impl Signals {
     }
 
     /// Records that a report covers a packet which has not arrived. A packet of unknown fate is lost now if later
-    /// packets have overtaken it, and otherwise once they do.
+    /// packets have overtaken it, and otherwise as soon as later packets overtake it.
     fn on_missing(&mut self, number: u64, summary: &mut FeedbackSummary) {
         if let Ok(index) = self.flight_index(number) {
             self.flight[index].unknown = false;
@@ -485,6 +485,8 @@ impl Signals {
         if f64::from(*count) < ROW_PACKETS_MIN || came < ROW_DURATION_MIN || sent <= 0.0 {
             return None;
         }
+        // n packets span n − 1 intervals, so the bytes of the first packet are not counted. The last packet begins the
+        // next row.
         let bits = 8.0 * (last.bytes - first.bytes) as f64;
         self.row = Some((last, 0));
         Some((bits / sent, bits / came))
@@ -509,7 +511,8 @@ impl Signals {
         self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
     }
 
-    /// Returns the rate of these packets in bit/s, if they are enough and cover half of that time.
+    /// Returns the rate, in bit/s, of the packets of [`Self::arrived_before`]. Returns `None` if there are too few of
+    /// them, or if they cover less than half of `span`.
     fn rate_before(&self, end: &ArrivedPacket, span: f64) -> Option<f64> {
         let first = self.arrived_before(end, span).last()?;
         let covered = end.came - first.came;
@@ -517,7 +520,9 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares packets lost that were overtaken by [`PACKET_REORDER_THRESHOLD`] numbers and by the reordering window.
+    /// Declares packets lost that were overtaken. A packet was overtaken if a packet with a number that is higher by at
+    /// least [`PACKET_REORDER_THRESHOLD`] has arrived, and if the newest arrived packet was sent later by more than the
+    /// reordering window.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
@@ -600,7 +605,7 @@ impl Signals {
         self.path_rate(since.map_or(span, |since| since.min(span)), rate)
     }
 
-    /// Returns the rate of arrival in the last `span` seconds, three at most, in bit/s. Returns `None` if packets cover
+    /// Returns the rate of arrival in the last `span` seconds (at most 3 s), in bit/s. Returns `None` if packets cover
     /// too little of this time.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (first, newest) = self.ends(span)?;
@@ -623,16 +628,16 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// Returns the higher path rate of a short and of a longer span. The longer span is needed where the short one
-    /// contains only a few small frames, or no packets because the path has become longer.
+    /// Returns the higher one of the path rates over a short and a longer span. The longer span is needed where the
+    /// short one contains only a few small frames, or no packets because the path has become longer.
     pub(super) fn recent_path_rate(&self, rate: f64) -> Option<f64> {
         let rtt = self.rtt();
         let spans = [rtt.max(RECEIVED_SPAN_MIN), (2.0 * rtt).max(PAUSES_SPAN_MIN)];
         spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// Returns the rate, in bit/s, up to which a law grows if the source leaves most of its rate unused (RFC 7661,
-    /// 4.3).
+    /// Returns the rate, in bit/s, up to which a law lets the rate grow if the source leaves most of its rate unused
+    /// (RFC 7661, 4.3).
     pub(super) fn usage_limit(&self) -> f64 {
         let used = self.received(USAGE_SPAN);
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
@@ -661,8 +666,8 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns the packets reported in the last `span` seconds, three at most, the share of lost packets among them,
-    /// and this share with consecutive losses counted once.
+    /// Returns three values for the last `span` seconds (at most 3 s): the number of reported packets, the share of
+    /// lost packets among them, and this share with consecutive losses counted once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {

@@ -25,7 +25,8 @@ fn noise(n: usize) -> f64 {
     f64::from(u32::try_from(n * 7_919 % 201).unwrap()) / 100.0 - 1.0
 }
 
-/// Returns the response to rows each 100 ms whose sent rate varies by `swing`. `arrives` gives their rate of arrival.
+/// Returns the response to rows of packets, one every 100 ms. Their sent rate varies by `swing`, and `arrives` returns
+/// their rate of arrival.
 fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
     let mut follows = RateResponse::default();
     for n in 0..60 {
@@ -138,8 +139,8 @@ fn a_burst_at_a_path_that_carries_half_the_rate_is_still_a_queue() {
 /// The one-way delay of reports, in seconds.
 const BACK: f64 = 0.02;
 
-/// Returns the queueing delay of a TCP flow whose window varies. It is a triangle of 1 s: its maximum `most` is at each
-/// whole second, and half a second later it is lower by the share `depth`.
+/// Returns the queueing delay of a TCP flow whose window varies. The delay is a triangle wave with a period of 1 s: its
+/// maximum `most` is at each whole second, and half a second later it is lower by the share `depth`.
 fn tcp_queue(at: f64, most: f64, depth: f64) -> f64 {
     most * (1.0 - depth * (1.0 - 2.0 * (at.rem_euclid(1.0) - 0.5).abs()))
 }
@@ -201,7 +202,7 @@ impl LawDriver {
 fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
     let mut driver = LawDriver::new(Rate::mbps(1));
     driver.run(10.0, None, |_, _, _| Some(0.02));
-    // 1 Mb/s, the session's cap, arrives. The promise allows four packets per round trip in addition.
+    // The rate of arrival is 1 Mb/s, the session's cap. The promise allows four packets per round trip in addition.
     let most = 2e6 + 4.0 * 8_000.0 / driver.law.signals.rtt();
     for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
         (driver.law.mode, driver.law.rate) = (Rules::Compete, rate);
@@ -211,7 +212,7 @@ fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
     }
 }
 
-/// Whether a packet is lost: one of `each` in the mean, at irregular distances.
+/// Whether a packet is lost. On average one of `each` packets is lost, at irregular distances.
 fn chance_loss(number: u64, each: u64) -> bool {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).is_multiple_of(each)
 }
@@ -222,7 +223,7 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
         let (mut signals, mut found) = (Signals::new(), Vec::new());
         for number in 0..20_000u64 {
             let sent = 0.004 * number as f64;
-            // A sawtooth of a third of a second, as TCP makes it.
+            // The queueing delay is a sawtooth with a period of a third of a second, as TCP makes it.
             let queue = 0.03 * (sent * 3.0).fract();
             let at = Time::ZERO + Span::from_secs_f64(sent);
             signals.on_sent(at, number, 1_000, None);
@@ -448,7 +449,7 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
 }
 
 /// Returns whether losses are attributed to a policer after a minute, the number of trials, and the rate in bit/s.
-/// `lost` gives the lost packets by time and number.
+/// `lost` returns whether a packet is lost, from its time and number.
 fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
     let mut driver = LawDriver::new(Rate::mbps(4));
     driver.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
@@ -546,7 +547,7 @@ fn a_packet_that_others_overtook_shows_no_silence_of_the_path_and_a_pause_of_all
 #[test]
 fn what_chance_hardly_ever_loses_is_more_than_chance() {
     // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of
-    // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, at a tenth each.
+    // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, each at a loss rate of a tenth.
     for (packets, lost, more) in
         [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
     {
@@ -577,7 +578,7 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     let rtt = Span::from_secs_f64(signals.rtt());
     let p = LossRate::new(0.1).unwrap();
     let fair = throughput_full(Bytes::new(1_500), rtt, p, (rtt * 4).max(Span::millis(200)), 1.0).as_bps_f64();
-    // No less than two segments per round trip.
+    // The window is never smaller than two segments.
     let most = (1.3 * fair).max(1.05 * 2.0 * 12_000.0 / signals.rtt());
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
 }
@@ -596,7 +597,7 @@ fn a_silence_of_the_path_costs_the_window_the_same_at_any_number_of_lost_packets
         let mut sum = 0.0;
         for n in 0..150u32 {
             let now = 3.0 + 0.1 * f64::from(n);
-            // A single loss each second keeps the window where Reno's growth rules.
+            // A single loss each second keeps the window in the Reno-friendly region.
             let is_silent = n == 100;
             let (lost, loss_runs) = if is_silent { (lost, loss_runs) } else { (n % 10 / 9, n % 10 / 9) };
             let feedback = FeedbackSummary { arrived: 40, lost, loss_runs, ..FeedbackSummary::default() };
@@ -613,7 +614,7 @@ fn a_silence_of_the_path_costs_the_window_the_same_at_any_number_of_lost_packets
         let many = after(lost, 1);
         assert!((0.97 * few..=1.03 * few).contains(&many), "{lost}: {many} of {few}");
     }
-    // If the same packets are lost one by one, each of them counts as a loss by a queue.
+    // If the same packets are lost one by one, each of them counts as a loss caused by a queue.
     let single = after(400, 400);
     assert!(single < 0.5 * few, "{single} of {few}");
 }
@@ -816,7 +817,7 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
     let carries = |later: f64, rtt: f64| {
         let (mut compete, mut signals, feedback) = (CompeteLaw::new(), Signals::new(), FeedbackSummary::default());
         (compete.left, signals.base_rtt) = (true, rtt);
-        // 4 Mb/s over 100 ms, ended; then 400 kb/s.
+        // A phase at 4 Mb/s over 100 ms ends in a queue of the flow's own. The next phase begins at 400 kb/s.
         compete.begin(3.0, 4e6, 0.1);
         compete.end_in_own_queue(4.0, 4e6);
         compete.begin(4.0 + later, 4e5, rtt);
@@ -851,7 +852,7 @@ fn while_competing_small_frames_after_a_large_one_take_the_rate_no_lower_than_wh
     let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Compete);
     for n in 0..10 {
         let begin = 3.0 + 0.4 * f64::from(n);
-        // A key frame, and then frames of a tenth of its rate.
+        // A key frame is sent, and then frames at a tenth of its rate.
         let after = [(0.1, 2.5e6), (0.4, 2.5e5)].map(|(end, rate)| {
             driver.run(begin + end, Some(rate), |_, _, _| Some(0.08));
             driver.law.rate
@@ -900,7 +901,7 @@ fn a_loss_at_the_top_of_a_queue_lowers_the_target_of_every_source_in_any_queue()
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
         let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut losses, true, &config);
         assert!(delay.target(1e6, &config) < before, "{frames} {own}");
-        // Only the source of frames in its own queue takes what arrives.
+        // Only the source of frames in its own queue sets its rate to the rate of arrival.
         match turn {
             Transition::Stay(rate, "delay: lost in its own queue") => {
                 assert!(frames && own && (7e5..9e5).contains(&rate), "{frames} {own} {rate}");
@@ -917,7 +918,7 @@ fn in_a_queue_of_its_own_the_bursts_of_frames_are_a_queue() {
         if own {
             driver.law.set_own_queue(driver.now);
         }
-        // Ten packets back to back, each of which waits for those before it.
+        // Ten packets are sent back to back. Each waits for those before it.
         for n in 0..10u32 {
             let at = Time::ZERO + Span::from_secs_f64(driver.now);
             let came = at + Span::from_secs_f64(0.02 + 0.008 * f64::from(n));
@@ -933,15 +934,15 @@ fn in_a_queue_of_its_own_the_bursts_of_frames_are_a_queue() {
     assert!(queue(false) < 0.02 && queue(true) > 0.06, "{} {}", queue(false), queue(true));
 }
 
-/// Returns the flow's share of the queue by trains of four packets, among packets at 1 Mb/s. The packets of a train
-/// arrive `apart` seconds apart, the others 8 ms. Reports resolve arrivals to 1/1024 s.
+/// Returns the flow's share of the queue, as measured by trains of four packets, among packets at 1 Mb/s. The packets
+/// of a train arrive `apart` seconds apart, all other packets 8 ms apart. Reports resolve arrivals to 1/1024 s.
 fn trains(apart: f64, waits: f64) -> Option<f64> {
     let (mut signals, size) = (Signals::new(), Bytes::new(1_000));
     let (mut sent, mut came) = (0.0_f64, 0.1_f64);
     for number in 0..2_000_u64 {
         let in_train = number % 50 > 0 && number % 50 < 4;
         if !in_train {
-            // After a train the pacer waits for all of it.
+            // After a train, the pacer waits for the transmission time of the whole train.
             sent += if number % 50 == 4 { 0.032 } else { 0.008 };
         }
         // The first packets meet no queue, which gives the base delay.
@@ -1078,8 +1079,8 @@ fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_o
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }
 
-/// Returns the numbers in a source that no constant names. Exempt are 0, 1, 2 and a half, the bits of a byte, the
-/// nanoseconds of a second, and what keeps a divisor above zero.
+/// Returns the numbers in a source file that are not values of constants. Exempt are 0, 1, 2 and a half, the bits of a
+/// byte, the nanoseconds of a second, and numbers that keep a divisor above zero.
 fn choices(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let is_constant = |line: &str| ["const ", "pub(super) const "].iter().any(|begin| line.starts_with(begin));

@@ -1,6 +1,7 @@
 //! Packet trains: a few packets that are sent back to back. In a queue they lie one behind the other, so they arrive at
 //! the rate at which the path serves them. In a shared queue this is the link's rate; in a queue of the flow's own it
-//! is the flow's rate. The rate of arrival before a train, divided by the train's, is the flow's share of the queue.
+//! is the flow's rate. The rate of arrival before a train, divided by the train's rate of arrival, is the flow's share
+//! of the queue.
 
 use super::packet::ArrivedPacket;
 
@@ -66,8 +67,8 @@ impl TrainMonitor {
     /// Adds the measurement of a train.
     pub(super) fn add(&mut self, now: f64, train: &Train) {
         let Some(before) = train.rate_before else { return };
-        // The shares are added up in bits, and not as a mean of quotients: at high rates reports resolve a train's
-        // duration to a quarter only.
+        // The shares are added up in bits, and not as a mean of quotients: at high rates, reports measure a train's
+        // duration only to within a quarter of it.
         let share = before * train.duration;
         // A train in an empty queue counts here, too: if the flow's rate is nearly the train's rate, other flows have
         // little of the path.
@@ -81,7 +82,7 @@ impl TrainMonitor {
         self.share_at = now;
     }
 
-    /// Returns the flow's share of the queue by recent trains: 1 in a separate queue.
+    /// Returns the flow's share of the queue, as measured by recent trains. It is 1 in a queue of the flow's own.
     pub(super) fn share(&self, now: f64) -> Option<f64> {
         (now - self.share_at < SHARE_VALIDITY && self.weight > 0.0).then(|| self.share / self.weight)
     }

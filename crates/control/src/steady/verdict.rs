@@ -25,7 +25,7 @@ const POLICER_MEMORY: f64 = 120.0;
 const SIGNIFICANCE_LN: f64 = 6.907_755;
 /// If the mean rank is below this, losses occur at any queue length, as on a radio link.
 const RANDOM_RANK_MAX: f64 = 0.6;
-/// The mean rank counts as known from this number of remembered losses on.
+/// The mean rank counts as known once this number of losses is remembered.
 const RANDOM_LOSSES_MIN: f64 = 5.0;
 
 /// Classifies losses. Congestion losses occur at the top of a queue, random losses at any queue length.
@@ -88,13 +88,13 @@ impl LossClassifier {
             .is_some_and(|at| *at > now - within)
     }
 
-    /// Whether a loss of the share `share` of `packets` packets is significantly more than a random loss rate of
-    /// `at_most`, by Chernoff's bound of the binomial distribution's tail.
+    /// Whether a loss of the share `share` among `packets` packets is significantly higher than a random loss rate of
+    /// `at_most`. Uses Chernoff's bound of the binomial distribution's tail.
     pub(super) fn is_more(packets: u32, share: f64, at_most: f64) -> bool {
         share > at_most && Self::chernoff_exponent(packets, share, at_most) > SIGNIFICANCE_LN
     }
 
-    /// Whether a loss of the share `share` of `packets` packets is significantly less than a random loss rate of
+    /// Whether a loss of the share `share` among `packets` packets is significantly lower than a random loss rate of
     /// `at_least`.
     pub(super) fn is_less(packets: u32, share: f64, at_least: f64) -> bool {
         share < at_least && Self::chernoff_exponent(packets, share, at_least) > SIGNIFICANCE_LN
@@ -148,8 +148,8 @@ impl OwnQueue {
         Self { until: now + OWN_QUEUE_MEMORY, rate }
     }
 
-    /// Whether the verdict still holds. If the rate has fallen to half, it is refuted, because other flows have taken
-    /// capacity from the queue.
+    /// Whether the verdict still holds. If the rate has fallen to half, the verdict is refuted, because other flows
+    /// have taken capacity from the queue.
     pub(super) fn holds(&self, now: f64, rate: f64) -> bool {
         now < self.until && rate > 0.5 * self.rate
     }
@@ -159,10 +159,10 @@ impl OwnQueue {
 const RESPONSE_MEMORY: f64 = 4.0;
 /// Time for which a verdict on a shared queue is valid after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
-/// The minimum total weight of the observations for a known power. A new observation has weight 1.
+/// The minimum total weight of the observations with which the power counts as known. A new observation has weight 1.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;
-/// The minimum standard deviation of the logarithms of the sent rates for a known power. A rate that hardly varies
-/// shows no response.
+/// The minimum standard deviation of the logarithms of the sent rates with which the power counts as known. A rate that
+/// hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
 /// If the power of the response ([`RateResponse`]) plus its standard error is below this, the queue is the flow's own.
 /// Nine in ten of the measured values were 0.06 to 0.14 in a queue of the flow's own, and 0.43 to 0.97 in one shared

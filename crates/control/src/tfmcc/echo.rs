@@ -15,8 +15,9 @@ struct Pending {
 }
 
 /// Selects the time stamp that the next packet echoes (RFC 4654, section 3.5). A new limiting receiver has priority,
-/// then receivers without a round-trip time, then the others. Among these an older round comes first, and within a
-/// round the lower rate. The limiting receiver is echoed if no other receiver waits, and at least once per round.
+/// then receivers without a round-trip time, then the others. Among receivers of the same priority, an older round
+/// comes first, and within a round the lower rate. The limiting receiver is echoed if no other receiver waits, and at
+/// least once per round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,
@@ -85,6 +86,7 @@ impl Echoes {
                 let pending = self.waiting.swap_remove(i);
                 (pending.id, pending.stamp, pending.arrived)
             }
+            // The packet left before this report arrived, so it can't have carried the report's echo.
             None if self.clr.is_some_and(|(.., arrived)| arrived > now) => return None,
             None => {
                 (self.clr_is_new, self.clr_echoed) = (false, true);
@@ -145,7 +147,7 @@ mod tests {
     fn the_holding_time_is_taken_out_of_an_echo() {
         let mut echoes = Echoes::default();
         echoes.on_report(ReceiverId(1), Stamp(u32::MAX), at(0), true, 0, Rate::ZERO);
-        // Half a second is 2¹⁷ units, beyond the wrap.
+        // Half a second is 2¹⁷ units, so the time stamp wraps around.
         assert_eq!(echoes.next(at(500), 0, false), Some((ReceiverId(1), Stamp((1 << 17) - 1))));
         assert_eq!(echoes.next(at(500), 0, false), None);
     }

@@ -42,7 +42,7 @@ pub(super) struct SenderNotice {
     pub(super) echo: Option<(ReceiverId, Stamp)>,
     /// Whether the sender is in slow start, because no receiver has reported a loss.
     pub(super) slow_start: bool,
-    /// The send rate, in the profiles whose timers depend on it; `None` in the others.
+    /// The send rate, in the profiles whose timers depend on it; `None` in the other profiles.
     pub(super) x: Option<Rate>,
 }
 
@@ -52,7 +52,7 @@ impl SenderNotice {
         let x_supp = if self.x_supp == Rate::MAX { f32::MAX.to_bits() } else { single(self.x_supp.as_bps_f64()) };
         let flags =
             flags([(self.clr.is_some(), HAS_CLR), (self.echo.is_some(), HAS_ECHO), (self.slow_start, SLOW_START)]);
-        // Rounded up, so that no receiver's round-trip time appears longer than R_max.
+        // R_max is rounded up, so that no receiver's round-trip time appears longer than R_max.
         let ms = u16::try_from(self.r_max.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let round = u32::from_be_bytes([self.fb_nr, flags, 0, 0]) | u32::from(ms);
         let clr = self.clr.unwrap_or_default().0;
@@ -99,7 +99,7 @@ pub(super) struct ReceiverReport {
     pub(super) have_loss: bool,
     /// Whether the receiver is about to leave.
     pub(super) leave: bool,
-    /// Whether it reports as the limiting receiver.
+    /// Whether the receiver reports as the limiting receiver.
     pub(super) is_clr: bool,
 }
 

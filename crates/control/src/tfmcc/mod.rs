@@ -41,7 +41,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The factor of R_max after a round without a larger sample (RFC 4654, section 3.2).
+/// The factor by which R_max is multiplied after a round without a larger sample (RFC 4654, section 3.2).
 const R_MAX_DECAY: f64 = 0.9;
 /// The clock's granularity: R_max exceeds the interval between two packets by at least this (RFC 4654, section 3.2).
 const GRANULARITY: Span = Span::millis(1);

@@ -17,8 +17,8 @@ const LOSS_EXPIRY_RTTS: u64 = 10;
 /// The queueing delay that ends slow start, with the quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// The minimum of that delay, in transmission times of this flow's packets. On a slow link, a few packets of other
-/// flows already take longer than [`START_DELAY`].
+/// The minimum of the queueing delay that ends slow start, in transmission times of this flow's packets. On a slow
+/// link, a few packets of other flows already take longer than [`START_DELAY`].
 const LEAST_QUEUE_PACKETS: u64 = 4;
 /// The window of the receive rate in slow start, in round trips. The rate doubles every two round trips with this
 /// window, but only every four with a window of three.
@@ -48,7 +48,7 @@ pub(super) struct Receiver {
     queue: Queue,
     have_loss: bool,
     is_clr: bool,
-    /// The rate at the start of the round.
+    /// The requested rate at the start of the round.
     x_fbr: Rate,
     /// The time of the next report, if this receiver is to report.
     fire: Option<Time>,
@@ -116,7 +116,7 @@ impl Receiver {
         rate.max(self.least)
     }
 
-    /// Returns whether other receivers' reports suppress this one in this round.
+    /// Returns whether other receivers' reports suppress this receiver's report in this round.
     fn silenced(&self, now: Time) -> bool {
         let Some(last) = self.last else { return true };
         let x_supp = last.forward.x_supp;
@@ -148,8 +148,8 @@ impl Receiver {
         self.is_clr = forward.clr == Some(self.id);
         if self.is_clr {
             if !was_clr {
-                // The timer of the other receivers no longer applies. The first report follows a round trip after the
-                // last one.
+                // This receiver has become the limiting one, so the random timer of the other receivers no longer
+                // applies. It reports one round trip after its last report.
                 self.fire = Some(self.reported.map_or(now, |at| (at + self.rtt()).max(now)));
             } else if self.fire.is_none() {
                 self.fire = Some(now);
@@ -184,8 +184,8 @@ impl Receiver {
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // At the end of slow start the receive rate has filled a queue, which is part of the round-trip time. Together
-        // they would give too high a rate once the queue has drained.
+        // At the end of slow start the receive rate has filled a queue, which is part of the round-trip time. The loss
+        // interval that follows from both would give too high a rate once the queue has drained.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
@@ -261,7 +261,7 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // The losses so far were grouped with R_max, and the first interval was derived with it.
+                    // The losses so far were grouped with R_max, and the first interval was derived with R_max.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());

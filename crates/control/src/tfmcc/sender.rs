@@ -29,7 +29,7 @@ struct Clr {
     halved: bool,
 }
 
-/// The approach of slow start to its target.
+/// The way in which slow start approaches its target.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     target: Rate,
@@ -78,7 +78,7 @@ pub(super) struct Sender {
     /// reached or with the next loss event.
     proven: Option<ProvenRate>,
     raised_at: Option<Time>,
-    /// The bytes sent since the start of the measurement, and this start. They show whether the source is
+    /// The bytes sent since the start of the measurement, and the time of this start. They show whether the source is
     /// application-limited.
     sent: (Bytes, Time),
     uses: bool,
@@ -386,7 +386,7 @@ impl SenderHalf for Sender {
         self.look(x, r_max, slow, now);
         self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         if !is_clr && !back.leave {
-            // A report of an earlier round does not suppress reports of this one.
+            // A report of an earlier round does not suppress reports of the present round.
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
                 // Reports whose rate is not lower by at least a share g are suppressed (RFC 4654, section 3.4).

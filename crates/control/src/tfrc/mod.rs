@@ -96,7 +96,7 @@ pub(crate) const FORMER: &[FormerParam] = &[
 /// The values that a profile sets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Profile {
-    /// The minimum discount factor of older loss intervals while the open one is long (RFC 5348, section 5.5).
+    /// The minimum discount factor of older loss intervals while the open interval is long (RFC 5348, section 5.5).
     discount: f64,
     /// NDUPACK: the number of later packets after which a missing one counts as lost (RFC 5348, section 5.1).
     ndupack: u32,
@@ -114,8 +114,8 @@ struct Profile {
     gentle: bool,
 }
 
-/// The values of RFC 5348 without history discounting. With discounting, a smooth stream beside one TCP flow takes more
-/// than twice its rate at a drop-tail queue.
+/// The values of RFC 5348 without history discounting. With discounting, a smooth stream takes more than twice the rate
+/// of a TCP flow beside it at a drop-tail queue.
 const RFC: Profile =
     Profile { discount: 1.0, ndupack: 3, q: 0.9, nofeedback: 4.0, report: 1.0, tcp_rto: false, gentle: false };
 /// The defaults of ns-2.35.

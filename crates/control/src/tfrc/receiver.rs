@@ -88,7 +88,7 @@ impl Receiver {
         rtt.scale(self.settings.profile.report)
     }
 
-    /// Returns the extended number nearest to the highest one whose low 16 bits are `low`.
+    /// Returns the extended number whose low 16 bits are `low` and which is nearest to the highest number so far.
     fn extended(&mut self, low: u16) -> u64 {
         // The first number starts in the middle of the range, so that reordered packets before it have valid numbers
         // too.
@@ -162,8 +162,8 @@ impl ReceiverHalf for Receiver {
         let mark = Mark::read(rest);
         let connections = mark.map_or(1.0, |m| m.connections);
         // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, which is part
-        // of the round-trip time. Together they would give too high a rate once the queue has drained, so the minimum
-        // round-trip time is used.
+        // of the round-trip time. The loss interval that follows from both would give too high a rate once the queue
+        // has drained, so the minimum round-trip time is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
@@ -202,7 +202,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
         let now = slot.now;
-        // The very first report carries zero, because there is no round trip to measure over.
+        // The very first report carries a receive rate of zero, because there is no round trip to measure over.
         let received = self.measure(now).filter(|_| self.reported.is_some());
         let loss = self.history.rate();
         if let Some(rate) = received {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// An interval ends this much before its group of pictures is coded, so that the encoder has the new rate in time.
+/// An interval ends by this time before its group of pictures is coded, so that the encoder has the new rate in time.
 const EARLY: Span = Span::micros(1);
 /// The minimum round-trip time in the equations.
 const LEAST_RTT: Span = Span::millis(1);
@@ -256,7 +256,7 @@ impl Sender {
             _ => report.reception.map(|r| (r.expected, r.lost)),
         };
         if let Some((expected, lost)) = counts {
-            // A loss above the expected packets is an invalid count.
+            // More lost packets than expected ones are an invalid count.
             let lost = lost.min(i64::try_from(expected).unwrap_or(i64::MAX));
             self.interval.add(expected, lost);
             self.session.add(expected, lost);
