@@ -19,10 +19,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,7 +102,8 @@ def may_make_networks() -> bool:
 
 def rust(count: Count, prepared: Callable[[], None]) -> None:
     """Run the tests of the crates. Tests that need a tool start after ``prepared``, which installs the tools."""
-    said = cargo(count, [])
+    with part("cargo test"):
+        said = cargo(count, [])
     prepared()
     by_tool: dict[str, list[str]] = {}
     for name, tool in IGNORED.findall(said):
@@ -116,13 +119,22 @@ def rust(count: Count, prepared: Callable[[], None]) -> None:
     if there:
         # Documentation examples are left out, because none of them needs a tool. Most of these tests wait for real-time
         # networks, so 8 run in parallel.
-        cargo(count, ["--tests", "--", "--ignored", "--test-threads=8", "--exact", *there])
+        with part("cargo test of what needs tools"):
+            cargo(count, ["--tests", "--", "--ignored", "--test-threads=8", "--exact", *there])
+
+
+@contextmanager
+def part(name: str) -> Iterator[None]:
+    """Print the name of a part of the tests, and how long it took."""
+    print(f"\n{name} …", flush=True)
+    began = time.monotonic()
+    yield
+    print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 def cargo(count: Count, more: list[str]) -> str:
     """Run cargo's tests, and print the output of the tests that fail."""
     words = [*CARGO, *more]
-    print(f"\n{' '.join(words[:2])} …", flush=True)
     environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}
     # Generated inputs have a fixed seed. Set this variable to try another one.
     environment.setdefault("PROPTEST_RNG_SEED", "1")
@@ -171,8 +183,7 @@ def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
     Each process gets a contiguous part, so that most fixtures of a module are made only once. A process that has
     finished takes tests from another one.
     """
-    print(f"\n{' '.join(['pytest', *which])} …", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")
         spread = ["-n", str(at_once), "--dist", "worksteal"]
         slowest = ["--durations=8", "--durations-min=3"]
