@@ -11,20 +11,22 @@ use steadycast_units::{Span, Time};
 
 /// Records that follow each other within this time belong to one batch, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// The same limit where departures are known. On links below 8 Mb/s an audio packet takes longer than this to send.
+/// The same limit if the packets' departures are known, in nanoseconds. On links below 8 Mb/s an audio packet takes
+/// longer than this to send.
 const HELD_TOGETHER_NS: i64 = 100_000;
 /// Two successive packets belong to a batch if the time between their departures exceeds the time between their records
 /// by at least this, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
-/// The record counts as batched if at least this share of its packets are in batches.
+/// The recording counts as batched if at least this share of its packets are in batches.
 const BATCHED_SHARE: f64 = 0.3;
 /// If at least this share of the packets are in batches, the resolution of the times is the length of a batch.
 const COARSE_SHARE: f64 = 0.1;
 /// The percentile of the intervals between batches that is taken as the interval of the clock.
 const SHORTER_PERCENT: usize = 5;
-/// The share of the other direction's records that fall into batches, scaled so that 0 is the share that chance causes
-/// and 1 is the share that a clock causes. From `OF_CLOCK` on the cause is a clock; up to `OF_LINK` it is a link.
+/// If the share of the other direction's records that fall into batches is at least this, a clock causes the batches.
+/// The share is scaled so that 0 is the share that chance causes and 1 is the share that a clock causes.
 const OF_CLOCK: f64 = 0.6;
+/// If the scaled share is at most this, a link causes the batches. Between the two limits the cause is unknown.
 const OF_LINK: f64 = 0.3;
 /// The least difference between the share that chance causes and the one that a clock causes. Below it the cause of the
 /// batches is unknown.
@@ -35,7 +37,7 @@ const LEAST_OTHERS: usize = 10;
 /// The cause of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The record's clock.
+    /// The recording's clock.
     Clock,
     /// A link: the other direction's records are not in the same batches.
     Link,
@@ -71,7 +73,7 @@ pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> 
     let mut intervals: Vec<i64> = groups.windows(2).map(|two| two[1].0 - two[0].0).collect();
     intervals.sort_unstable();
     let shortest = *intervals.get(intervals.len() * SHORTER_PERCENT / 100)?;
-    // If most packets are alone in their group, the record has no batches.
+    // If most packets are alone in their group, the recording has no batches.
     let is_batched = groups.len() as f64 <= (1.0 - BATCHED_SHARE) * times.len() as f64;
     let is_clock = is_batched && cause(times, shortest, others) == Cause::Clock;
     (shortest >= LEAST_HELD_NS && is_clock)
@@ -93,12 +95,15 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
         let left = || batch.iter().map(|point| point.1);
         let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
         let lasts = batch[batch.len() - 1].0 - batch[0].0;
+        // Departures that are farther apart than the recorded times show that packets were held and then delivered
+        // together.
         if apart - lasts >= LEAST_HELD_NS {
             batches.push(apart - lasts);
             packets += batch.len();
         }
     }
     batches.sort_unstable();
+    // The 90th percentile leaves out single long stalls.
     let longest = batches.get(batches.len() * 9 / 10)?;
     Some((*longest, packets as f64 / points.len() as f64))
 }

@@ -23,7 +23,7 @@ pub struct Flight {
     pub arrival: Arrival,
     /// Whether the packet arrived or was lost.
     pub fate: Fate,
-    /// The size of the IP packet. A packet that is missing in the record gets the size of its neighbour.
+    /// The size of the IP packet. A packet that is missing in the recording gets the size of its neighbour.
     pub size: Bytes,
     /// The packet's SSRC.
     pub ssrc: u32,
@@ -36,7 +36,7 @@ pub struct Frame {
     pub left: Time,
     /// The RTP timestamp relative to the first frame's, with wraps resolved, in ticks of the stream's clock.
     pub ticks: i64,
-    /// When its last packet arrived; `None` if one is missing or an arrival is unknown.
+    /// When the frame's last packet arrived; `None` if one of its packets is missing or an arrival is unknown.
     pub arrived: Option<PeerTime>,
     /// The size of the frame's IP packets.
     pub size: Bytes,
@@ -65,39 +65,39 @@ pub struct Call {
     pub packets: Vec<Flight>,
     /// The number of reports that name single packets.
     pub reports: usize,
-    /// The controller's input; empty if the record was not made at the sender.
+    /// The controller's input; empty if the recording was not made at the sender.
     pub exchange: Exchange,
-    /// Whether the record has the call's first packets. It lacks them if a report arrived less than a round trip after
-    /// the record's first packet.
+    /// Whether the recording has the call's first packets. It lacks them if a report arrived less than a round trip
+    /// after the recording's first packet.
     pub begins: bool,
     /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
     /// The frames in the order of their departures.
     pub frames: Vec<Frame>,
-    /// The least time from a departure to the report on it; `None` if the record was not made at the sender.
+    /// The least time from a departure to the report on it; `None` if the recording was not made at the sender.
     pub round_trip: Option<Span>,
     /// The resolution of departure times and of arrival times.
     pub every: (Span, Span),
-    /// The sizes of the steps of the record's clock that were removed.
+    /// The sizes of the steps of the recording's clock that were removed.
     pub clock_steps: Vec<Span>,
-    /// Notes on the record for the user.
+    /// Notes on the recording for the user.
     pub notes: Vec<String>,
 }
 
-/// Where a record was made.
+/// Where a recording was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Where packets left.
+    /// At the sender, where packets left.
     Sender,
-    /// Where packets arrived.
+    /// At the receiver, where packets arrived.
     Receiver,
 }
 
-/// A packet as a record has it.
+/// A packet as a recording has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRecord {
     pub(crate) seen: Time,
-    /// The send time that the packet carries, on a clock that begins near the record's first time.
+    /// The send time that the packet carries, on a clock that begins near the recording's first time.
     pub(crate) stamp: Option<Time>,
     pub(crate) size: Bytes,
     pub(crate) ssrc: u32,
@@ -105,17 +105,17 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// False for a packet that is missing in the record, and is known only from a gap in the sequence numbers. Its time
-    /// and size are those of its neighbours.
+    /// False for a packet that is missing in the recording, and is known only from a gap in the sequence numbers. Its
+    /// time and size are those of its neighbours.
     pub(crate) is_recorded: bool,
 }
 
 /// Where a capture was made, according to the capture itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vantage {
-    /// Where packets left.
+    /// At the sender, where packets left.
     Sender,
-    /// Where packets arrived.
+    /// At the receiver, where packets arrived.
     Receiver,
     /// Before the receiver: the round trip from the capture to the receiver takes `receiver`.
     Before { receiver: Span },
@@ -141,35 +141,35 @@ pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
     /// RTCP from the receiver: the time of the record and the RTCP's bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// Where the record was made, if the user states it or the kind of log implies it; `None` if the record has to show
-    /// it.
+    /// Where the recording was made, if the user states it or the kind of log implies it; `None` if the recording has
+    /// to show it.
     pub(crate) side: Option<Side>,
-    /// Where the record was made, according to the record itself.
+    /// Where the recording was made, according to the recording itself.
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// The times at which the record's clock was set, with an error of a few milliseconds.
+    /// The times at which the recording's clock was set, with an error of a few milliseconds.
     pub(crate) set_at: Vec<Time>,
-    /// The sizes of all steps of the record's clock that were removed.
+    /// The sizes of all steps of the recording's clock that were removed.
     pub(crate) set_by: Vec<Span>,
     /// The number of packets whose header extension was cut off.
     pub(crate) cut_extensions: usize,
     /// The number of reports that were cut off.
     pub(crate) cut_reports: usize,
     pub(crate) unread: Unread,
-    /// The resolution of the record's clock.
+    /// The resolution of the recording's clock.
     pub(crate) every: Span,
-    /// The batches of the record's packets.
+    /// The batches of the recording's packets.
     pub(crate) batches: Option<Batches>,
 }
 
-/// Gaps of the record. A packet that is missing at such a gap may have arrived.
+/// Gaps of the recording. A packet that is missing at such a gap may have arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
     /// The times of records that can't be read.
     pub(crate) times: Vec<Time>,
     /// The packets whose record has no time, by SSRC and sequence number.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
-    /// The number of packets that the record lacks at unknown times.
+    /// The number of packets that the recording lacks at unknown times.
     pub(crate) unplaced: u64,
     /// The spans in which nothing at all was recorded.
     pub(crate) silences: Vec<(Time, Time)>,
@@ -207,9 +207,9 @@ impl Recording {
 /// The clock of the departures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DepartureClock {
-    /// The packets' own stamps.
+    /// The clock of the send times that packets carry.
     Stamps,
-    /// The record's.
+    /// The clock of the recording.
     Record,
 }
 
@@ -219,7 +219,7 @@ const SAME_PLACE_NS: i64 = 1_000_000;
 const STAMPED_SHARE: f64 = 0.9;
 /// The streams with evidence must have at least this share of the bytes.
 const LEAST_SHARE: f64 = 0.5;
-/// If less than this share of the bytes is reported, the record's own times are preferred as arrivals.
+/// If less than this share of the bytes is reported, the recording's own times are preferred as arrivals.
 const ENOUGH_REPORTED: f64 = 0.9;
 /// A note is made if the fates of at least this share of the packets are unknown.
 const NOTED_SHARE: f64 = 0.01;
@@ -239,7 +239,7 @@ const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 
 #[derive(Clone, Copy)]
 struct Clocks {
     departures: DepartureClock,
-    /// Whether arrivals are taken from the receiver's reports. If not, they are the record's times.
+    /// Whether arrivals are taken from the receiver's reports. If not, they are the recording's times.
     by_reports: bool,
 }
 
@@ -253,7 +253,7 @@ struct Stamps {
 
 impl Direction {
     /// Joins departures with arrivals. Also returns the offset of the departures' clock: by how much it is ahead of the
-    /// record's clock.
+    /// recording's clock.
     ///
     /// # Errors
     /// There is no evidence of when packets left, or of when they arrived.
@@ -325,6 +325,7 @@ impl Direction {
         let timed_share = timed as f64 / all.max(1) as f64;
         let stamps = self.stamps();
         let is_partial = timed_share < ENOUGH_REPORTED;
+        // A recording at the receiver has an arrival time for each packet, so it is preferred to incomplete reports.
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
@@ -350,6 +351,7 @@ impl Direction {
             }
             DepartureClock::Stamps
         };
+        // In the other case, neither departures nor arrivals are times of the recording, so batches do no harm.
         if departures == DepartureClock::Record || !by_reports {
             self.check_batches(notes)?;
         }
@@ -361,7 +363,7 @@ impl Direction {
         Ok(Clocks { departures, by_reports })
     }
 
-    /// Checks that the record's clock does not put packets into batches.
+    /// Checks that the recording's clock does not put packets into batches.
     ///
     /// # Errors
     /// Batches are longer than [`clock::COARSEST`], and the link does not make them.
@@ -421,6 +423,7 @@ impl Direction {
             (None, None) => is_untimed(packet).then_some(true),
         };
         let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
+        // If reports give the arrivals, gaps of the recording are no evidence of a loss, so they need not be examined.
         let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
         let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
             (false, true, _) => {
@@ -439,8 +442,8 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // This record was made at the sender, where packets are not lost yet. A gap therefore means that the
-                // record missed the packet.
+                // This recording was made at the sender, where packets are not lost yet. A gap therefore means that the
+                // recording missed the packet.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {
@@ -466,6 +469,8 @@ impl Direction {
     /// Finds the streams whose packets carry send times.
     fn stamps(&self) -> Stamps {
         let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+        // A packet that is missing in the recording has no header extension, so it can't show whether its stream has
+        // send times.
         for packet in self.packets.iter().filter(|packet| packet.is_recorded) {
             let count = counts.entry(packet.ssrc).or_default();
             *count = (count.0 + usize::from(packet.stamp.is_some()), count.1 + 1);
@@ -540,6 +545,7 @@ impl Direction {
             return Ok(DepartureClock::Record);
         }
         let by_stamp: Vec<(i64, i64)> = recorded().filter_map(since_stamp).collect();
+        // If the send times in the packets agree with the recording's times, the recording was made at the sender.
         let fine = SAME_PLACE_NS + self.every.as_nanos() as i64;
         if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
@@ -556,6 +562,7 @@ impl Direction {
                 _ => None,
             })
             .collect();
+        // Rounding of both times makes the difference vary by the sum of both resolutions, even without a queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&delays);
         if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
@@ -571,7 +578,7 @@ impl Direction {
         Ok(if by_stamp.is_empty() { DepartureClock::Record } else { DepartureClock::Stamps })
     }
 
-    /// Removes steps of the record's clock. They are found by comparison with the reported arrivals.
+    /// Removes steps of the recording's clock. They are found by comparison with the reported arrivals.
     fn set_right(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
         let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
@@ -582,6 +589,8 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
+        // The steps that the send times showed have been removed with an error of a few milliseconds. This removes the
+        // rest.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
             Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
@@ -596,6 +605,7 @@ impl Direction {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
+            // The arrival times of reports are on the clock that was set, too.
             arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
             self.set_by.push(Span::nanos(by.unsigned_abs()));
@@ -652,11 +662,13 @@ impl Direction {
         }
     }
 
-    /// Checks that the record's times are arrivals, and that packets carry send times.
+    /// Checks that the recording's times are arrivals, and that packets carry send times.
     ///
     /// # Errors
     /// One of these conditions does not hold; the error says why.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
+        // If many reports are cut, the complete ones may be those without per-packet feedback, because they are
+        // shorter.
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
         let hidden = if is_cut { Hidden::Cut } else { self.hidden };
         let reports = match hidden {
@@ -711,11 +723,11 @@ impl Direction {
         Ok(())
     }
 
-    /// Joins the departures in this record with the arrivals in the receiver's record `other`, by SSRC, sequence number
-    /// and timestamp.
+    /// Joins the departures in this recording with the arrivals in the receiver's recording `other`, by SSRC, sequence
+    /// number and timestamp.
     ///
     /// # Errors
-    /// Fewer than half of this record's packets are in `other`.
+    /// Fewer than half of this recording's packets are in `other`.
     fn across(mut self, mut other: Self, mut notes: Vec<String>) -> Result<Call, Problem> {
         self.packets.sort_by_key(|packet| packet.seen);
         self.reports.sort_by_key(|report| report.0);
@@ -728,6 +740,7 @@ impl Direction {
         let key = |packet: &PacketRecord| (packet.ssrc, packet.seq, packet.timestamp);
         let mut seen_there: BTreeMap<(u32, u16, u32), Time> = BTreeMap::new();
         for packet in &other.packets {
+            // If the receiver's recording has several copies of a packet, the first one shows the arrival.
             seen_there.entry(key(packet)).or_insert(packet.seen);
         }
         let ends = |ssrc: u32| {
@@ -758,7 +771,7 @@ impl Direction {
                 (None, None) if other.unread.untimed.contains(&(packet.ssrc, packet.seq)) => {
                     (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record))
                 }
-                // The receiver's record may begin later or end earlier than the sender's.
+                // The receiver's recording may begin later or end earlier than the sender's.
                 (None, None) if !is_within => {
                     (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
                 }
@@ -777,6 +790,7 @@ impl Direction {
             };
             all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
         }
+        // Recordings of different calls have almost no packets in common.
         if arrived * 2 < all.len() {
             let what = "the two files have less than half of the packets in common";
             return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
@@ -801,7 +815,7 @@ impl Direction {
     }
 }
 
-/// Returns the record's time of a packet, and this time minus the send time in the packet, in nanoseconds.
+/// Returns the recording's time of a packet, and this time minus the send time in the packet, in nanoseconds.
 fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     let seen = packet.seen.as_nanos() as i64;
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
@@ -818,7 +832,7 @@ fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     }
 }
 
-/// Adds a note on how many packets are missing in the record itself, and how many have an unknown fate.
+/// Adds a note on how many packets are missing in the recording itself, and how many have an unknown fate.
 fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
     let own = all.iter().filter(|(packet, flight)| {
@@ -925,6 +939,7 @@ fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
                 *ended |= packet.marker;
             }
             None => {
+                // A signed 32-bit difference is correct when the timestamp wraps.
                 ticks += frames.last().map_or(0, |last| i64::from(packet.timestamp.wrapping_sub(last.0) as i32));
                 let frame = Frame { left, ticks, arrived, size: flight.size };
                 frames.push((packet.timestamp, frame, packet.marker));

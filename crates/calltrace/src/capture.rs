@@ -89,6 +89,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     if let Some(opener) = opener {
         let all = capture.rtcp.len();
         let sealed = counted(all as u64, "RTCP packet");
+        // RTCP that the key does not open is of another session, or is not authentic.
         capture.rtcp.retain_mut(|rtcp| opener(&rtcp.bytes).map(|plain| rtcp.bytes = plain).is_some());
         if all > 0 && capture.rtcp.is_empty() {
             return Err(Problem::at(0, format!("the key opens none of its {sealed}"), "give its session's key file"));
@@ -173,6 +174,7 @@ fn direction(
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
+        // All records after the step have times of the clock that was set, whatever they contain.
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
         set_by.push(Span::nanos(step.nanos.unsigned_abs()));
@@ -186,6 +188,7 @@ fn direction(
         let remedy = "capture with times (tcpdump's default), or give the original file: a conversion dropped them";
         Problem::at(0, "all its packets have one time", remedy)
     })?;
+    // Coarser times can't show whether packets waited for each other.
     if every > clock::COARSEST {
         let what = format!("its times are in steps of {:.1} ms, which hide its delays", every.as_millis_f64());
         return Err(Problem::at(0, what, "capture with times to a microsecond: tcpdump --time-stamp-precision=micro"));
@@ -258,6 +261,7 @@ impl Capture {
         if self.records > MOST_PACKETS {
             return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
         }
+        // Each record needs an entry, because `times` is indexed by the place of a record. `packet` sets the true time.
         if self.times.len() < self.records {
             self.times.push(self.times.last().copied().unwrap_or(Time::ZERO));
         }
@@ -330,6 +334,8 @@ impl Capture {
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));
         }
+        // RTP and RTCP have version 2 in the first two bits. Anything else may be STUN, or a session description with
+        // the ID of abs-send-time.
         if head >> 6 != 2 {
             self.measure(at, found);
             self.send_time_id = self.send_time_id.or_else(|| send_time::described(found.payload));
@@ -382,6 +388,7 @@ impl Capture {
             Some((all, endpoints, index)) if known.bytes >= all => {
                 self.joined_fragments += 1;
                 if let Some(one) = self.packets.get_mut(&endpoints).and_then(|packets| packets.get_mut(index)) {
+                    // The host gets the datagram only when its last fragment has arrived.
                     one.record.seen = known.last;
                 }
             }
@@ -394,12 +401,14 @@ impl Capture {
     /// Measures the round trip to a host by STUN messages, which are not encrypted.
     fn measure(&mut self, at: Time, found: &Datagram<'_>) {
         match stun(found.payload) {
+            // The bound limits the memory for requests that are never answered.
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
                 self.requests.entry(id).or_insert((at, found.to.0));
             }
             Some((id, true)) => {
                 if let Some((asked, host)) = self.requests.remove(&id).filter(|one| one.1 == found.from.0) {
                     let trip = at.since(asked);
+                    // The least round trip contains no queueing, so it shows how far away the host is.
                     self.distances.entry(host).and_modify(|least| *least = trip.min(*least)).or_insert(trip);
                 }
             }
@@ -437,6 +446,7 @@ impl Capture {
             );
             return Problem::at(0, what, Skipped::NotRtp.remedy());
         };
+        // A known tunnel port shows that the call is encrypted inside a tunnel.
         let port = self.other_ports.iter().max_by_key(|(_, count)| **count).map(|one| *one.0);
         let (port, remedy) = match port.filter(|_| *why == Skipped::NotRtp) {
             Some(port) => {
@@ -499,6 +509,7 @@ impl Capture {
     fn vantage(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Vantage {
         let directions: Vec<bool> = flow.packets.iter().filter_map(|one| one.is_outgoing).collect();
         let outgoing = directions.iter().filter(|is| **is).count();
+        // Linux's cooked captures state for each packet whether the capturing host sent it.
         if directions.len() * 2 > flow.packets.len() && outgoing == directions.len() {
             return Vantage::Sender;
         }
@@ -511,6 +522,7 @@ impl Capture {
             to_receiver = Some(to_receiver.map_or(trip, |least| least.min(trip)));
         }
         match (to_sender, to_receiver) {
+            // If both ends are near, as in a local network, the round trips do not show the place.
             (Some(sender), Some(receiver)) if sender * 4 < receiver && sender <= HERE => Vantage::Sender,
             (sender, Some(receiver)) if receiver <= HERE && sender.is_none_or(|sender| receiver * 4 < sender) => {
                 Vantage::Receiver
@@ -529,6 +541,7 @@ impl Capture {
         for one in self.rtcp.iter().filter(goes_there) {
             for packet in Compound::parse(&one.bytes).map_or(Vec::new(), |compound| compound.packets) {
                 if let Packet::SenderReport { ntp, .. } = packet {
+                    // A report block refers to a sender report by the middle 32 bits of its NTP time (LSR).
                     sent.insert((ntp >> 16) as u32, one.at);
                 }
             }

@@ -16,7 +16,7 @@ const PCAPNG: u32 = 0x0a0d_0d0a;
 pub(crate) struct TimeSource {
     /// The number of the interface in the file.
     pub(crate) interface: usize,
-    /// The resolution of its times, as the file states it.
+    /// The resolution of the interface's times, as the file states it.
     pub(crate) every: Span,
 }
 

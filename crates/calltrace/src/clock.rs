@@ -1,4 +1,4 @@
-//! The quality of a record's clock: its resolution and its steps.
+//! The quality of a recording's clock: its resolution and its steps.
 
 use steadycast_units::{Span, Time};
 
@@ -9,11 +9,11 @@ pub(crate) const COARSEST: Span = Span::millis(5);
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 /// The largest change of a queue between two packets of a call. Packets of a call are seldom farther apart in time.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
-/// The record has to continue for at least this long on either side of a step.
+/// The recording has to continue for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
-/// The least length of a gap in which the recording may have been interrupted: as a time, and as a number of median
-/// packet intervals.
+/// The least length of a gap in which the recording may have been interrupted.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
+/// The least length of such a gap as a number of median packet intervals. Both limits apply.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
 /// If at least this share of successive times are equal, the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
@@ -50,11 +50,11 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a record's clock was set by at least a second. It compares delays against another clock.
+/// Finds where a recording's clock was set by at least a second. It compares delays against another clock.
 ///
-/// `points` are the record's times and delays in nanoseconds, in the order in which the packets were recorded. A queue
-/// drains again, and a late packet is alone. A set clock, however, changes all later delays: the least delay of the
-/// whole part after the step differs by the step from that of the part before. `delay_steps` finds shorter steps.
+/// `points` are the recording's times and delays in nanoseconds, in the order in which the packets were recorded. A
+/// queue drains again, and a late packet is alone. A set clock, however, changes all later delays: the least delay of
+/// the whole part after the step differs by the step from that of the part before. `delay_steps` finds shorter steps.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
@@ -133,6 +133,7 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
         let mut delays: Vec<i64> = window.iter().map(|point| point.1).collect();
         delays.sort_unstable();
+        // Percentiles leave out single late packets.
         delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
     });
     widths.max()

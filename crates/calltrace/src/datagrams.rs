@@ -114,6 +114,7 @@ impl Reading {
     }
 
     fn datagram(&mut self, at: Duration, found: &Datagram<'_>, is_cut: bool) {
+        // RTCP has version 2 in the first two bits as well, so its packet type decides.
         let is_media = found.payload.first().is_some_and(|head| head >> 6 == 2) && !is_rtcp(found.payload);
         let header = if is_media { rtp(found.payload, is_cut) } else { None };
         let one = CapturedDatagram {
@@ -145,7 +146,7 @@ impl Reading {
     }
 }
 
-/// FNV-1a of 64 bits.
+/// Returns the 64-bit FNV-1a digest of these bytes.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

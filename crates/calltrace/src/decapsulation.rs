@@ -13,10 +13,13 @@ pub(crate) type Endpoint = (IpAddr, u16);
 
 /// The largest number of headers in one frame. A frame with more counts as damaged.
 const MOST_LAYERS: usize = 12;
-/// The UDP ports of tunnels. For VXLAN, Linux has used 8472 since before 4789 was assigned.
+/// The UDP ports of VXLAN. Linux has used 8472 since before 4789 was assigned.
 const VXLAN: [u16; 2] = [4789, 8472];
+/// The UDP port of GENEVE.
 const GENEVE: u16 = 6081;
+/// The UDP port of GTP-U.
 const GTP_U: u16 = 2152;
+/// The magic cookie of STUN messages (RFC 8489, section 5).
 const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
 /// A UDP datagram of a capture.
@@ -237,6 +240,8 @@ fn inner(layer: Layer<'_>) -> Inner<'_> {
         Layer::EtherType(kind, packet) => ether_type(kind, packet),
         Layer::Ip(packet) => LaxSlicedPacket::from_ip(packet).map_or_else(
             |_| {
+                // A packet that has a whole IP header and can't be parsed is damaged. A shorter one was cut when it was
+                // captured.
                 let header = if packet.first().is_some_and(|first| first >> 4 == 6) { 40 } else { 20 };
                 skipped(if packet.len() < header { Skipped::CutShort } else { Skipped::Damaged })
             },
@@ -301,13 +306,14 @@ fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
         }
     }
     Some(match packet.first()? >> 4 {
+        // MPLS does not state what it carries. An IP packet is recognised by its version, as routers do (RFC 4928).
         4 | 6 => Layer::Ip(packet),
         0 if packet.starts_with(&[0, 0]) => Layer::Ethernet(packet.get(4..)?),
         _ => Layer::Ethernet(packet),
     })
 }
 
-/// GRE with its optional fields (RFC 2784, RFC 2890; version 1: RFC 2637).
+/// Removes a GRE header with its optional fields (RFC 2784, RFC 2890; version 1: RFC 2637).
 fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     let (flags, kind) = (word(packet, 0)?, word(packet, 2)?);
     let optional = match flags & 7 {
@@ -358,6 +364,7 @@ fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u1
         }
         let bytes = total.saturating_sub(head);
         let of = (from, to, id);
+        // Only the first fragment has the UDP header, whose length field is the size of the whole datagram.
         let all = word(payload.payload, 4).map_or(0, u64::from);
         if !first {
             return Inner::Content(Content::LaterFragment(Fragment { of, bytes, all: 0 }));
@@ -419,6 +426,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
             let options = usize::from(payload[0] & 0x3f) * 4;
             word(payload, 2).zip(inside(8 + options)).map(|(kind, rest)| Layer::EtherType(kind, rest))
         }
+        // The message type 255 (G-PDU) carries a user's packet. Without optional fields its header has 8 bytes.
         GTP_U if payload.starts_with(&[0x30, 0xff]) => inside(8).map(Layer::Ip),
         GTP_U if payload.get(1) == Some(&0xff) && payload[0] >> 5 == 1 => gtp(payload).map(Layer::Ip),
         _ => None,

@@ -6,12 +6,13 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Given, Need, Packet, PacketResult, ParamError, Rate, Remote, Span, Stream, Time,
 };
 
-/// The limits of the target rate. The rates of calls lie within them.
+/// The lower limit of the target rate. The rates of calls lie between the two limits.
 const FLOOR: Rate = Rate::kbps(30);
+/// The upper limit of the target rate.
 const CAP: Rate = Rate::mbps(30);
 /// The longest interval between two packets while the pacer's queue is not empty.
 const PACED: Span = Span::millis(10);
-/// The time over which the initial rate of a record is measured.
+/// The time over which the initial rate of a recording is measured.
 const BEGUN: Span = Span::secs(2);
 
 /// A decision: its time, the target rate, and the rule.
@@ -20,7 +21,7 @@ pub type Decided = (Time, Rate, Cow<'static, str>);
 /// Returns each decision whose target or rule differs from that of the previous one.
 ///
 /// Probes of the controller are not sent: the controller gets the reports on the packets that were actually sent. If
-/// the record begins in mid-call, a controller with a start rate starts at the mean rate of the first `BEGUN`.
+/// the recording begins in mid-call, a controller with a start rate starts at the mean rate of the first `BEGUN`.
 ///
 /// # Errors
 /// No controller has this name.
@@ -32,6 +33,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let early = exchange.sent.iter().take_while(|packet| packet.0.since(begin) < BEGUN);
     let went = early.map(|packet| packet.1).sum::<Bytes>().per(BEGUN);
     let start = [("start".to_owned(), Given::Text(format!("{}bps", went.as_bps())))];
+    // Not every controller has the parameter `start`. Without it, the controller starts with its own default.
     let seeded = if call.begins { None } else { Remote::new(name, &start, &bounds).ok() };
     let mut remote = seeded.map_or_else(|| Remote::new(name, &[], &bounds), Ok)?;
     let mut all: Vec<Decided> = Vec::new();
@@ -45,6 +47,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let mut reports = exchange.reports.iter().peekable();
     let ends = exchange.sent.iter().skip(1).map(|packet| Some(packet.0)).chain([None]);
     for (&(left, size, media), next) in exchange.sent.iter().zip(ends) {
+        // Reports, timers and departures have to reach the controller in the order of time, as in the call itself.
         while let Some((at, results)) = reports.next_if(|report| report.0 < left) {
             until(&mut remote, *at, &mut note);
             let told = results.iter().filter_map(|(place, arrived)| {

@@ -2,7 +2,7 @@
 //!
 //! A queue that grows in one step drains again. After a lasting step, the delay never returns to its former least
 //! value, and the least values on both sides differ by the step. Steps are therefore chosen so that, without them, the
-//! delay above that of an empty queue is as short as possible over the whole record.
+//! delay above that of an empty queue is as short as possible over the whole recording.
 
 /// The shortest step that can be found with exact clocks, in seconds.
 const LEAST_STEP_S: f64 = 3e-3;
@@ -42,15 +42,16 @@ pub(crate) struct DelayStep {
 #[derive(Clone, Copy)]
 struct Candidate {
     index: usize,
-    /// The change of the delay since the previous packet, and the range of possible sizes of the step. A queue may have
-    /// drained or grown between the two packets.
+    /// The change of the delay since the previous packet, in seconds. A queue may have drained or grown between the two
+    /// packets.
     change: f64,
+    /// The range of possible sizes of the step, in seconds.
     range: (f64, f64),
     /// The size of the step; `None` if the candidate is not chosen.
     step: Option<f64>,
 }
 
-/// A part of the record between two candidates, at most [`CELL_S`] long.
+/// A part of the recording between two candidates, at most [`CELL_S`] long.
 struct Cell {
     at: f64,
     lasts: f64,
@@ -59,12 +60,12 @@ struct Cell {
     segment: usize,
 }
 
-/// The clock that runs evenly.
+/// The clock whose times order the points. It is assumed to run evenly.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
-    /// The sender's.
+    /// The sender's clock: points are ordered by departure.
     Departures,
-    /// The receiver's.
+    /// The receiver's clock: points are ordered by arrival.
     Arrivals,
 }
 
@@ -121,6 +122,7 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         let (before, after) = (&points[k - n..k], &points[k..k + n]);
         let passed = points[k].0 - points[k - 1].0;
         let up = least(after) - most(before);
+        // If most of the rise is gone after a few packets, it was a single late packet.
         let up = if up >= (points[k].1 - points[k - 1].1) / 2.0 { up } else { 0.0 };
         // A queue drains no faster than time passes. A late packet changes only its own delay.
         let (fall, lasts) = (points[k - 1].1 - points[k].1, least(before) - most(after));
@@ -139,6 +141,7 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         rises > floor.max(OVER_USUAL * up) || falls > floor.max(OVER_USUAL * down)
     };
     let mut found: Vec<(usize, f64, f64)> = changes.into_iter().filter(is_long).collect();
+    // If there are too many candidates, the largest ones are kept, and then sorted by time again.
     found.sort_by(|a, b| b.1.max(b.2).total_cmp(&a.1.max(a.2)));
     found.truncate(MOST_CANDIDATES);
     found.sort_by_key(|one| one.0);
@@ -197,7 +200,7 @@ fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[
     cost(candidates) - cost(other)
 }
 
-/// The first cell of a segment.
+/// Returns the index of the first cell of a segment.
 fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
@@ -263,6 +266,7 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(at, delay, _) in points {
         while let [.., a, b] = hull[..] {
+            // A point stays on the lower hull if the next edge turns upwards there.
             if (b.0 - a.0) * (delay - a.1) > (b.1 - a.1) * (at - a.0) {
                 break;
             }
@@ -286,7 +290,7 @@ fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let Some(at) = cells.get(middle).map(|cell| cell.at) else { return one.change };
     let from = cells.partition_point(|cell| cell.at < at - EXACT_SIDE_S);
     let to = cells.partition_point(|cell| cell.at <= at + EXACT_SIDE_S);
-    // Other steps between a cell and this one.
+    // The sum of the other chosen steps in these segments, in seconds.
     let others =
         |segments: std::ops::Range<usize>| -> f64 { candidates[segments].iter().filter_map(|other| other.step).sum() };
     let before = cells[from..middle].iter().map(|cell| cell.least + others(cell.segment..i));

@@ -7,9 +7,9 @@ use steadycast_units::{PeerTime, Time};
 pub enum Departure {
     /// The packet carries its send time: abs-send-time, or the time stamp of this project's own sessions.
     Stamped(Time),
-    /// The record was made where packets left, and this is its time.
+    /// The recording was made where packets left, and this is its time.
     Recorded(Time),
-    /// Unknown: the packet is not in the record, or carries no send time. The packets before and after it left near
+    /// Unknown: the packet is not in the recording, or carries no send time. The packets before and after it left near
     /// this time.
     Unknown(Time),
 }
@@ -34,7 +34,7 @@ impl Departure {
 /// When a packet arrived, on the receiver's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The record was made where packets arrived, and this is its time.
+    /// The recording was made where packets arrived, and this is its time.
     Recorded(PeerTime),
     /// The receiver reported it: transport-wide feedback or RFC 8888.
     Reported(PeerTime),
@@ -63,16 +63,16 @@ pub enum Fate {
     Unknown(Unknown),
 }
 
-/// The evidence of a packet's fate. The receiver's reports take precedence over a record.
+/// The evidence of a packet's fate. The receiver's reports take precedence over a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Reports on single packets: transport-wide feedback or RFC 8888.
     Feedback,
     /// The cumulative loss of receiver reports (RFC 3550, section 6.4.1).
     ReceiverReport,
-    /// The packet is in the record that was made at the receiver.
+    /// The packet is in the recording that was made at the receiver.
     Record,
-    /// The packet is missing in the receiver's record, which has packets with sequence numbers before and after it.
+    /// The packet is missing in the receiver's recording, which has packets with sequence numbers before and after it.
     Gap,
 }
 
@@ -81,19 +81,19 @@ pub enum Evidence {
 pub enum Unknown {
     /// The packet did not arrive.
     Lost,
-    /// No report in the record is about the packet.
+    /// No report in the recording is about the packet.
     NotReported,
     /// The packet is reported as arrived, but without a time.
     TimeNotReported,
-    /// The packet is not in the record, and there is no other evidence of it.
+    /// The packet is not in the recording, and there is no other evidence of it.
     Unrecorded,
-    /// The packet is in the record, without a time.
+    /// The packet is in the recording, without a time.
     Untimed,
     /// Compared with the times of the other packets, this packet's time would be an impossible delay.
     Contradictory,
-    /// Either the packet was lost, or it is missing in the record because that part of the record is unreadable or
-    /// absent.
+    /// Either the packet was lost, or it is missing in the recording because that part of the recording is unreadable
+    /// or absent.
     LostOrUnread,
-    /// Either the packet was lost or the record dropped it. The record does not say which packets it dropped.
+    /// Either the packet was lost or the recording dropped it. The recording does not say which packets it dropped.
     LostOrDropped,
 }

@@ -17,9 +17,10 @@ use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 pub(crate) const IN_SEQUENCE: usize = 20;
 /// The largest difference between the sequence numbers of two packets that count as in sequence.
 const LONGEST_STEP: i16 = 64;
-/// The longest time between two copies of a packet. The limit is shorter for packets without a header extension,
-/// because their bytes do not show whether a second packet is a retransmission.
+/// The longest time between two copies of a packet that has a header extension.
 const COPY_WITHIN: Span = Span::secs(2);
+/// The longest time between two copies of a packet without a header extension. It is shorter, because the bytes of such
+/// a packet do not show whether a second packet is a retransmission.
 const COPY_WITHIN_BARE: Span = Span::millis(5);
 /// The largest variation of the time between two copies, if they come from two interfaces of one host or from a mirror
 /// port.
@@ -32,13 +33,13 @@ const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 /// A packet as captured.
 #[derive(Clone)]
 pub(crate) struct CapturedPacket {
-    /// The number of its record in the file, from 1.
+    /// The number of the packet's record in the file, from 1.
     pub(crate) place: usize,
     pub(crate) record: PacketRecord,
     /// The source of the packet's time.
     pub(crate) source: TimeSource,
     pub(crate) elements: Elements,
-    /// Whether its header extension was cut off.
+    /// Whether the packet's header extension was cut off.
     pub(crate) is_cut: bool,
     pub(crate) is_outgoing: Option<bool>,
 }
@@ -79,6 +80,8 @@ pub(crate) fn flows(
     let mut flows = merged(rtp_of(packets));
     let mut all = Vec::new();
     for mut flow in flows.drain(..) {
+        // Two captures in one file have to be detected before copies are removed, because the removal would mix their
+        // times.
         flow.check_captures()?;
         flow.drop_copies();
         flow.packets.sort_by_key(|one| one.place);
@@ -99,6 +102,7 @@ fn rtp_of(
     }
     let does_follow = |packets: &[(usize, Time, u16)]| {
         let mut numbers: Vec<u16> = packets.iter().map(|packet| packet.2).collect();
+        // Copies of a packet have the same number. They must not count as steps.
         numbers.dedup();
         let steps = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as i16);
         let following = steps.filter(|step| (-LONGEST_STEP..=LONGEST_STEP).contains(step)).count();
@@ -125,6 +129,7 @@ fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<F
         let sources: BTreeSet<u32> = packets.iter().map(|one| one.record.ssrc).collect();
         let passes_on = |other: &Flow| {
             other.endpoints.iter().any(|(from, to)| {
+                // On one host, the ports tell the ends apart. Between hosts, a relay may use any port.
                 let same_host = from.0 == to.0;
                 let meet = |a: &Endpoint, b: &Endpoint| if same_host { a == b } else { a.0 == b.0 };
                 meet(to, &endpoints.0) || meet(from, &endpoints.1)
@@ -218,6 +223,8 @@ impl Flow {
         }
         apart.sort_unstable();
         let at = |percent: usize| apart.get(apart.len() * percent / 100).copied().unwrap_or(0);
+        // Two interfaces of one host record copies at a nearly constant distance. The path between two hosts makes it
+        // vary.
         let varies = at(95) - at(5) > LONGEST_COPY_SPREAD_NS || at(50) > COPY_WITHIN.as_nanos() as i64;
         if apart.len() * 2 > first.len() && varies {
             let what = format!(
@@ -254,6 +261,8 @@ impl Flow {
             last.insert(key, i);
         }
         let left = self.packets.len() - copies.len();
+        // If only some packets had the later time, the difference between the two would look like a change of the
+        // delay.
         let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
         if later {
             for &(first, copy) in &copies {
@@ -416,6 +425,7 @@ impl Flow {
         for one in &self.packets {
             streams.entry(one.record.ssrc).or_default().push(one);
         }
+        // The stream with the most packets has the shortest gaps, so it locates the step best.
         let Some(stream) = streams.into_values().max_by_key(Vec::len) else { return Vec::new() };
         let nanos = |one: &CapturedPacket| one.record.seen.as_nanos() as i64;
         let is_step = |window: &&[&CapturedPacket]| {

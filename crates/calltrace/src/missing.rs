@@ -1,5 +1,5 @@
-//! Finds packets that are missing in a record although sequence numbers show that they were sent, and determines their
-//! fates.
+//! Finds packets that are missing in a recording although sequence numbers show that they were sent, and determines
+//! their fates.
 
 use crate::call::{Direction, PacketRecord};
 use crate::evidence::{Evidence, Fate};
@@ -17,11 +17,11 @@ const NEGLIGIBLE: u64 = 50;
 /// If reports say that at least this number of missing packets arrived, the capture may be unreliable.
 const LEAST_REPORTED: usize = 20;
 
-/// A packet that is missing in the record, and the transport-wide numbers of its neighbours in the stream.
+/// A packet that is missing in the recording, and the transport-wide numbers of its neighbours in the stream.
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
-    /// Adds the packets that are missing in the record according to their neighbours' sequence numbers. Returns the
+    /// Adds the packets that are missing in the recording according to their neighbours' sequence numbers. Returns the
     /// streams whose numbers began anew.
     ///
     /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
@@ -86,8 +86,8 @@ impl Direction {
     }
 
     /// Returns the fates of missing packets by receiver reports. Between two reports, the receiver counts its losses;
-    /// the remaining gaps are due to the record. A stream in `restarted` is left out, because its receiver restarts its
-    /// counts too.
+    /// the remaining gaps are due to the recording. A stream in `restarted` is left out, because its receiver restarts
+    /// its counts too.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
@@ -127,7 +127,7 @@ impl Direction {
                     Some(at + *cycle)
                 })
                 .collect();
-            // The count in the first report includes losses before the record, unless it is zero.
+            // The count in the first report includes losses before the recording, unless it is zero.
             let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
             let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
             let known: Vec<(i64, i32)> = known.collect();
@@ -176,6 +176,7 @@ impl Direction {
                 found.insert(i);
             } else if let Some(at) = beside {
                 found.insert(i);
+                // Each unreadable record can be at most one missing packet, so it is used up.
                 match unread.get_mut(&at) {
                     Some(count) if *count > 1 => *count -= 1,
                     _ => drop(unread.remove(&at)),

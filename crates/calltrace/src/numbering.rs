@@ -1,7 +1,7 @@
 //! Extends the sequence numbers of one RTP stream over their wraps and over restarts of the sender.
 //!
-//! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A record holds the whole
-//! stream, which allows a better test: a late packet fills a gap or repeats a packet, and a restart does neither.
+//! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A recording holds the
+//! whole stream, which allows a better test: a late packet fills a gap or repeats a packet, and a restart does neither.
 
 use steadycast_units::{Span, Time};
 
@@ -23,7 +23,7 @@ const JUMP_RATE: f64 = 40.0;
 /// A packet of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
-    /// The packet's departure, or the record's time if the departure is unknown.
+    /// The packet's departure, or the recording's time if the departure is unknown.
     pub(crate) at: Time,
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
@@ -60,6 +60,7 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
         let is_restart = i > 0 && !is_expected && is_confirmed(packet, &packets[i + 1..]);
         if is_restart {
             run += 1;
+            // The next cycle but one keeps the numbers of different runs apart, even for packets that are late.
             number = ((highest >> 16) + 2) << 16 | i64::from(packet.seq);
             begin = number;
         }

@@ -18,10 +18,11 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 pub(crate) const BIN_S: f64 = 0.5;
 /// The capacity of a bin is known if the trains in it have at least this total duration, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// A train needs at least this number of packets and a minimum duration, in seconds. The first duration applies without
-/// jitter behind the queue, the second one with it.
+/// A train needs at least this number of packets.
 const LEAST_PACKETS: usize = 4;
+/// The least duration of a train in seconds, without jitter behind the queue.
 const LEAST_S: f64 = 0.004;
+/// The least duration of a train in seconds, with jitter behind the queue.
 const LEAST_JITTERED_S: f64 = 0.020;
 /// Half of a window, in seconds. The least delay in the window is taken as the delay of an empty queue.
 const BASE_S: usize = 15;
@@ -33,7 +34,9 @@ const LEVEL_S: f64 = 0.5;
 /// and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and their errors add
 /// up.
 const SEVERAL_STEPS: usize = 3;
+/// The least mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
+/// The least size of each of several steps of the delay, in seconds.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
 /// A capacity may come from packets that waited only under the assumption that the delay did not step. It is used if it
 /// differs from a known capacity near it by at most this share.
@@ -67,7 +70,7 @@ pub struct Bin {
     pub arrived: Rate,
     /// The number of packets that left in this bin and whose fate is known.
     pub packets: u32,
-    /// The number of these packets that were lost; `None` if a part of the record is missing.
+    /// The number of these packets that were lost; `None` if a part of the recording is missing.
     pub lost: Option<u32>,
     /// The mean and the longest queueing delay; `None` if no packet arrived.
     pub delay: Option<(Span, Span)>,
@@ -154,15 +157,15 @@ enum Exit {
     Undated(f64),
     /// The packet was lost.
     Lost,
-    /// It arrived, but one of its times is unknown.
+    /// The packet arrived, but one of its times is unknown.
     Untimed,
     /// Its fate is unknown. The packet is not counted, and ends a train.
     Unknown,
-    /// Either the packet was lost, or it is missing in the record because that part of the record is unreadable or
-    /// absent. Losses are more frequent among these packets than in the whole call. The packet is not counted, and ends
-    /// a train.
+    /// Either the packet was lost, or it is missing in the recording because that part of the recording is unreadable
+    /// or absent. Losses are more frequent among these packets than in the whole call. The packet is not counted, and
+    /// ends a train.
     LostOrUnread,
-    /// Either the packet was lost or the record dropped it. The record does not say which packets it dropped.
+    /// Either the packet was lost or the recording dropped it. The recording does not say which packets it dropped.
     LostOrDropped,
 }
 
@@ -229,7 +232,7 @@ impl Path {
         }
         let unknown = points.iter().filter(|point| point.is_unknown()).count() as f64 / points.len().max(1) as f64;
         if unknown > MOST_UNKNOWN {
-            // Packets of the call that are missing in the record look like cross traffic.
+            // Packets of the call that are missing in the recording look like cross traffic.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let levels = levels(&points);
@@ -418,6 +421,8 @@ fn levels(points: &[Point]) -> Vec<f64> {
         points
             .map(|(at, delay)| {
                 if let Some(delay) = delay {
+                    // A later packet with a shorter delay replaces earlier ones, so the front of the queue is always
+                    // the minimum.
                     while near.back().is_some_and(|last| last.1 >= delay) {
                         near.pop_back();
                     }
@@ -555,6 +560,7 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
 /// Returns the seconds at which the least delay changes by more than 3 ms and is constant to 1 ms for five seconds
 /// before and after. The delay of a standing queue is never as constant.
 fn routes(least: &[f64]) -> Vec<u32> {
+    // A standing queue varies by more than 1 ms in five seconds, so a constant least delay is that of an empty queue.
     let level = |part: &[f64]| {
         let low = part.iter().copied().fold(f64::INFINITY, f64::min);
         let high = part.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -723,6 +729,7 @@ fn mode(rates: &[f64]) -> f64 {
     };
     let density: Vec<f64> = (0..cells).map(|k| around(k, 15, &bell)).collect();
     let needed = (logs.len() as f64 * 0.05).max(3.0);
+    // The highest mode is that of packets without cross traffic between them, so the search begins at the highest rate.
     let peak = (0..cells).rev().find(|&k| {
         let next = density.get(k + 1).copied().unwrap_or(0.0);
         let before = if k == 0 { 0.0 } else { density[k - 1] };
@@ -793,9 +800,9 @@ struct Sums {
 
 /// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in a bin that has packets which may be missing only in the record. If more than half of the bins
-/// have such packets, or if any missing packet may be one, losses are unknown in all bins, because their number would
-/// be too low.
+/// Losses are unknown in a bin that has packets which may be missing only in the recording. If more than half of the
+/// bins have such packets, or if any missing packet may be one, losses are unknown in all bins, because their number
+/// would be too low.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -821,6 +828,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         }
     }
     let count = |of: fn(&Sums) -> bool| sums.iter().filter(|sum| of(sum)).count();
+    // Packets that the recording dropped may lie in any bin, so no bin has a known number of losses.
     let all_unknown = points.iter().any(|point| point.exit == Exit::LostOrDropped)
         || count(|sum| sum.unread > 0) * 2 > count(|sum| sum.sent > 0.0);
     for ((bin, sum), lost) in bins.iter_mut().zip(sums).zip(lost_in) {
@@ -842,6 +850,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
             first += 1;
         }
         let span = point.left - points[first].left;
+        // If neither a packet was lost nor the queue grew, the path carried this rate.
         let grew = points[first].delay().zip(point.delay()).is_some_and(|(a, b)| b - a > 2e-3);
         if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.delay().is_some() {
             // The first packet only marks the beginning of the window, so its bytes do not count.
@@ -870,6 +879,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
         if took < LEAST_TRAINS_S {
             return None;
         }
+        // A single bin often has too few trains for a bootstrap.
         let near: Vec<(f64, f64)> = pieces[k.saturating_sub(1)..(k + 2).min(pieces.len())].concat();
         let n = pieces[k].len() as f64;
         let right = 1.0 - start * n / took;

@@ -22,7 +22,7 @@ pub(crate) struct Arrivals {
     pub(crate) reported: Vec<Option<Reported>>,
     pub(crate) reports: Vec<PacketReport>,
     pub(crate) round_trip: Option<Span>,
-    /// Whether the record has the call's first packets.
+    /// Whether the recording has the call's first packets.
     pub(crate) begins: bool,
     /// The resolution of the reported times.
     pub(crate) resolution: Option<Span>,
@@ -63,6 +63,8 @@ impl Direction {
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
         let (mut next, mut near) = (0, None);
         for (at, bytes) in &self.reports {
+            // A report can only be about packets that left before it arrived. Older packets with the same number are
+            // overwritten.
             while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
                 for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
                     if let Some(number) = number {
@@ -87,7 +89,7 @@ impl Direction {
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
                     // If the newest packet with this number is half a number space old, the report is about a packet
-                    // that is not in the record.
+                    // that is not in the recording.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));

@@ -38,15 +38,15 @@ const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,
 /// The number of events of each kind in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// RTP packets that arrived.
+    /// Number of RTP packets that arrived.
     pub rtp_in: usize,
-    /// RTP packets that left.
+    /// Number of RTP packets that left.
     pub rtp_out: usize,
-    /// RTCP datagrams that arrived.
+    /// Number of RTCP datagrams that arrived.
     pub rtcp_in: usize,
-    /// RTCP datagrams that left.
+    /// Number of RTCP datagrams that left.
     pub rtcp_out: usize,
-    /// Estimates of the sender's controller.
+    /// Number of estimates of the sender's controller.
     pub estimates: usize,
     /// The number of unknown fields, in the stream and in its batches of packets.
     pub unknown: usize,
@@ -139,6 +139,7 @@ fn mask(width: u32) -> u64 {
 /// Decodes the `n` values after a column's base; `None` if the bits are invalid. Each delta is relative to the last
 /// value that exists.
 pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<Option<u64>>> {
+    // libwebrtc omits the deltas if all values of a column are equal.
     if packed.is_empty() {
         return Some(vec![base; n]);
     }
@@ -166,6 +167,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
             Some(last) => {
                 let mut delta = bits.take(width)?;
                 if signed && delta >> (width - 1) == 1 {
+                    // The sign bit is extended to 64 bits.
                     delta |= !mask(width);
                 }
                 last.wrapping_add(delta) & mask(value_width)
@@ -406,6 +408,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
     if copies > 0 {
         notes.push(format!("{} that stand twice in the log are used once", counted(copies as u64, "event")));
     }
+    // Only the received direction can hold several senders. A sender's own log has one clock.
     if side == Side::Receiver {
         of_one_sender(&mut packets, options.stream, &mut notes)?;
     }
@@ -517,6 +520,7 @@ fn in_order(packets: &mut Vec<Packet>) -> usize {
     for together in packets.chunk_by(|a, b| a.ms == b.ms) {
         let first = (together[0].transport, together[0].seq);
         let mut together = together.to_vec();
+        // The log has times in whole milliseconds, so the packets of one millisecond are ordered by their numbers.
         together.sort_by_key(|packet| match (packet.transport, first.0) {
             (Some(number), Some(first)) => (number.wrapping_sub(first) as i16, 0),
             _ => (0, packet.seq.wrapping_sub(first.1) as i16),

@@ -13,8 +13,8 @@ pub(crate) type Elements = Vec<(u8, usize, u32)>;
 /// An extension's id and length.
 pub(crate) type Kind = (u8, usize);
 
-/// The time between two values that are compared. In a record of less than four times this length, it is a quarter of
-/// the record.
+/// The time between two values that are compared. In a recording of less than four times this length, it is a quarter
+/// of the recording.
 const APART: Span = Span::secs(2);
 /// The largest difference between the advances of the two clocks, relative to [`APART`]. A queue that grows or drains
 /// causes a difference.
@@ -27,7 +27,7 @@ const LEAST_PACKETS: usize = 20;
 const FRACTION_BITS: u32 = 18;
 
 /// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of this project's sessions (4
-/// bytes, with a fixed id). `packets` are in the order of the record: their times, SSRCs and extension elements.
+/// bytes, with a fixed id). `packets` are in the order of the recording: their times, SSRCs and extension elements.
 /// `named` is the id that a session description or the user gives.
 ///
 /// # Errors
@@ -139,7 +139,7 @@ pub(crate) fn to_nearest_wrap(nanos: i64, bits: u32) -> i64 {
     (nanos + wrap / 2).rem_euclid(wrap) - wrap / 2
 }
 
-/// Unwraps send times with the help of the record's times.
+/// Unwraps send times with the help of the recording's times.
 pub(crate) struct SendTimes {
     bits: u32,
     first: Option<(u32, Time)>,
@@ -153,7 +153,7 @@ impl SendTimes {
         Self { bits, first: None }
     }
 
-    /// Returns the unwrapped send time that is nearest to the record's time `beside`.
+    /// Returns the unwrapped send time that is nearest to the recording's time `beside`.
     pub(crate) fn unwrap(&mut self, raw: u32, beside: Time) -> Time {
         let (first, anchor) = *self.first.get_or_insert((raw, beside));
         let wrap = 1_i128 << self.bits;

@@ -23,7 +23,7 @@ const MOST_COMPARED: usize = 20_000;
 /// A packet with its undecoded send time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
-    /// The place of its record in the file.
+    /// The place of the packet's record in the file.
     pub(crate) place: usize,
     pub(crate) seen: Time,
     pub(crate) ssrc: u32,
@@ -86,6 +86,7 @@ fn is_one_sender_in_order(packets: &[&Stamped], bits: u32) -> bool {
         pairs[usize::from(crosses)] += 1;
         overtaken[usize::from(crosses)] += usize::from(advance < -OVERTAKEN_NS);
         let passed = after.seen.as_nanos() as i64 - before.seen.as_nanos() as i64;
+        // The nearest pair of packets is compared if the streams do not overlap in time.
         if crosses && nearest.is_none_or(|least| passed.abs() < least.0) {
             nearest = Some((passed.abs(), send_time::to_nearest_wrap(passed - advance, bits)));
         }

@@ -26,7 +26,7 @@ pub struct Meta {
     pub from: Address,
     /// The destination address.
     pub to: Address,
-    /// The two ECN bits: 0 not capable, 2 ECT(0), 3 congestion experienced (RFC 3168).
+    /// The two ECN bits: 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
     pub ecn: u8,
 }
 
@@ -37,9 +37,9 @@ pub struct Flags {
     pub syn: bool,
     /// ACK: the acknowledgment number is valid.
     pub ack: bool,
-    /// ECE: echoes a mark.
+    /// ECE: echoes an ECN mark.
     pub ece: bool,
-    /// CWR: the window was reduced in response to a mark.
+    /// CWR: the congestion window was reduced in response to an ECN mark.
     pub cwr: bool,
     /// PSH: this is the last segment of a write.
     pub psh: bool,
@@ -52,7 +52,7 @@ pub struct TcpHeader {
     pub seq: u32,
     /// The acknowledgment number: the next expected byte.
     pub ack: u32,
-    /// Flags.
+    /// The segment's flags.
     pub flags: Flags,
     /// The advertised window in bytes.
     pub window: u16,
@@ -74,10 +74,11 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&meta.from.port.to_be_bytes());
     out.extend_from_slice(&meta.to.port.to_be_bytes());
     out.extend_from_slice(&(length as u16).to_be_bytes());
-    // The checksum is computed with its own field at 0.
+    // The checksum is computed over the datagram with the checksum field set to 0.
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
-    // A checksum of zero would mean "no checksum"; 0xffff is the same value in ones' complement (RFC 768).
+    // In UDP, a checksum field of zero means "no checksum". The value 0xffff is equivalent to zero in ones' complement
+    // (RFC 768).
     let sum = match transport_sum(out) {
         0 => 0xffff,
         sum => sum,

@@ -64,7 +64,8 @@ impl CaptureFile {
     }
 }
 
-/// Returns the stream's error that is inside a writer's error. The type of the latter is not public.
+/// Returns the I/O error of the stream that caused a writer's error. The type of the writer's error is not public, so
+/// its sources are searched.
 fn stream_error(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(source) => io::Error::new(source.kind(), source.to_string()),

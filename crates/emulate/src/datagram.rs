@@ -15,7 +15,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Parses a datagram. Returns `None` if it is truncated or belongs to another protocol.
+    /// Parses a datagram. Returns `None` if it is truncated or is not IPv4.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header = usize::from(first & 15) * 4;
@@ -23,7 +23,7 @@ impl<'a> Datagram<'a> {
         (first >> 4 == 4 && header >= 20 && total >= header && total == bytes.len()).then_some(Self { bytes, header })
     }
 
-    /// Returns its size in bytes, including the header.
+    /// Returns the datagram's size in bytes, including the header.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -46,8 +46,8 @@ impl<'a> Datagram<'a> {
         self.bytes[9]
     }
 
-    /// Returns the bytes after the IP header. Returns `None` if the protocol differs, or for any but the first
-    /// fragment.
+    /// Returns the bytes after the IP header. Returns `None` if the datagram has another protocol than `protocol`, or
+    /// is a fragment other than the first one.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
         // Only the first fragment has a transport header.
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
@@ -65,7 +65,7 @@ impl<'a> Datagram<'a> {
         self.carried(UDP)?.get(8..)
     }
 
-    /// Returns the TCP segment, if it is one.
+    /// Returns the TCP segment, if the datagram contains one.
     pub(crate) fn tcp(&self) -> Option<Segment> {
         let rest = self.carried(TCP).filter(|rest| rest.len() >= 20)?;
         let word = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
@@ -78,7 +78,7 @@ impl<'a> Datagram<'a> {
         })
     }
 
-    /// Returns the IGMP message, if it is one.
+    /// Returns the IGMP message, if the datagram contains one.
     pub(crate) fn igmp(&self) -> Option<&'a [u8]> {
         (self.protocol() == IGMP).then(|| &self.bytes[self.header..])
     }
@@ -87,7 +87,7 @@ impl<'a> Datagram<'a> {
 /// The fields of a TCP segment that the relay uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Source and destination port.
+    /// Source port and destination port.
     pub(crate) ports: (u16, u16),
     pub(crate) seq: u32,
     pub(crate) syn: bool,

@@ -91,7 +91,7 @@ pub(crate) fn new_network() -> io::Result<()> {
 
 /// Moves the calling thread into a new mount namespace. Its later mounts are not visible to other processes.
 pub(crate) fn new_mounts() -> io::Result<()> {
-    // SAFETY: as above; the working directory is copied.
+    // SAFETY: the call only takes a number. The thread gets its own copy of the working directory.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })
 }
 
@@ -131,8 +131,8 @@ pub(crate) fn pause_ms(ms: i32) {
     unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
 }
 
-/// Gives the calling thread real-time priority: the relay (`first`) before the threads that pace. Returns whether it
-/// was permitted.
+/// Gives the calling thread real-time priority. The relay's thread (`first`) has a higher priority than the threads
+/// that pace packets. Returns whether the system permitted it.
 pub(crate) fn set_realtime_priority(first: bool) -> bool {
     let param = libc::sched_param { sched_priority: 1 + libc::c_int::from(first) };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.
@@ -142,7 +142,7 @@ pub(crate) fn set_realtime_priority(first: bool) -> bool {
 /// Returns the calling thread to normal scheduling.
 pub(crate) fn set_normal_priority() {
     let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: as above.
+    // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
 }
 

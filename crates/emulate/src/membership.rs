@@ -27,9 +27,9 @@ pub(crate) enum Change<'a> {
 /// The sources from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
-    /// All sources. Excluded sources are not tracked.
+    /// The host receives from all sources. Excluded sources are not tracked.
     All,
-    /// These sources only. If there are none, the host is not in the group.
+    /// The host receives from these sources only. If there are none, it is not in the group.
     Only(BTreeSet<Source>),
 }
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-/// Environment variable with the mark of the emulation that a process belongs to: the owner's process ID and start
-/// time.
+/// Environment variable of the processes of an emulation. Its value is a mark that identifies the emulation's owner by
+/// process ID and start time.
 const MARK: &str = "STEADYCAST_EMULATION";
 
 /// A program on a host.
@@ -164,6 +164,7 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let mut count = 0;
     for id in all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        // A process may have ended since the folder was listed, or belong to another user.
         let Ok(environment) = fs::read(format!("/proc/{id}/environ")) else { continue };
         let own = environment
             .split(|b| *b == 0)

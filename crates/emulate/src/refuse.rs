@@ -8,8 +8,8 @@ use steadycast_units::{Bytes, Span};
 /// The smallest plain packet: IP and UDP headers, sequence number and send time.
 const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
-/// Returns all parts of the scenario that the emulation can't reproduce, each with its place. If the run leaves them
-/// out, it is an approximation.
+/// Returns all parts of the scenario that the emulation can't reproduce, each with its place. A run without these parts
+/// is an approximation of the scenario.
 pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let scenario = &loaded.scenario;
     let places = loaded.places();
@@ -35,6 +35,7 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                 let Config { sack, timestamps, ecn, .. } = spec.config;
                 let wanted = [("sack", "SACK", sack), ("timestamps", "timestamps", timestamps), ("ecn", "ECN", ecn)];
                 for host in flow.to.iter().chain([&flow.from]) {
+                    // Linux sets these properties per network namespace, which is per host.
                     let (first, other) = *hosts.entry(*host).or_insert((wanted, &flow.name));
                     for (key, name, _) in wanted.into_iter().filter(|one| !first.contains(one)) {
                         let what = format!("a host has {name} for all its TCP or for none; flow.{other} differs");

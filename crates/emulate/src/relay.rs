@@ -22,7 +22,7 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// Maximum lateness of a release. A release that is later than this counts as late.
+/// Maximum lateness of a datagram's release. A datagram that is released later than this counts as late.
 pub const LATE: Span = Span::millis(1);
 
 /// Maximum number of multicast groups that programs may create.
@@ -34,7 +34,7 @@ const READ_BATCH: usize = 64;
 /// Size of the read buffer: the largest IPv4 datagram.
 const MAX_DATAGRAM: usize = 65_536;
 
-/// The relay's end of a host.
+/// A host as the relay sees it: its node and the relay's end of its TUN device.
 pub(crate) struct Gate {
     pub(crate) node: NodeIx,
     pub(crate) addr: Ipv4Addr,
@@ -44,17 +44,17 @@ pub(crate) struct Gate {
 /// Statistics of the relay's timing.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
-    /// Datagrams read from hosts.
+    /// Number of datagrams read from hosts.
     pub read: u64,
-    /// Datagrams written to hosts.
+    /// Number of datagrams written to hosts.
     pub written: u64,
-    /// Datagrams that a host's kernel rejected.
+    /// Number of datagrams that a host's kernel rejected.
     pub refused: u64,
-    /// Datagrams without a destination in this network.
+    /// Number of datagrams without a destination in this network.
     pub astray: u64,
-    /// Written datagrams that were later than [`LATE`].
+    /// Number of datagrams that were written later than [`LATE`] after they were due.
     pub late: u64,
-    /// Lateness of the releases.
+    /// Lateness of the datagrams' releases.
     pub lateness: Spread,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Relay {
 struct Groups {
     /// The groups of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// The groups of programs, one per source.
+    /// The groups that programs have joined and that are not in the scenario, one per source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
     /// Memberships that the scenario controls. IGMP messages about them are ignored.
@@ -189,7 +189,8 @@ impl Relay {
     /// Relays datagrams until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
-        // Without the priority, a busy machine delays releases by whole scheduler slices. The run reports its lateness.
+        // Without real-time priority, a busy machine delays releases by whole scheduler slices. If the priority is
+        // denied, the run goes on and reports the lateness of its releases.
         kernel::set_realtime_priority(true);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();
@@ -313,6 +314,7 @@ impl Relay {
                 mark(&mut marked, arrival.ecn);
                 write(&gate.tun, &marked)
             };
+            // The lateness is measured after the write, so that it includes the system call.
             let late = clock.now().since(arrival.at);
             match written {
                 Ok(_) => {

@@ -28,7 +28,7 @@ struct Departure {
     /// The destination address, of a host or a group.
     to: u32,
     protocol: u32,
-    /// Source and destination port, 16 bits each.
+    /// Source port and destination port, 16 bits each.
     ports: Option<u32>,
     bytes: u32,
     ecn: u32,
@@ -193,8 +193,9 @@ impl Departure {
     }
 }
 
-/// Minimum number of packets of a stream, and maximum step of its sequence numbers.
+/// Minimum number of packets of an RTP stream.
 const MIN_STREAM_PACKETS: u32 = 16;
+/// Maximum step between consecutive sequence numbers of an RTP stream.
 const MAX_STREAM_STEP: u16 = 64;
 
 /// Returns the paths that carry RTP. On a path of this kind, one SSRC and payload type has at least 16 packets, and in

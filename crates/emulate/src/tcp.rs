@@ -39,7 +39,7 @@ pub(crate) struct Session {
     pub(crate) spec: sc::Tcp,
     pub(crate) from: (Arc<Namespace>, Ipv4Addr),
     pub(crate) to: (Arc<Namespace>, SocketAddrV4),
-    /// The times at which it starts (`true`) and stops.
+    /// The times at which the session starts (`true`) and stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
     pub(crate) chance: Chance,
     pub(crate) figures: KernelSource,
@@ -74,7 +74,7 @@ struct Open {
     connected: bool,
     /// Bytes that the application still has to write.
     left: u64,
-    /// Whether the connection is closed after these bytes.
+    /// Whether the connection is closed after the bytes in `left` have been written.
     last: bool,
     shut: bool,
 }
@@ -140,6 +140,8 @@ impl Runner {
             fds.push(PollFd::new(&running.listener, PollFlags::IN));
             fds.extend(running.accepted.iter().map(|s| PollFd::new(s, PollFlags::IN)));
             if let Some(open) = &running.open {
+                // A socket is nearly always writable, so the loop would spin if it waited for this without data to
+                // write.
                 let wants = if open.writes() { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
                 fds.push(PollFd::new(&open.socket, wants));
             }
@@ -215,7 +217,7 @@ impl Running {
         self.work.turn(now, chance, &mut figures.activity);
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Work::OnOff { gap: None, writing, .. } = self.work {
-            // While it is on, an on-off source without a rate writes as fast as the connection allows.
+            // While an on-off source without a rate is on, it writes as fast as the connection allows.
             open.left = if writing { u64::MAX } else { 0 };
         }
         let payload = u64::from(payload(spec));
@@ -245,7 +247,7 @@ impl Running {
         }
     }
 
-    /// Stops immediately: queued data is not sent.
+    /// Stops the source immediately: queued data is not sent.
     fn stop(&mut self, now: Time) {
         if !std::mem::replace(&mut self.active, false) {
             return;
@@ -364,7 +366,7 @@ fn tcp_socket() -> io::Result<Socket> {
     Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))
 }
 
-/// Sets the flow's keys as socket options, as far as they exist.
+/// Sets the socket options that correspond to the flow's keys.
 fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
     let fd = socket.as_raw_fd();
     socket.set_tcp_congestion(name(spec.config.congestion).as_bytes()).map_err(|e| ("congestion", e))?;

@@ -17,7 +17,7 @@ pub(crate) struct Stream {
     pub(crate) payload: u32,
     /// Records of sent and arrived packets, if they are recorded.
     pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
-    /// Maximum send jitter: packets are held at their host for a random time that is uniform between 0 and this.
+    /// Maximum send jitter. Packets are held at their host for a random time that is uniform between 0 and this value.
     jitter: Span,
     chance: Chance,
     until: Time,
@@ -91,6 +91,7 @@ impl Streams {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
+        // The offset is read first, because adding the segment advances the position by which it is resolved.
         let offset = stream.bytes.place(segment.seq);
         if stream.bytes.add(&segment) {
             stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);
@@ -114,7 +115,7 @@ impl Streams {
 /// The received bytes of a stream.
 #[derive(Debug, Default)]
 struct ReceivedBytes {
-    /// The sequence number of the first byte.
+    /// The sequence number of the stream's first byte.
     base: u32,
     /// All bytes before this offset were received.
     next: u64,

@@ -26,8 +26,8 @@ const JITTER_MARGIN: u64 = 256;
 /// Maximum number of calls of an agent at one time.
 const MAX_CALLS: usize = 1_000;
 
-/// The packets that a session's source sent. The receiving end looks up the frame fragment of a packet, which is not
-/// part of the datagram.
+/// The packets that a session's source sent. Because a datagram does not contain the fragment of the frame that it
+/// carries, the receiving end looks it up here.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
@@ -92,16 +92,16 @@ impl Stream {
 /// The parameters of an endpoint besides its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
-    /// The index of its session among the sessions of all flows.
+    /// The index of the endpoint's session among the sessions of all flows.
     pub(crate) session: usize,
     pub(crate) host: NodeIx,
-    /// The times at which it starts (`true`) and stops.
+    /// The times at which the endpoint starts (`true`) and stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// The destination of its RTCP; `None` sends it to the peer or the group.
+    /// The destination of the endpoint's RTCP. With `None`, RTCP is sent to the peer or the group.
     pub(crate) reports_to: Option<SocketAddr>,
-    /// The group that it joins and leaves by itself, if any.
+    /// The group that the endpoint joins and leaves itself, if any.
     pub(crate) member_of: Option<u32>,
-    /// Maximum send jitter: packets are held back for a random time that is uniform between 0 and this.
+    /// Maximum send jitter. Packets are held back for a random time that is uniform between 0 and this value.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
 }
@@ -110,9 +110,9 @@ pub(crate) struct Hosted {
 pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
-    /// The records of its packets, if they are recorded.
+    /// The records of the endpoint's packets, if they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// The packets that its session has sent so far.
+    /// The packets that the endpoint's session has sent so far.
     sent: Rc<RefCell<Sent>>,
     relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,
@@ -121,8 +121,9 @@ pub(crate) struct UdpEnd {
     zeros: Vec<u8>,
     /// Number of received packets of media or plain traffic.
     pub(crate) received_packets: u64,
-    /// Symbols of sent packets, for parity, and of received packets, for recovery.
+    /// The symbols of sent packets, from which parity is computed.
     kept: SentSymbols,
+    /// The symbols of received packets, from which lost packets are recovered.
     received_symbols: ReceivedSymbols,
 }
 
@@ -197,6 +198,7 @@ impl UdpEnd {
         }
         let first = self.first_kept().unwrap_or(u64::MAX);
         self.kept.forget_before(first.saturating_sub(JITTER_MARGIN));
+        // The BYE has been sent by now.
         if self.leaves && !self.agent.leaving() {
             self.leaves = false;
             self.change_membership(false);

@@ -45,7 +45,7 @@ const CHECK_INTERVAL: Span = Span::millis(50);
 
 /// After its end, the run continues until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
-/// The maximum duration of this continuation.
+/// Maximum time for which the run continues after its end.
 const GRACE_TOTAL: Span = Span::secs(3);
 
 /// Maximum share of late releases for a trustworthy run.
@@ -87,7 +87,7 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Whether only the network is emulated, without the scenario's flows.
     pub only_network: bool,
-    /// A program that runs beside the flows. The run ends with it.
+    /// A program that runs at the same time as the flows. The run ends when the program ends.
     pub program: Option<Program>,
     /// Hosts whose datagrams are recorded in the table `wire`.
     pub tap: Vec<String>,
@@ -132,8 +132,9 @@ pub struct Emulation {
     program: Option<Program>,
     /// The exit code of the program.
     pub code: Option<i32>,
-    /// Lateness of calls of the flows' endpoints, over the whole run and near its end.
+    /// Lateness of calls of the flows' endpoints over the whole run.
     ends_late: Spread,
+    /// Lateness of calls of the flows' endpoints in the last part of the run.
     ends_late_last: Spread,
 }
 
@@ -322,7 +323,7 @@ impl Emulation {
         kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
-        // The run ends with its program, which may end before or after the flows.
+        // The run ends when its program ends, which may be before or after the end of the flows.
         if let Some(program) = program {
             while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
                 ran = world.idle().map(|()| true);
@@ -427,7 +428,7 @@ fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T,
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,
-    /// Lateness of calls before the last part of the run.
+    /// Lateness of the calls before the last part of the run.
     late_before: Spread,
 }
 
@@ -478,6 +479,7 @@ impl Udp {
             self.turn(clock.now() + CHECK_INTERVAL)?;
             let mut received_packets = 0;
             self.each(|ix, driver| received_packets += driver.end(ix).received_packets);
+            // As long as packets arrive, more may be under way, so the idle time starts anew.
             if received_packets > seen {
                 (last, seen) = (clock.now(), received_packets);
             }
@@ -689,7 +691,7 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // If the members of a group only report to the sender, it receives the reports at its own address, as with
+            // If the members of a group report to the sender only, it receives the reports at its own address, as with
             // source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
@@ -736,7 +738,8 @@ impl Planner<'_> {
     }
 }
 
-/// Sets the keys that apply to all TCP connections of the host in whose namespace the thread is.
+/// Sets the flow's keys that apply to all TCP connections of a host. The calling thread must be in the namespace of
+/// that host.
 fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), BuildError> {
     let Config { sack, timestamps, ecn, .. } = spec.config;
     for (key, differs, value) in [("sack", !sack, "0"), ("timestamps", !timestamps, "0"), ("ecn", ecn, "1")] {

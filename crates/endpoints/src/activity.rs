@@ -6,7 +6,7 @@ use steadycast_units::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: Time,
-    /// The end; [`Time::NEVER`] before it ends.
+    /// The end of the period; [`Time::NEVER`] while it lasts.
     until: Time,
     complete: bool,
 }

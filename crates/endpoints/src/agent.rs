@@ -45,8 +45,8 @@ pub(crate) trait Recorded {
     /// Writes the agent's figures.
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest of all the agent's actions, and a second number that completes it. A sink's digest covers the
-    /// arrivals.
+    /// Returns a digest of the agent's actions, and a count that makes equal digests by chance less likely. A sink's
+    /// digest covers the arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }
@@ -66,7 +66,7 @@ pub(crate) trait Recorded {
         None
     }
 
-    /// Returns what a source sent in each step.
+    /// Returns the bytes that a source sent in each step of the series, and its rates.
     fn sent(&self) -> Vec<SentStep> {
         self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
@@ -79,7 +79,7 @@ pub(crate) trait Recorded {
         &[]
     }
 
-    /// Returns the checks of promises that the agent's half of the controller made.
+    /// Returns the run-time checks of the agent's half of the controller.
     fn promises(&self) -> Vec<Check> {
         Vec::new()
     }
@@ -120,7 +120,7 @@ impl SentStep {
     }
 }
 
-/// What identifies an agent's table rows.
+/// The identification of an agent's table rows.
 pub(crate) struct RowOrigin<'a> {
     pub(crate) flow: &'a str,
     pub(crate) node: &'a str,

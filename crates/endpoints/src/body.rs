@@ -41,11 +41,11 @@ pub enum Body {
 /// A packet that has reached an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Arriving<'a> {
-    /// The agent that sent it.
+    /// The agent that sent the packet.
     pub from: AgentIx,
     /// The IP size.
     pub size: Bytes,
-    /// The time at which it was sent.
+    /// The time at which the packet was sent.
     pub sent: Time,
     /// The ECN field on arrival.
     pub ecn: Ecn,

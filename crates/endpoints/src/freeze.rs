@@ -14,8 +14,8 @@ const FREEZE_MARGIN: Span = Span::millis(150);
 /// Counts of freezes.
 ///
 /// An interval between two consecutively shown pictures is a freeze if it is at least max(3·avg, avg + 150 ms). Here,
-/// avg is the mean duration of the last 30 shown pictures, including this one. The interval from the last picture to
-/// the end is judged in the same way; the W3C's definition leaves it out.
+/// avg is the mean duration of the last 30 shown pictures, including the one that is shown in the interval. The
+/// interval from the last picture to the end is judged in the same way; the W3C's definition leaves it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
     /// The sum of the squares of the pictures' durations in ns².
@@ -48,6 +48,7 @@ impl Freezes {
             }
             (lasts, held) = (lasts + span, held + 1);
         }
+        // The last picture stays until the end, even if no picture follows it.
         if held > 0 {
             all.at_end = all.interval(lasts, held, &mut recent);
         }

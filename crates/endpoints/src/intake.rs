@@ -19,7 +19,7 @@ pub struct Intake {
     pub delay: Spread,
     now: Sample,
     last: Sample,
-    /// The series.
+    /// The counts in each step of the series.
     pub samples: Rows<Point>,
     /// A digest of the arrivals and their times.
     pub digest: Digest,
@@ -56,7 +56,7 @@ impl Row for Point {
         self.packets.pass(by);
         self.expected.pass(by);
         self.delay.pass(by);
-        // Most points have neither value.
+        // Most points have neither a buffer level nor a play-out delay, so one flag replaces both.
         let mut more = self.buffer.is_some() || self.playout.is_some();
         more.pass(by);
         if more {

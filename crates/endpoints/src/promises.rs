@@ -1,4 +1,5 @@
-//! The results of the promises that the controllers and the session make: `invariants` of `summary.json`.
+//! The results of checking the promises of the controllers and of the session: `invariants` of `summary.json`. A
+//! promise is a property that must hold at every step of a run.
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
@@ -17,7 +18,7 @@ const MAX_NAMED_FLOWS: usize = 3;
 /// The result of checking a promise in a run.
 pub(crate) struct CheckedPromise<'a> {
     check: Check,
-    /// The flows in which it was broken.
+    /// The flows in which the promise was broken.
     broken_by: Vec<&'a str>,
 }
 

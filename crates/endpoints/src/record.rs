@@ -45,7 +45,7 @@ pub struct LinkRecord<'a> {
     pub sent: Bytes,
     /// The packets that have reached the link's end.
     pub carried: u64,
-    /// The series; empty if it is not recorded.
+    /// The link's state in each step of the series; empty if it is not recorded.
     pub series: &'a [LinkPoint],
 }
 
@@ -87,9 +87,9 @@ impl FlowEnds {
 pub struct LinkPoint {
     /// The bytes that the transmitter sent in the step.
     pub bytes: u64,
-    /// Packets dropped in the step.
+    /// Number of packets dropped in the step.
     pub dropped: u64,
-    /// The number of packets that wait at the end of the step.
+    /// Number of packets that wait at the end of the step.
     pub queued: u32,
     /// The waiting time of the packet that was offered last.
     pub wait: Span,
@@ -102,9 +102,9 @@ row!(LinkPoint { bytes, dropped, queued, wait });
 pub struct PacketRow {
     at: Time,
     seq: u64,
-    /// `Span::MAX`: none.
+    /// The one-way delay; `Span::MAX` if the packet was not recorded on arrival.
     delay: Span,
-    /// `u32::MAX`: none.
+    /// The frame to which the packet belongs; `u32::MAX` if there is none.
     frame: u32,
     /// The IP size, combined with the flag [`PacketRow::CE`].
     size: u32,

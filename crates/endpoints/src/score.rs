@@ -51,6 +51,7 @@ pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span
     if total.is_zero() {
         return None;
     }
+    // Without any picture the logarithm below would not be finite.
     if shown == 0 {
         return Some(0.0);
     }

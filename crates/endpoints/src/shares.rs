@@ -249,6 +249,7 @@ impl Record<'_> {
             None if spec.kind.pauses() => self.recorded(source).activity(),
             None => None,
         };
+        // A source that always has data is present whenever it is active.
         let Some(busy) = busy else { return active };
         let both = |(begin, end): (Time, Time)| {
             let part = move |(from, until): &(Time, Time)| (begin.max(*from), end.min(*until));

@@ -1,4 +1,4 @@
-//! Results of simulcasts: their part of the summary, and the table of their receivers' moves between groups.
+//! Results of simulcasts: their part of the summary, and the table of moves of receivers between groups.
 
 use crate::shares::Stream;
 use crate::{Record, Viewer};
@@ -65,7 +65,7 @@ impl Record<'_> {
     }
 
     fn receiver_name(&self, viewer: &Viewer) -> &str {
-        // All groups have the same receivers, so the lowest one is as good as any.
+        // All groups have the same list of receivers, so the lowest group is used.
         let lowest = self.scenario.simulcasts[viewer.simulcast].flows[0];
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
     }
@@ -81,7 +81,7 @@ impl Record<'_> {
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
             into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
             into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
-            // Without loss, the receiver's own rate is unlimited.
+            // Without loss, the rate of the receiver alone is unlimited.
             into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
             into.real(&moves::AGAINST, change.against.as_bps_f64());
             into.text(&moves::WHY, change.why());

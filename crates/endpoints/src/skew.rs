@@ -25,7 +25,7 @@ impl Skew {
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
-    /// Returns this clock's time at the network's time `at`.
+    /// Returns the earliest time of the network at which this clock shows `own` or a later time.
     pub fn own(self, at: Time) -> Time {
         if self == Self::default() || at == Time::NEVER {
             return at;
@@ -34,7 +34,7 @@ impl Skew {
         Time::from_nanos(passed as u64) + self.ahead
     }
 
-    /// Returns the earliest time of the network at which this clock shows `own` or more.
+    /// Returns the earliest time of the network at which this clock shows `own` or a later time.
     pub fn network(self, own: Time) -> Time {
         if self == Self::default() || own == Time::NEVER {
             return own;
@@ -43,7 +43,7 @@ impl Skew {
         Time::from_nanos((passed * PARTS_PER_BILLION).div_ceil(self.pace()) as u64)
     }
 
-    /// Returns the clock's speed: its billionths of a second per second of the network.
+    /// Returns the clock's speed, as the number of its nanoseconds per second of the network's time.
     const fn pace(self) -> u128 {
         (1_000_000_000 + self.drift) as u128
     }

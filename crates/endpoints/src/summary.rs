@@ -173,6 +173,7 @@ impl Record<'_> {
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
+            // Transfers that ended in the warm-up are left out of the mean, as in all means.
             let counted = transfers.iter().filter(|(_, ended)| *ended >= ends.means_from);
             counted.for_each(|(began, ended)| times.add(ended.since(*began)));
             into.put(&flow::TRANSFERS, transfers.len());
@@ -304,7 +305,7 @@ impl Record<'_> {
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
-        // A flow that paused got less because it sent less, which is not unfair.
+        // A flow that paused got a lower rate because it sent less, which is not unfair.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();

@@ -67,6 +67,7 @@ impl Record<'_> {
             }
             for (place, (to, sink)) in spec.to.iter().zip(&ends.sinks).enumerate() {
                 let Some(intake) = self.recorded(*sink).intake() else { continue };
+                // Receivers of one session share one series. Otherwise each receiver has its own.
                 let shares = shares.get(if shares.len() > 1 { place } else { 0 }).map_or(&[][..], Vec::as_slice);
                 self.arrived(spec, self.scenario.node_name(*to), intake, shares, into);
             }

@@ -51,7 +51,7 @@ pub struct HostContext {
 }
 
 impl HostContext {
-    /// Creates the context of a world in which both ends are in the same program and know the whole scenario.
+    /// Creates the context of a world in which both ends are in the same program, and both ends use the whole scenario.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
     }
@@ -87,8 +87,8 @@ pub struct RemotePeer {
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
-    /// The time after its frame was ready for which a packet is still useful to the receiver. It applies if the
-    /// receiver does not announce such a time. `None` stands for one second.
+    /// The time for which a packet is still useful to the receiver, counted from when its frame was ready. It applies
+    /// if the receiver does not announce a play-out delay. `None` stands for one second.
     pub useful: Option<Span>,
     /// The limits that an operator may change.
     pub operator: OperatorControls,
@@ -403,7 +403,7 @@ impl VideoPlan {
             room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
             padding: video.padding,
             parity: self.parity(session),
-            // If a single receiver uses retransmission, it needs parity only when it announces that retransmissions
+            // If a single receiver uses retransmission, it needs parity only if it announces that retransmissions would
             // arrive too late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,
@@ -508,6 +508,7 @@ impl ControllerChoice {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
+            // In the same program, the notices' sizes are known when a packet is made, so no room is reserved for them.
             None => HEADER_BYTES,
             Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };

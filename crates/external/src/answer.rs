@@ -28,13 +28,14 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 /// The capabilities that a program declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The interval of the receivers' echoes.
+    /// The interval at which the receivers send echoes.
     pub every: Span,
-    /// The feedback format that the law requests. With [`FeedbackFormat::Own`], the receiver sends one echo per packet.
+    /// The feedback format that the controller ("law") requests. With [`FeedbackFormat::Own`], the receiver sends one
+    /// echo per packet.
     pub feedback: FeedbackFormat,
     /// Whether the law receives the packets that were sent.
     pub sent: bool,
-    /// Whether the law decides at each packet that was sent.
+    /// Whether the law makes a decision for each packet that was sent.
     pub each: bool,
 }
 
@@ -61,6 +62,7 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
         None => return wrong("its hello has no \"v\"", "answer {\"v\":1}: the version of the protocol"),
     }
     let every = match number(&table, "every", "nanoseconds from 1000000 to 60000000000")? {
+        // A tenth of a second is the echo interval of the built-in interface for Python classes, too.
         None => Span::millis(100),
         // Echoes at shorter intervals would flood the path. Longer intervals are longer than any control loop.
         Some(ns) if (1e6..=6e10).contains(&ns) => Span::nanos(ns as u64),

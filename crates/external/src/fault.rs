@@ -6,7 +6,7 @@ use steadycast_units::Time;
 pub enum Fault {
     /// An error in the controller.
     Wrong {
-        /// The place.
+        /// The place of the error.
         place: String,
         /// The time and the problem.
         problem: String,

@@ -9,7 +9,7 @@ const SHORTEST_WAIT: Span = Span::micros(100);
 /// The size of an [`Echo`] in bytes. An external receiver appends content of its own after it.
 const ECHO: usize = 24;
 
-/// The decisions of a controller outside of this program.
+/// The decision rules of a controller outside this program.
 pub trait Law: Send {
     /// Handles an event and returns the new decision. Returns `None` if the old decision stays, because the law was not
     /// called or has failed. `now` is `None` at the start of the flow.
@@ -36,9 +36,9 @@ pub enum Event<'a> {
 pub struct LawReport<'a> {
     /// The arrival time.
     pub at: Time,
-    /// The receiver that sent it.
+    /// The receiver that sent the report.
     pub from: ReceiverId,
-    /// The number of receivers in the session now.
+    /// The number of receivers that are in the session when the report arrives.
     pub members: u32,
     /// The round-trip time.
     pub rtt: Option<Span>,
@@ -54,7 +54,7 @@ pub struct LawReport<'a> {
     pub added: Option<&'a [u8]>,
     /// The per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// The bytes in the pacer, and how long the oldest of them has waited.
+    /// The number of bytes in the pacer, and the time for which the oldest of them has waited.
     pub waiting: (Bytes, Span),
 }
 
@@ -109,9 +109,9 @@ pub struct Decided {
     pub pacing: Option<Rate>,
     /// The bytes that may be sent before the next decision; `None` if there is no window.
     pub window: Option<Bytes>,
-    /// The time of the next timer.
+    /// The time at which the law's timer expires next; `None` if it needs no timer.
     pub wake: Option<Time>,
-    /// The reason; `None` if the old one stays.
+    /// The reason; `None` if the previous reason stays valid.
     pub why: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The messages to a program. Each is one line of JSON. Except for the keys, it contains only numbers.
+//! The messages to a program. Each is one line of JSON. Its values are only numbers.
 
 use crate::answer::VERSION;
 use crate::half::LawReport;

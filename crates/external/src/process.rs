@@ -19,13 +19,13 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// The reason why an exchange has no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
-    /// The answer was not in time.
+    /// The answer did not arrive within the timeout.
     Timeout,
     /// The process wrote a line although there was no request.
     Unsolicited(Vec<u8>),
     /// The line exceeds the maximum length.
     TooLong,
-    /// The process has closed its output. The text says how it ended, if it has ended.
+    /// The process has closed its output. The text says how the process ended, if it has ended.
     Closed(Option<String>),
 }
 

@@ -44,7 +44,7 @@ pub struct Program {
     first: Mutex<Option<Process>>,
 }
 
-/// What all processes of a program share, and the slot for their faults.
+/// The state that all processes of a program share, and the slot for their faults.
 struct Source {
     place: String,
     words: Vec<String>,

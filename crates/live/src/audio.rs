@@ -17,7 +17,7 @@ type EncodedAudio = (Span, bool, Vec<u8>);
 #[derive(Debug, Default)]
 struct AudioQueueState {
     waiting: VecDeque<EncodedAudio>,
-    /// The packets that the session has taken and not sent yet, with their numbers.
+    /// The packets, with their numbers, that the session has taken and not sent yet.
     taken: VecDeque<(u32, Vec<u8>)>,
     next: u32,
     /// The share of packets that receivers report as lost.
@@ -111,7 +111,7 @@ impl AudioFeed for AudioQueue {
 pub struct ReceivedAudio {
     /// Presentation time on the clock of the frames, in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
-    /// The number of packets that are missing before it.
+    /// The number of packets that are missing directly before this one.
     pub missing: u64,
     /// The payload: an Opus packet.
     pub bytes: Vec<u8>,
@@ -210,6 +210,7 @@ impl AudioIntake {
             let missing = self.next.map_or(0, |next| seq - next);
             self.next = Some(seq + 1);
             self.unaligned.push_back((timestamp, missing, payload));
+            // A sender may never send the sender reports that are needed for the alignment.
             if self.unaligned.len() > MAX_HELD_PACKETS {
                 self.unaligned.pop_front();
                 self.queue.locked().overrun += 1;
@@ -225,7 +226,7 @@ impl AudioIntake {
         }
     }
 
-    /// Follows another source from now on.
+    /// Restarts for another source.
     pub(crate) fn restart(&mut self) {
         // Packets that wait for earlier ones are passed on before the sequence numbers start again.
         self.end();

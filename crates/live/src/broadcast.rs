@@ -1,5 +1,5 @@
-//! A live source that is encoded once for all its viewers. It is encoded at a few rungs, whose key frames are at the
-//! same pictures.
+//! A live source that is encoded once for all its viewers. It is encoded at a few rates ("rungs"), whose key frames are
+//! at the same pictures.
 
 use crate::group_control::{GroupControl, LastGroup, room};
 use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
@@ -11,32 +11,34 @@ use steadycast_media::{Coded, Feed, RungChooser, RungContext, RungHistory, RungN
 use steadycast_session::{FrameKind, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The header and payload bytes of a packet that are assumed for a rung's rate. A viewer's actual headers differ by a
-/// few bytes.
+/// The header bytes per packet that are assumed for a rung's rate. A viewer's actual headers differ by a few bytes.
 const HEADERS: u64 = 64;
+/// The payload bytes per packet that are assumed for a rung's rate.
 const PAYLOAD: u64 = 1_100;
 
-/// The minimum time between a key frame and a key frame on request. If the next regular key frame follows within
-/// [`SOON`], a request needs no extra key frame.
+/// The minimum time between two key frames, if the second one is made on request.
 const KEY_FRAMES_APART: Span = Span::secs(1);
+/// If the next regular key frame is due within this time, a request causes no extra key frame.
 const SOON: Span = Span::millis(600);
 
-/// The time over which the encoders' lag is evaluated, and the share of pictures that they may leave out in this time.
-/// If they leave out more, the finest rung is given up.
+/// The time over which the encoders' lag is evaluated.
 const LAG_OVER: Span = Span::secs(6);
+/// Maximum share of pictures that the encoders may leave out in [`LAG_OVER`]. If they leave out more, the finest rung
+/// is given up.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Maximum share of pictures that the encoders may leave out while they count as on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// The time for which the encoders have to be on time before a rung is encoded again. It doubles with each rung that
-/// has to be given up after one was encoded again, up to the longest wait.
+/// The time for which the encoders have to be on time before a rung that was given up is encoded again. The time
+/// doubles whenever such a rung has to be given up once more, up to [`MAX_RETURN_WAIT`].
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
+/// Maximum time for which the encoders have to be on time before a rung is encoded again.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
 /// Number of groups whose frames are kept for viewers that are late.
 const KEPT_GROUPS: usize = 3;
 
-/// An audio packet is passed to the viewers by this time before its sampling time.
+/// Time by which an audio packet is passed to the viewers ahead of its sampling time on the source's timeline.
 const AUDIO_LEAD: Span = Span::millis(60);
 
 /// The jobs of a picture's encoders.
@@ -99,10 +101,11 @@ struct State {
     rates: Vec<Rate>,
     /// The time of the source's first picture.
     start: Option<Time>,
-    /// The number of the next picture, and of the first picture in the present group.
+    /// The number of the next picture.
     next: u32,
+    /// The number of the first picture in the present group.
     group_began: u32,
-    /// Pictures since the last key frame.
+    /// Number of pictures since the last key frame.
     since_key: u32,
     job: Option<BroadcastJob>,
     group: Vec<Bytes>,
@@ -114,12 +117,14 @@ struct State {
     fresh: bool,
     /// The rates of the rungs that were given up, the coarsest last.
     given_up: Vec<Rate>,
-    /// The time for which the encoders have been on time, the time after which a rung is encoded again, and whether the
-    /// last change was such a return.
+    /// The time for which the encoders have been on time.
     on_time: Span,
+    /// The time for which the encoders have to be on time before a rung is encoded again.
     return_wait: Span,
+    /// Whether the last change of the number of rungs was that a rung was encoded again.
     has_returned: bool,
-    /// The numbers of pictures that were coded and that were left out since the lag was last evaluated.
+    /// The number of pictures that were coded, and the number of those that were left out, since the lag was last
+    /// evaluated.
     lag: (u64, u64),
     lag_since: Time,
     left_out: u64,
@@ -142,9 +147,9 @@ pub struct Broadcast {
 pub struct BroadcastStatus {
     /// The target rate and the present picture size of each rung, from the finest on.
     pub rungs: Vec<(Rate, (u32, u32))>,
-    /// Rungs that were given up because the encoders fell behind.
+    /// Number of rungs that were given up because the encoders fell behind.
     pub given_up: u32,
-    /// Pictures that were left out because the encoders were too slow.
+    /// Number of pictures that were left out because the encoders were too slow.
     pub left_out: u64,
 }
 
@@ -264,8 +269,8 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Gives up the finest rung if the encoders have left too many pictures out. Encodes the last one that was given up
-    /// again if they have been on time for long enough, and returns true in this case.
+    /// Gives up the finest rung if the encoders have left too many pictures out. If they have been on time for long
+    /// enough, encodes the rung that was given up last again, and returns true.
     fn judge_lag(&self, state: &mut State, now: Time) -> bool {
         let lasted = now.since(state.lag_since);
         if lasted < LAG_OVER {
@@ -279,9 +284,10 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // The first falls show how many rungs the encoders carry. A fall after a return shows that it was too
-            // early.
+            // At the start, giving up rungs only shows how many rungs the encoders can encode. If a rung is given up
+            // after it was encoded again, the wait was too short.
             if std::mem::take(&mut state.has_returned) {
+                // Without the doubling, a rung would come and go every minute on a machine that is almost fast enough.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
             }
         }
@@ -504,15 +510,17 @@ impl State {
 /// The figures of a viewer's rung that are shown to the operator and the viewer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RungView {
-    /// The rung, from 0 for the finest, and the number of rungs.
+    /// The index of the viewer's rung; 0 is the finest.
     pub(crate) rung: usize,
+    /// The number of rungs.
     pub(crate) rungs: usize,
-    /// The highest recent rates of the rung and of the next finer one.
+    /// The highest recent rate of the viewer's rung.
     pub(crate) need: Rate,
+    /// The highest recent rate of the next finer rung.
     pub(crate) finer: Option<Rate>,
     pub(crate) why: &'static str,
     pub(crate) switches: u64,
-    /// The numbers of pictures that were not sent because the rate had fallen, and that were left out by the encoders.
+    /// The number of pictures that were not sent because the rate had fallen.
     pub(crate) abandoned: u64,
     pub(crate) left_out: u64,
     pub(crate) sizes: SizeStats,
@@ -550,8 +558,9 @@ pub(crate) struct RungFeed {
     chooser: RungChooser,
     /// The number of the next shared frame.
     cursor: u64,
-    /// The time at which the session began, and the picture that was due then.
+    /// The time at which the session began.
     began: Option<Time>,
+    /// The picture from which the session's times count: the one that was due when the session began.
     base: Option<u32>,
     /// Whether frames are skipped until the next key frame.
     waits_for_key: bool,
@@ -953,7 +962,8 @@ mod tests {
         let mut n = 0;
         while *picture < until {
             n += 1;
-            // The clock stands still in comparison with the pictures.
+            // The test codes pictures faster than the clock advances. It therefore sets back the start of the
+            // evaluation when six seconds of pictures have been coded.
             let is_due = (until - *picture) % 150 < 6;
             broadcast.locked().lag_since = broadcast.clock.now().before(if is_due { LAG_OVER } else { Span::ZERO });
             code(broadcast, *picture);
@@ -972,7 +982,7 @@ mod tests {
         let before: Vec<Rate> = broadcast.status().rungs.iter().map(|rung| rung.0).collect();
         let mut picture = 0;
         let given_up = |broadcast: &Broadcast| broadcast.status().given_up;
-        // Two falls in a row show how many rungs the encoders carry. They do not make the wait longer.
+        // Two falls in a row show how many rungs the encoders can encode. They do not make the wait longer.
         while given_up(&broadcast) < 2 {
             code_for(&broadcast, &mut feed, &mut picture, 6, Some(3));
         }

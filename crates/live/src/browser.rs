@@ -89,7 +89,7 @@ fn certificate() -> Result<&'static Certificate, LiveError> {
     ONE.as_ref().ok_or_else(|| LiveError::new("DTLS", "no certificate could be made", "try again"))
 }
 
-/// An offer that can be answered, or was made here.
+/// An SDP offer that this end can answer, or that this end has made.
 #[derive(Clone, Debug)]
 pub(crate) struct NegotiatedOffer {
     negotiated: NegotiatedParameters,
@@ -166,7 +166,7 @@ impl NegotiatedOffer {
         congestion.or(self.negotiated.transport.map(PacketFeedback::Transport))
     }
 
-    /// Returns the answer to a publishing browser. This end receives at the address, and at `others`.
+    /// Returns the answer to a publishing browser. This end receives at `address` and at `others`.
     pub(crate) fn receiver_answer(&self, address: SocketAddr, others: &[SocketAddr], session: u64) -> String {
         self.negotiated.describe(&LocalParameters {
             session,

@@ -161,8 +161,9 @@ pub struct Loop<E> {
 }
 
 const WAKER: u64 = u64::MAX;
-/// Bits of a token that name one of an end's ports ([`Which`]), and their mask.
+/// Number of bits of an epoll token that identify one of an end's ports ([`Which`]).
 const PORT_BITS: u32 = 2;
+/// Mask of the bits of an epoll token that identify a port.
 const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before other sockets and timers are served. Epoll is level-triggered,
@@ -312,6 +313,8 @@ impl<E: End> Loop<E> {
             place.end.on_clock_gap(place.last_call);
             place.settle(&mut self.out);
         }
+        // The kernel's queues hold datagrams from before and after the gap. They are delivered before timers are
+        // served.
         let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();

@@ -26,7 +26,8 @@ impl LiveError {
         Self::new("the record can't be written", what, "please report this")
     }
 
-    /// Renames the place of a flow's key to the attribute of the session description that it was read from.
+    /// Replaces the place of an error, which is a flow's key, by the attribute of the session description from which
+    /// the key was read.
     pub(crate) fn of_description(self) -> Self {
         match self.place.strip_prefix("flow.video.") {
             Some(key) => Self { place: format!("the description's {key}"), ..self },

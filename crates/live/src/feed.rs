@@ -110,9 +110,9 @@ struct EncoderQueueState {
     ready: VecDeque<EncodedFrame>,
     ended: bool,
     closed: bool,
-    /// Pictures not coded because the encoder was too slow.
+    /// Number of pictures not coded because the encoder was too slow.
     left_out: u64,
-    /// Pictures that were not coded because the rate had no room for them.
+    /// Number of pictures not coded because the rate had no room for them.
     no_room: u64,
     /// The numbers of pictures to be left out before the present job: because the encoder is slow, and because of the
     /// rate.
@@ -255,9 +255,9 @@ pub struct LiveFeed {
     index: u32,
     /// Number of pictures since the last I frame.
     since_intra: u32,
-    /// The number of pictures of the present group that were left out because the encoder was too slow. `slow` is the
-    /// factor by which the previous group was longer for that reason.
+    /// The number of pictures of the present group that were left out because the encoder was too slow.
     late: u32,
+    /// The factor by which the previous group was longer because the encoder was too slow.
     slow: f64,
     /// Whether the present group ends early. If so, its size does not count for the rate control.
     cut: bool,
@@ -341,7 +341,8 @@ impl LiveFeed {
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // The cost of a new group: an I frame in proportion to this time, and further frames of the last frame's size.
+        // A new group would cost an I frame, and further frames of the last frame's size. Its first [`MAX_PICTURE_GAP`]
+        // is compared with the rate, so only that share of the I frame is counted.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -413,6 +414,7 @@ impl Feed for LiveFeed {
         // If the encoder is late by more than a picture, pictures are left out until it has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
+        // A source with its own pace skips pictures itself, so none is requested to be left out.
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
         // Pictures are left out before coding instead of being skipped after coding, because skipping a coded frame
@@ -527,6 +529,7 @@ impl Feed for LadderFeed {
         let at = |n: u32| rung.offsets.get(n as usize).map_or(0, |o| *o as usize);
         let unit = rung.data.get(at(coded.clip)..at(coded.clip + 1)).unwrap_or_default();
         let whole;
+        // Some encoders write the configuration into the stream. It must not stand there twice.
         let unit = if coded.kind == FrameKind::I && !rung.head.is_empty() && !unit.starts_with(&rung.head) {
             whole = [&rung.head, unit].concat();
             &whole

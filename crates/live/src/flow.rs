@@ -11,7 +11,7 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 /// The name of a live session's flow. The random numbers of its ends are derived from it.
 pub(crate) const FLOW: &str = "video";
-/// A camera paces itself, so no gap was requested. Its skipped pictures are attributed to the slow encoder.
+/// The name of the sending end.
 pub(crate) const SOURCE: &str = "video.src";
 /// The name of the receiving end.
 pub(crate) const SINK: &str = "video.dst1";

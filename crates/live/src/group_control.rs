@@ -165,6 +165,7 @@ impl GroupControl {
                     self.quantizer = needed;
                     Some(needed)
                 }
+                // A group that was cut short says nothing about the size of a whole one, so the quantizer stays.
                 LastGroup::Cut => None,
                 LastGroup::Whole => Some(self.advance(budget, low)),
             }
@@ -230,6 +231,7 @@ impl GroupControl {
             }
         }
         if to != self.size {
+            // The bucket's fill belongs to the old size. A half-full bucket is the neutral start.
             (self.quantizer, self.size, self.fill) = (there[to], to, 0.5);
             self.fits_since = [None; 2];
         }

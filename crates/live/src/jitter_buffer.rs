@@ -95,6 +95,7 @@ impl JitterBuffer {
         } else {
             self.progress = self.progress.max(at);
         }
+        // A run may begin with a number whose packet was lost, so all runs up to this packet have begun.
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
             self.assembler.start_run(self.raw == Some(header.seq));
@@ -112,9 +113,9 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Handles a packet whose gap was given up. The stream goes back to this packet if consecutive packets follow it.
-    /// There have to be more of them than have followed the gap, or they have to be so far from the gap that they can't
-    /// be late. A single forged number therefore can't make the receiver discard the genuine packets.
+    /// Handles a packet whose gap was given up. The stream goes back to this packet if enough consecutive packets
+    /// follow it: more than have followed the gap, or packets that are too far from the gap to be late. A single forged
+    /// number therefore can't make the receiver discard the genuine packets.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
@@ -147,8 +148,8 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity may share the sequence numbers of the media (RFC 5109). It then fills its number, so that the number
-        // does not count as lost.
+        // Parity may share the sequence numbers of the media (RFC 5109). A parity packet then fills its sequence
+        // number, so that the number does not count as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);
@@ -371,8 +372,8 @@ mod tests {
                 }
             });
             let (whole, seen, missing) = counted(&frame_queue);
-            // The sequence numbers alone do not show it: if a packet takes the place of another frame's only packet, it
-            // forms a whole frame.
+            // Sequence numbers alone do not always show the damage: if a foreign packet takes the place of another
+            // frame's only packet, it forms a whole frame.
             assert_eq!((whole + seen, missing), (500, 0), "{ahead} ahead");
             assert!(seen <= damaged, "{ahead} ahead: {seen}");
         }
@@ -444,7 +445,7 @@ mod tests {
         assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
         let ticks: Vec<i64> = taken(&frame_queue).into_iter().map(|f| f.0).collect();
         let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
-        // 4 s, and twice the distance between packets.
+        // The step is the pause of 4 s and twice the distance between packets.
         assert_eq!(steps, [4_020 * 90]);
     }
 

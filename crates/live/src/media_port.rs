@@ -202,7 +202,7 @@ pub struct SharedPort {
     /// The local address at which the browser's last check arrived. A host may have several addresses, and ICE requires
     /// that responses are sent from this one (RFC 8445, section 7.3.1).
     source: Option<IpAddr>,
-    /// Datagrams that this machine could not send.
+    /// Number of datagrams that this machine could not send.
     unsent: u64,
 }
 

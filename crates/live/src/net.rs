@@ -63,9 +63,9 @@ pub struct Port {
     state: UdpSocketState,
     local: SocketAddr,
     connected: bool,
-    /// Datagrams that the peer refused (ICMP port unreachable).
+    /// Number of datagrams that the peer refused (ICMP port unreachable).
     refused: u64,
-    /// Datagrams that this machine could not send.
+    /// Number of datagrams that this machine could not send.
     unsent: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct Meta {
     pub to: Option<IpAddr>,
     /// The datagram's ECN field on arrival.
     pub ecn: Ecn,
-    /// The time at which the kernel received it.
+    /// The time at which the kernel received the datagram.
     pub at: Time,
 }
 
@@ -215,6 +215,7 @@ impl Port {
         };
         joined.map_err(|e| {
             let remedy = match e.raw_os_error() {
+                // Linux chooses the interface of a join by the route to the group.
                 Some(libc::ENODEV) => "no route leads to this group: name an interface with --interface",
                 Some(libc::EINVAL) => "group and source must be of one kind, IPv4 or IPv6",
                 _ => "name another --interface",

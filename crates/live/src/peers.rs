@@ -13,19 +13,19 @@ pub struct Peer {
     pub cname: String,
     /// The source address of the receiver's reports.
     pub address: SocketAddr,
-    /// The arrival time of its first report.
+    /// The arrival time of the peer's first report.
     pub first: Time,
-    /// The arrival time of its last report.
+    /// The arrival time of the peer's last report.
     pub last: Time,
-    /// Compound packets with a report block about our stream, or with feedback on its packets.
+    /// Number of compound packets with a report block on this sender's stream, or with feedback on its packets.
     pub reports: u64,
-    /// Whether it sends the controller's own reports. A standard receiver does not.
+    /// Whether the peer sends the controller's own reports. A standard receiver does not.
     pub ours: bool,
-    /// Whether it sends per-packet feedback in a standard format.
+    /// Whether the peer sends per-packet feedback in a standard format.
     pub packets: bool,
-    /// The first report block about our stream.
+    /// The first report block on this sender's stream.
     pub begin: Option<ReportBlock>,
-    /// The latest report block about our stream.
+    /// The latest report block on this sender's stream.
     pub block: Option<ReportBlock>,
     /// The round-trip time from the latest report that contains an LSR.
     pub rtt: Option<Span>,

@@ -97,7 +97,7 @@ struct DescribedSession {
 
 impl DescribedSession {
     fn of(description: &Description, latency: Option<Span>) -> Self {
-        // A sender does not retransmit to a group, because each member loses other packets.
+        // A sender does not retransmit to a group, because each member loses different packets.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
@@ -203,6 +203,8 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
+        // The description is checked by the same rules as a scenario file. Errors then name the attribute instead of
+        // the key.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),
@@ -311,6 +313,7 @@ fn wired(
     let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
     sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
+    // A session may last for days, so older rows are moved to a file.
     TempStore::keep(sink.stored_rows());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => Box::new(

@@ -198,7 +198,7 @@ pub struct Sources {
 
 impl Sources {
     /// Returns the lines of a group of two SSRCs (RFC 5576, section 4.2), and the lines of those SSRCs that no earlier
-    /// group has named.
+    /// group contains.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -415,6 +415,7 @@ impl Description {
             let problem = format!("the video travels by {}", media.proto);
             return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
         }
+        // Port 0 rejects a stream (RFC 8866, section 5.14).
         if media.port == 0 {
             return Err(wrong("its video has port 0: nothing is sent", "give the port to which it is sent"));
         }
@@ -500,7 +501,7 @@ fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
 }
 
-/// Encodings that carry no video: they retransmit or protect packets of another payload type.
+/// Encodings that do not contain video themselves. Their packets retransmit or protect packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
 /// Returns true if packets of this type are sent in interleaved order. They carry decoding order numbers, which this

@@ -65,7 +65,7 @@ pub enum Medium {
         ladder: Arc<Ladder>,
         /// Encoded frames by quantizer.
         rungs: BTreeMap<u8, RungData>,
-        /// Number of frames after which it ends; `None` loops.
+        /// Number of frames after which the clip ends; `None` plays it in an endless loop.
         frames: Option<u32>,
     },
 }
@@ -276,6 +276,7 @@ impl Sending {
         let ix = driver.add(wired, pair)?;
         let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
         let (rung, first_seq) = (prepared.rung, plan.first_seq());
+        // The encoder and the audio source run in other threads, which have to wake the loop.
         if let Some(encoder_queue) = &encoder_queue {
             encoder_queue.wake_by(driver.waker());
         }
@@ -571,7 +572,7 @@ struct Session {
     first_seq: u16,
 }
 
-/// Maximum time for draining the pacer, and the same time again for sending the BYE.
+/// Maximum time for draining the pacer. Sending the BYE may then take the same time again.
 const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {

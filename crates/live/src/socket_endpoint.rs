@@ -136,7 +136,7 @@ impl SocketSource {
         }
     }
 
-    /// Ends the session with a BYE.
+    /// Ends the session. The sender sends a BYE.
     pub fn stop(&mut self, now: Time, out: &mut Outbox) {
         if self.is_open() {
             self.with(out, |source, o| source.stop(now, o));
@@ -147,7 +147,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE has been sent.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // While the source has a timer, its BYE is still to be sent.
+        // While the source has a timer, its BYE has not been sent yet.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -193,8 +193,8 @@ impl SocketSource {
                         let payload = bytes.len();
                         match media.repairs {
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
-                            // The payload of a retransmission is copied from the original, because the payload source
-                            // may have dropped it.
+                            // The payload of a retransmission is read from the stored original, because the payload
+                            // source may have dropped it.
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
@@ -231,7 +231,7 @@ impl SocketSource {
                         }
                     });
                 }
-                // A video sender does not emit these.
+                // A video sender does not emit these packet types.
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
@@ -340,7 +340,7 @@ pub struct SocketSink {
     last: Option<Time>,
     from: Option<SocketAddr>,
     ended_by: Option<SocketAddr>,
-    /// Packets that may turn out to be the first of a new run, and the number of the present run.
+    /// Packets that may turn out to be the first of a new run.
     held: RunCandidates,
     run: u32,
     /// The address of a source that sends to this port but is not followed.
@@ -356,9 +356,9 @@ type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 struct RunCandidates(VecDeque<UnattributedPacket>);
 
 impl RunCandidates {
-    /// Maximum number of packets held: 5 s of 10 Mb/s in packets of 1200 bytes. `LONGEST` is the maximum time for which
-    /// each is held.
+    /// Maximum number of packets held: 5 s of 10 Mb/s in packets of 1200 bytes.
     const MOST: usize = 5_000;
+    /// Maximum time for which each packet is held.
     const LONGEST: Span = Span::secs(5);
 
     fn keep(&mut self, packet: UnattributedPacket) {
@@ -478,13 +478,14 @@ struct Arrival<'a> {
 /// The destination of a receiver's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reports {
-    /// All members of the group.
+    /// Reports go to all members of the group.
     Group,
-    /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
+    /// Reports have no destination, because the session has no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
-    /// The browser at the other end of the connection, while it is connected.
+    /// Reports go to the browser at the other end of the connection, while it is connected.
     Connection,
-    /// The sender: the address from which its reports come, or else the port after that of its media.
+    /// Reports go to the sender: to the address from which the sender's own reports arrive or, before the first of
+    /// these, to the port after that of its media.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
@@ -547,7 +548,7 @@ impl SocketSink {
         }
     }
 
-    /// Reports to the session that a key frame is needed, or no longer needed, if this has changed.
+    /// Informs the session that a key frame is needed or no longer needed, if this has changed.
     fn update_key_frame_need(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
         if self.requests_key_frames && lacks != self.lacks {
@@ -556,7 +557,8 @@ impl SocketSink {
         }
     }
 
-    /// Makes the endpoint count frames in steps of the media clock of this length. The play-out buffer needs this.
+    /// Makes the endpoint count frames in steps of the media clock. `step` is their length. The play-out buffer needs
+    /// this.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
@@ -593,7 +595,7 @@ impl SocketSink {
         self.sink.session()?.waiting(now).zip(self.other_source)
     }
 
-    /// Returns the address that sent the BYE of the source, if the source has ended.
+    /// Returns the address from which the BYE of the source arrived, if the source has ended.
     pub fn ended_by(&self) -> Option<SocketAddr> {
         self.ended_by.filter(|_| self.source_ended())
     }
@@ -602,7 +604,8 @@ impl SocketSink {
         self.sink.session().is_some_and(Receiver::source_ended)
     }
 
-    /// Returns the address that reports are sent to, or `None` if it is unknown or the whole group.
+    /// Returns the address to which reports are sent. Returns `None` if the address is unknown, or if reports are sent
+    /// to the whole group.
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
@@ -1033,7 +1036,7 @@ pub(crate) fn host(of: IpAddr) -> Origin {
     Origin(address(SocketAddr::new(of, 0)).0.into())
 }
 
-/// Returns a number that is equal for equal addresses, as the session's member table requires.
+/// Returns a number that identifies this address in the session's member table. Equal addresses have equal numbers.
 fn address(from: SocketAddr) -> AgentIx {
     let folded = origin(from.ip()).0;
     AgentIx((folded ^ folded >> 32) as u32)
@@ -1087,8 +1090,7 @@ mod tests {
         let mut clocks = SourceClock { media: Some(MediaClock::new(Span::millis(10))), ..SourceClock::default() };
         let mut delays = Vec::new();
         let mut steps = Vec::new();
-        // The second source's clock is ten seconds behind that of the first. Each source has a packet that is 30 ms
-        // late.
+        // The second source's clock is ten seconds behind that of the first. One packet of each source is 30 ms late.
         for (ssrc, sent, arrival, stamp) in [
             (1, 20_000, 1_000, 0),
             (1, 20_040, 1_070, 3_600),

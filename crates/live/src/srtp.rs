@@ -18,7 +18,7 @@ use steadycast_units::Time;
 /// Length of the SRTCP index with the E flag ("encrypted"), in bytes.
 const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
-/// Length of the unencrypted part of SRTCP in bytes: the header up to the first SSRC.
+/// Length in bytes of the unencrypted part of SRTCP: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;
 /// Maximum number of sources whose state is kept. Each source has proved that it has the key.
 const MAX_SOURCES: usize = 4_096;
@@ -758,7 +758,7 @@ mod tests {
             made_up.extend([0; 10]);
             assert!(receiver.open_rtp(at(999), &made_up).is_none());
         }
-        // A known source is accepted at any time, a new one only in the next second.
+        // Packets of a known source are accepted at any time. A new source is accepted only in the next second.
         assert!(receiver.open_rtp(at(999), &packet()).is_some());
         let mut other = rtp(7);
         other[8] = 9;

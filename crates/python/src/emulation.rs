@@ -14,7 +14,7 @@ use steadycast_emulate::{EmulateError, Emulation, Options, Program};
 pub(crate) struct PyEmulation {
     emulation: Mutex<Emulation>,
     guests: Guests,
-    /// The scenario's name in errors.
+    /// The scenario's file, for errors.
     file: String,
     /// The folder for captures.
     captures: OnceLock<PathBuf>,

@@ -39,6 +39,7 @@ pub(crate) fn call(
     let mut srtp = master(want::<Option<String>>(options, "key")?.as_deref())?.map(|key| Srtp::new(&key));
     let side = want::<Option<bool>>(options, "sender")?.map(|is| if is { Side::Sender } else { Side::Receiver });
     let chosen = Options { stream: want(options, "stream")?, side, send_time_id: want(options, "send_time_id")? };
+    // The analysis of a long call takes seconds. Other Python threads run meanwhile.
     let read = py.detach(|| {
         let mut opener = srtp.as_mut().map(|srtp| |bytes: &[u8]| srtp.open_rtcp(bytes).map(<[u8]>::to_vec));
         let opener = opener.as_mut().map(|opener| opener as Opener<'_>);

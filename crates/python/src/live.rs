@@ -331,7 +331,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 /// The offer of a sender that publishes to a server. `options` and `medium` are dicts; see `steadycast.live.send`.
 #[pyclass(frozen, name = "Offer", module = "steadycast._core")]
 pub(crate) struct PyOffer {
-    /// It is taken by the sender that begins with the server's answer.
+    /// The offer. It is taken by the sender that starts with the server's answer.
     offer: Mutex<Option<LocalOffer>>,
     sdp: String,
 }
@@ -512,6 +512,7 @@ impl PyReceiver {
     /// Starts receiving. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
+        // A publishing browser needs no session description, because the offer has the parameters.
         if options.contains("offer")? {
             let (port, address, others) = media(options)?;
             let (offer, audio) = (want(options, "offer")?, want(options, "audio")?);

@@ -139,6 +139,7 @@ impl<'a> Asking<'a> {
         }
         let told = (now.as_secs_f64(), end.as_secs_f64());
         let go_on = Python::attach(|py| {
+            // Python handles Ctrl-C only in its interpreter, which is not running during the simulation.
             py.check_signals()?;
             self.progress.as_ref().map_or(Ok(()), |p| p.call1(py, told).map(|_| ()))
         });

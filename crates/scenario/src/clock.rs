@@ -27,6 +27,7 @@ pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock
             Offset::ZERO
         }
         (Some(ahead), None) => ahead.value.as_offset(),
+        // A span can't be negative, hence the two keys for one offset.
         (None, Some(behind)) => Offset::ZERO - behind.value.as_offset(),
         (None, None) => Offset::ZERO,
     };

@@ -21,6 +21,7 @@ pub(crate) struct Scene<'a> {
 /// Whether a run of the scenario produces the figure. Flows and receivers have the figures of their kind of flow.
 /// Figures of live sessions are never produced.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
+    // Figures of the run and of links do not depend on the kind of a flow.
     let Some(flow) = flow else { return true };
     let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
     match figure.when {
@@ -53,7 +54,7 @@ fn noun(of: Of) -> String {
     }
 }
 
-/// The first node of a path into each list of the summary.
+/// The first nodes of the paths into the summary's lists.
 const FLOWS: &str = "flows";
 const LINKS: &str = "links";
 const SIMULCASTS: &str = "simulcasts";
@@ -224,6 +225,7 @@ fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Finding
         }
         None => {
             let longer: Vec<String> = known().flat_map(paths).collect();
+            // If the path names a distribution, its quantiles are suggested.
             let below: Vec<&str> = longer
                 .iter()
                 .map(String::as_str)

@@ -462,7 +462,7 @@ impl FromToml for Distributions {
     }
 }
 
-/// The quantity of a range's ends. Values are drawn as numbers, and written in its unit.
+/// The quantity of a range's ends. Values are drawn as numbers, and written in the quantity's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
     Rate,
@@ -513,7 +513,7 @@ enum Distribution {
     Deck(Deck, Vec<String>),
 }
 
-/// A deck of cards, each with the number of a value, and the cards that are left of it.
+/// A deck of cards, each of which is the index of a value, and the cards of the deck that have not been drawn yet.
 #[derive(Clone, Debug)]
 struct Deck {
     cards: Vec<usize>,
@@ -719,7 +719,7 @@ impl Checked {
 /// A variant of an experiment.
 struct Variant {
     name: String,
-    /// Whether bounds apply to the variant that do not name it.
+    /// Whether bounds that do not name the variant apply to it.
     judged: bool,
     json: Json,
 }
@@ -741,7 +741,8 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
             let sets = changes(&table.set);
-            // Controllers of a list, or one whose changes use its name, can be compared with others with these changes.
+            // The variants of one list can be compared with each other. So can the variants of several tables whose
+            // changes contain `${variant}`.
             let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
             let group = is_group.then_some(place);
             let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
@@ -809,7 +810,7 @@ struct Names<'a> {
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
-    /// The value of the seeds to which a bound applies by default.
+    /// To which value of the seeds a bound applies by default.
     over: Over,
 }
 
@@ -896,7 +897,8 @@ fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) 
     each.collect()
 }
 
-/// Returns rows of values as texts; `None` after a problem: a row has not one value for each column.
+/// Returns rows of values as texts. Reports a problem and returns `None` if a row does not have exactly one value for
+/// each column.
 fn rows(
     columns: &Option<Spanned<Vec<String>>>,
     rows: &Spanned<Vec<Vec<Literal>>>,
@@ -957,6 +959,7 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
         return Vec::new();
     };
     if count == 0 || count > MOST {
+        // The count may come from the command line, so the file need not have the key.
         let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
         out.problem(at, format!("{count} is out of range"), format!("from 1 to {MOST}"));
         return Vec::new();
@@ -1006,6 +1009,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
     let (measure, own) = match &table.value.value {
         Some(value) => {
             let name = text(&table.measure, "measure", &table.at, "give the measure a name", out);
+            // The name would stand for two different values.
             if names.measures.contains(&name) {
                 out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
             }
@@ -1094,6 +1098,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     if kind == TableKind::Held && by.as_ref().is_some_and(|by| by.len() != 1) {
         out.problem(&table.at, "the columns of `held` are the values of one name", "write by = \"group\"");
     }
+    // Means over points have a spread over the points, not over the seeds.
     let over_points = kind == TableKind::Points && (by.is_some() || table.against.is_some());
     let spread = if over_points { TableSpread::Interval } else { TableSpread::Range };
     json!({

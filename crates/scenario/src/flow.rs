@@ -55,6 +55,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
             }
             pattern = Pattern::counted(name, count.value);
         }
+        // The number is checked before the names are made, so that a mistyped range does not fill the memory.
         if pattern.count() > (MAX_FLOWS - total) as u64 {
             out.problem(&name.at, "too many flows", format!("at most {MAX_FLOWS} in one scenario"));
             continue;
@@ -495,7 +496,7 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
-    // If the controller has parameters, it has a rate, which limits the flow.
+    // A controller that ignores the network has a rate as its parameter. If the parameter is given, it limits the flow.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);

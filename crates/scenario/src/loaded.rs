@@ -240,6 +240,7 @@ impl Loaded {
         }
         let mut all = BTreeMap::new();
         walk(&self.root, &mut all);
+        // The root of the document has an empty path, and is not a key.
         all.remove("");
         all
     }

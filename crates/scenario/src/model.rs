@@ -55,7 +55,7 @@ pub struct FlowIx(pub u32);
 /// A checked scenario: the whole input of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Its name.
+    /// The scenario's name.
     pub name: String,
     /// The duration of the run.
     pub duration: Span,
@@ -86,11 +86,11 @@ pub struct Scenario {
 /// A link between two nodes, with a behaviour per direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Its name, unique among links.
+    /// The link's name, unique among links.
     pub name: String,
-    /// The first end.
+    /// The node at the link's first end.
     pub a: NodeIx,
-    /// The other end.
+    /// The node at the link's other end.
     pub b: NodeIx,
     /// The direction from `a` to `b`. Links from one entry of the file share it.
     pub forward: Arc<Direction>,
@@ -186,11 +186,11 @@ impl Series {
 /// A flow: a source, its receivers, its traffic and its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name, unique among flows.
+    /// The flow's name, unique among flows.
     pub name: String,
     /// The kind of traffic, with its settings.
     pub kind: FlowKind,
-    /// Its source.
+    /// The source's node.
     pub from: NodeIx,
     /// The receivers' nodes: at least one, without duplicates.
     pub to: Vec<NodeIx>,
@@ -301,7 +301,7 @@ pub enum ControllerRef {
 }
 
 impl ControllerRef {
-    /// Returns its name in the scenario.
+    /// Returns the controller's name in the scenario.
     pub fn name(&self) -> &str {
         match self {
             Self::Entry(controller) => controller.name,
@@ -441,7 +441,7 @@ impl Video {
 pub enum Media {
     /// Files that are played one after the other and looped until the flow ends.
     Clip {
-        /// Absolute paths.
+        /// The absolute paths of the files.
         paths: Vec<PathBuf>,
     },
     /// A generated clip.
@@ -463,12 +463,12 @@ pub enum Media {
     Map001(Map001),
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
-        /// Absolute path.
+        /// The absolute path of the file.
         path: PathBuf,
     },
     /// RFC 8593's synthetic codec, without pixels.
     Rfc8593 {
-        /// Its parameters.
+        /// The codec's parameters.
         codec: CodecSettings,
         /// The media whose frame sizes the codec takes. With `None`, sizes are drawn from the statistical model.
         frames: Option<Box<Media>>,
@@ -580,7 +580,7 @@ pub enum Workload {
     Transfers {
         /// The size of a transfer.
         bytes: Bytes,
-        /// The pause.
+        /// The lengths of the pauses between transfers.
         off: Periods,
     },
     /// Data during on periods, at `rate`. With `None`, the data is sent as fast as the network allows.
@@ -658,7 +658,7 @@ const PLAIN: PacketSize = PacketSize { least: 29 };
 
 /// The rule that a packet's size has to satisfy.
 pub(crate) struct PacketSize {
-    /// The smallest one in bytes.
+    /// The smallest valid packet size in bytes.
     pub(crate) least: u64,
 }
 
@@ -674,13 +674,13 @@ impl Rule<Bytes> for PacketSize {
 /// lowest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulcast {
-    /// Its name.
+    /// The simulcast's name.
     pub name: String,
-    /// Its groups in ascending order of rate: multicast video from one source to the same receivers.
+    /// The simulcast's groups in ascending order of rate: multicast video from one source to the same receivers.
     pub flows: Vec<FlowIx>,
     /// A receiver moves up when its rate is this multiple of the next group's floor.
     pub up: f64,
-    /// The time for which its rate has to be that high.
+    /// The time for which a receiver's rate has to exceed this multiple before the receiver moves up.
     pub hold: Span,
 }
 
@@ -753,11 +753,11 @@ words! {
 }
 
 impl Directions {
-    /// Whether the forward direction is among them.
+    /// Returns true if these directions include the forward direction.
     pub fn forward(self) -> bool {
         self != Self::Back
     }
-    /// Whether the back direction is among them.
+    /// Returns true if these directions include the back direction.
     pub fn back(self) -> bool {
         self != Self::Forward
     }

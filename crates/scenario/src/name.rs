@@ -73,7 +73,7 @@ impl Pattern {
         // A count of 0 is represented by the range from 1 to 0.
         self.range.map_or(1, |(first, last)| (last + 1).saturating_sub(first))
     }
-    /// Returns all of its names.
+    /// Returns all names of the pattern.
     pub(crate) fn names(&self) -> Vec<String> {
         match self.range {
             None => vec![self.before.clone()],

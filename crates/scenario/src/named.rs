@@ -51,10 +51,10 @@ const MOST_BESIDE: usize = 99;
 
 /// A network that a scenario refers to.
 pub(crate) struct Named {
-    /// The text of its file.
+    /// The text of the network's file.
     pub(crate) text: String,
     key: Place,
-    /// The content of its file, with absolute paths. Its key `flow` contains the TCP flows that `+WORD` adds.
+    /// The content of the network's file, with absolute paths. Its key `flow` contains the TCP flows that `+WORD` adds.
     root: Item,
 }
 
@@ -111,6 +111,8 @@ impl Named {
             return None;
         }
         let from = std::path::absolute(&path).unwrap_or(path);
+        // Later problems with these values are reported at the key `network`, because the network's file has been
+        // checked.
         moved(&mut root, &key.at, from.parent().unwrap_or(Path::new("")));
         let flows = flows_beside(beside, &key.at, out)?;
         let mut one = Self { text, key: key.at.clone(), root };
@@ -145,8 +147,8 @@ impl Named {
             }
             flows.push(flow.clone());
         }
-        // The network's events may be planned beyond the end of the run; the later ones are left out. Problems of these
-        // keys are reported when the scenario is read.
+        // The network's file may plan events after the end of the run. These events are left out. An invalid duration
+        // or time is reported when the scenario is read.
         let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
@@ -241,7 +243,8 @@ fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item
     Some(all)
 }
 
-/// Moves values of another text to a place in this one, and makes the paths of files in `folder` absolute.
+/// Changes the places of values from another text to a place in this one, and makes the paths of files in `folder`
+/// absolute.
 fn moved(item: &mut Item, at: &Place, folder: &Path) {
     item.at = at.clone();
     match &mut item.value {

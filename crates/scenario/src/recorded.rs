@@ -87,7 +87,7 @@ pub enum Recorded {
     Opportunities(Arc<[Span]>),
     /// A table, or the requested quantity of a pattern.
     Rows(Rows),
-    /// The rate of an AlphaRTC pattern. Then the other quantities that the pattern has, and whether it has jitter.
+    /// An AlphaRTC pattern: its rate, the other quantities that it has, and whether it has jitter.
     Pattern(Rows, Vec<Quantity>, bool),
 }
 
@@ -172,6 +172,7 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
         let ms: u32 = text
             .parse()
             .map_err(|_| fault(format!("{shown}:{n}: {} is not a time in whole milliseconds", quoted(&text))))?;
+        // Several opportunities in the same millisecond are allowed, as in Mahimahi.
         if u64::from(ms) < last {
             return Err(fault(format!("{shown}:{n}: {ms} ms comes after {last} ms")));
         }

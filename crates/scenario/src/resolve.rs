@@ -295,6 +295,7 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
         RateSpec::Constant(rate) => Some(rate).filter(|rate| *rate > Rate::ZERO),
         _ => None,
     };
+    // Paths have to be searched only if some link is narrower than the session bandwidth.
     let least = network.links.iter().flat_map(|l| [constant(&l.forward), constant(&l.back)]).flatten().min();
     let mut around = None;
     for flow in flows {

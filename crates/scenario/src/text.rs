@@ -294,7 +294,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     match flow.start {
         Start::At(at) => text.key("start", span(at)),
         Start::Uniform(from, to) => text.key("start", format!("{{ uniform = [{}, {}] }}", span(from), span(to))),
-        // The event that starts the flow implies this. It is written with the other events.
+        // The start event implies the start, so no key is written here. The event is written with the other events.
         Start::Event => {}
     }
     if let Some(stop) = flow.stop {

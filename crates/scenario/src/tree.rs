@@ -21,6 +21,8 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
         }
         Value::List(list) => {
             for (i, below) in list.iter_mut().enumerate() {
+                // Names stay valid if entries are added. Other lists have no names, so their entries are counted from
+                // 1.
                 let named = matches!(path, "flow" | "link" | "simulcast");
                 let name = if named { name_of(below) } else { None };
                 let path = match (name, &below.value) {

@@ -1,8 +1,8 @@
 //! The audio stream of a session with video: Opus packets (RFC 7587) with their own SSRC and sequence numbers.
 //!
-//! Audio is part of the controlled rate, but never of the loss history. Its packets are sent before all others, are
-//! never dropped, and do not wait for the pacer. The sender reports of both streams refer to one clock, with which a
-//! receiver synchronises them.
+//! The bytes of audio packets count towards the controlled rate, but their losses do not enter the controller's loss
+//! history. Audio packets are sent before all others, are never dropped, and do not wait for the pacer. The sender
+//! reports of audio and video refer to the same clock, so a receiver can synchronise the two streams.
 
 use crate::sender::CLOCK_RATE;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub struct AudioSettings {
 /// An encoded audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioPacket {
-    /// The packet's index at its source, by which the driver finds the payload.
+    /// The packet's index at its source, which the driver uses to find the payload.
     pub index: u32,
     /// The sampling time of its first sample.
     pub sampled: Time,
@@ -60,10 +60,12 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The share of packets that receivers report as lost. A report with a lower loss reduces this value gradually.
+    /// The share of packets that receivers report as lost (0 to 1). If a report's loss is lower, this value falls by at
+    /// most an eighth.
     loss: f64,
-    /// Whether a sender report is due, because the video's was sent. Then whether any report has been sent.
+    /// Whether a sender report of the audio stream is due, because the video's sender report was sent.
     report_due: bool,
+    /// Whether a sender report of the audio stream has been sent.
     reported: bool,
     /// Whether a BYE is due.
     bye_due: bool,
@@ -147,6 +149,8 @@ impl AudioSender {
         }
         self.reported = true;
         let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
+        // The RTP timestamp and the NTP time of a sender report have to denote the same instant (RFC 3550, section
+        // 6.4.1).
         let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
         let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
         let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };
@@ -188,7 +192,7 @@ impl AudioReceiver {
         Self { payload_type, source: None, sent: None, clock: None }
     }
 
-    /// Returns true if a packet with this header belongs to the stream.
+    /// Returns true if a packet with this header belongs to the audio stream.
     pub(crate) const fn owns(&self, header: &RtpHeader) -> bool {
         header.payload_type == self.payload_type
     }

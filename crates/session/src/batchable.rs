@@ -13,7 +13,8 @@ use steadycast_wire::rtcp::{Compound, Packet};
 pub struct Batchable {
     /// The SSRC of the source from which the receiver receives.
     pub(crate) source: u32,
-    /// The group size that the sender reported last. If the group shrinks, the next report is due earlier.
+    /// The group size that the sender reported last. A packet that announces a smaller group can't be delivered later,
+    /// because the receiver's next report is then due earlier.
     pub(crate) receivers: u32,
 }
 
@@ -25,7 +26,7 @@ pub struct BatchKey {
 }
 
 impl BatchKey {
-    /// Returns the key of a media packet; `None` for a packet of another stream.
+    /// Returns the key of a video packet; `None` for a packet of another stream, such as a retransmission.
     pub fn of_media(media: &Media) -> Option<Self> {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
@@ -45,6 +46,7 @@ impl BatchKey {
                 }
                 _ => false,
             };
+            // A packet of another participant can make the receiver act, for example by suppressing a request.
             if !own {
                 return None;
             }

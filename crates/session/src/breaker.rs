@@ -3,12 +3,12 @@
 //!
 //! - RTCP timeout (section 4.1): no report on the stream for 15 s, which is three reporting intervals of at least 5 s.
 //! - Media timeout (section 4.2): the highest sequence number of all receivers does not grow in 5 reports over at least
-//!   5 s; these stand for five reporting intervals.
+//!   5 s; the 5 reports stand for the RFC's five reporting intervals.
 //! - Congestion (section 4.3): the rate is more than ten times TCP's, in 5 reports over at least 5 s (CB_INTERVAL). In
-//!   a group this has to hold for at least two receivers, and for more receivers than the number that may be left
-//!   behind.
+//!   a group this has to hold for at least two receivers, and for more than 2 % of the receivers (the share that
+//!   [`crate::feedback_filter`] may leave behind).
 //!
-//! The first step is a tenth of the rate, which section 4.3 allows. If the condition still holds after the same time,
+//! First the rate is reduced to a tenth, as section 4.3 allows. If the condition still holds after another such period,
 //! the media pauses. One packet in two seconds is still sent, so that a new or returning receiver can report, and the
 //! first report ends the pause. Steadycast's receivers answer this packet with a report, independently of their
 //! controller half ([`crate::Receiver::answering`]).
@@ -60,7 +60,8 @@ impl CircuitBreaker {
         Self { own, orders, provided: false }
     }
 
-    /// Sets whether the operator has set a floor. The floor then also applies to receivers that never report.
+    /// Sets whether a floor has been configured. With a floor, the RTCP timeout does not apply to receivers that never
+    /// report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -100,7 +101,7 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// The time since which the highest sequence number has not grown. Then the number of reports since that time.
+    /// The time since which the highest sequence number has not grown, and the number of reports since then.
     still: (Time, u32),
     expected: u64,
     lost: u64,
@@ -154,8 +155,9 @@ impl Breaker {
         }
     }
 
-    /// Returns how many receivers have to report too high a rate for the breaker to trip. In a group this is more than
-    /// the number that may be left behind, and at least two, so that a single receiver cannot reduce the rate for all.
+    /// Returns the number of receivers whose reports must show too high a rate before the breaker trips. In a group,
+    /// this number is at least two and exceeds the share of receivers that may be left behind, so that a single
+    /// receiver cannot reduce the rate for all.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -203,7 +205,7 @@ impl Breaker {
         let since = self.silent_since()?;
         match self.state {
             State::Closed => Some(since + RTCP_TIMEOUT),
-            // The reduced rate is tried for the same time before the media pauses.
+            // The reduced rate is tried for another RTCP timeout before the media pauses.
             State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }
@@ -228,7 +230,7 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
-        // Without sent packets the highest sequence number cannot grow, so this is no fault.
+        // If no packets were sent, the highest sequence number cannot grow, so an unchanged number is no fault.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));

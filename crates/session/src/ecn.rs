@@ -10,15 +10,17 @@ pub enum EcnPath {
     /// Packets are sent as not ECN-capable.
     #[default]
     Off,
-    /// Packets are sent as ECN-capable, and reports do not contain the field on arrival.
+    /// Packets are sent as ECN-capable, but reports do not contain the ECN field on arrival, so the path can't be
+    /// validated.
     Untold,
     /// Too few reports have arrived so far.
     Unknown,
-    /// Packets arrive with the field with which they were sent, or marked.
+    /// Packets arrive with the ECN field with which they were sent, or with CE.
     Kept,
     /// Packets arrive as not ECN-capable. From now on they are sent as not ECN-capable.
     Cleared,
-    /// Packets arrive with the other ECN-capable codepoint. From now on they are sent as not ECN-capable.
+    /// Packets that were sent with one ECN-capable codepoint (ECT(0) or ECT(1)) arrive with the other. From now on
+    /// packets are sent as not ECN-capable.
     Changed,
     /// ECN-capable packets do not arrive, but other packets do. From now on packets are sent as not ECN-capable.
     Lost,
@@ -52,13 +54,13 @@ impl EcnPath {
 /// The counts of ECN-capable packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnCounts {
-    /// Sent as ECN-capable.
+    /// Number of packets sent as ECN-capable.
     pub sent: u64,
-    /// Reported as marked.
+    /// Number of packets reported as marked (CE).
     pub marked: u64,
-    /// Reported as not ECN-capable.
+    /// Number of packets reported as not ECN-capable.
     pub cleared: u64,
-    /// Reported with the other ECN-capable codepoint.
+    /// Number of packets reported with the other ECN-capable codepoint than the one with which they were sent.
     pub changed: u64,
 }
 
@@ -139,7 +141,7 @@ impl EcnCheck {
         }
     }
 
-    /// Processes a report on these packets. `next` is the number of the next packet.
+    /// Processes the per-packet feedback in `packets`. `next` is the number of the next packet.
     pub(crate) fn on_report(&mut self, packets: &[PacketReport], next: u64) {
         if matches!(self.path, EcnPath::Off | EcnPath::Untold) {
             return;
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn a_path_that_clears_or_changes_the_field_ends_it_after_twenty_packets_and_for_good() {
         for (what, path) in [(Ecn::NotEct, EcnPath::Cleared), (Ecn::Ect0, EcnPath::Changed)] {
-            // The path would preserve the field again after 100 packets.
+            // The path has the fault for the first 100 packets only, but the check does not try the path again.
             let (check, left) = over(Ecn::Ect1, 400, |n, ecn| Some(if n < 100 { what } else { ecn }));
             assert_eq!(check.path, path);
             assert!(left[..20].iter().all(|ecn| *ecn == Ecn::Ect1));

@@ -20,14 +20,15 @@ struct Arrival {
     ecn: Ecn,
 }
 
-/// The arrivals of one SSRC, or by transport-wide number.
+/// The window of recent arrivals that feedback may report. There is one for each SSRC, by RTP sequence number, or a
+/// single one for all streams, by transport-wide sequence number.
 #[derive(Debug)]
 struct Window {
     ssrc: u32,
     /// The extended number of the oldest packet in the window.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// Entry n is the number from which on packets have been reported at most n times. Each n is below the maximum.
+    /// Entry n is a packet number: this packet and all later ones have been included in at most n reports.
     reported_up_to: [u64; REPORTS_PER_PACKET],
 }
 
@@ -92,7 +93,8 @@ impl Window {
         self.first += old as u64;
     }
 
-    /// Returns the first packet number of a report that includes the packets reported at most `again` times so far.
+    /// Returns the number of the first packet that has been reported at most `again` times. A report that begins there
+    /// repeats packets up to `again` times.
     fn begin(&self, again: usize) -> u64 {
         self.reported_up_to[again].max(self.first)
     }
@@ -124,9 +126,9 @@ pub(crate) struct Reporter {
     share: Rate,
     /// The IP bytes that have arrived since the last report.
     received: Bytes,
-    /// The IP bytes of the last report.
+    /// The IP size of the last report.
     size: Bytes,
-    /// The number of packets that arrived and were dropped without being reported.
+    /// The number of packets that arrived but were removed from their window before they were reported.
     untold: u64,
 }
 
@@ -170,7 +172,7 @@ impl Reporter {
         self.waiting = None;
     }
 
-    /// Returns the number of packets that arrived and were dropped without being reported.
+    /// Returns the number of packets that arrived but were removed from their window before they were reported.
     pub(crate) const fn untold(&self) -> u64 {
         self.untold
     }
@@ -254,7 +256,7 @@ impl Reporter {
         datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
     }
 
-    /// Returns each window's first number in a report of `most` packets.
+    /// Returns each window's first number in a report that contains at most `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
         let count = |again: usize| self.windows.iter().map(|w| w.from(w.begin(again)).len()).sum::<usize>();
         // Packets are repeated in as many reports as possible, as a protection against the loss of reports.
@@ -301,7 +303,7 @@ impl Reporter {
         packets
     }
 
-    /// Stores the total IP size of the compounds of the report that was sent.
+    /// Stores the total IP size of the compounds of the report that was just sent.
     pub(crate) fn sent(&mut self, size: Bytes) {
         self.size = size;
     }

@@ -1,5 +1,5 @@
-//! Plausibility checks on feedback: a layer around a sender half that prevents a single receiver from keeping a group's
-//! rate low.
+//! Plausibility checks on feedback: a layer around a controller's sender half. It prevents a single receiver from
+//! keeping a group's rate low.
 //!
 //! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. A second
 //!   report within 2 ms is also ignored, unless it has per-packet feedback.
@@ -9,7 +9,7 @@
 //! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if it limits the rate for 5 s
 //!   out of 30 s, and if its report blocks show conditions twice as bad as those of the worst receiver that would still
 //!   be served.
-//! - Exclusion: the operator excludes a receiver.
+//! - Operator: reports of a receiver that the operator excludes are ignored.
 //!
 //! A receiver that a rule excluded is admitted again after a minute. If a session has a single receiver, it is never
 //! excluded. A receiver's conditions are measured by the square-root law, with the losses and RTTs that the sender
@@ -60,8 +60,8 @@ impl OperatorControls {
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
-    /// Reports that the session's clock has stood still until `now`, because its process or machine was suspended.
-    /// Reports that are missing in that time do not show a fault of the receivers.
+    /// Informs the session that its clock stood still until `now`, because its process or machine was suspended. A lack
+    /// of reports during that time is no fault of the receivers.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);
@@ -139,7 +139,7 @@ const SUPPORTING_LOSS: f64 = 0.01;
 const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that may be left behind.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
-/// Time over which it is added up for how long a receiver limits the group.
+/// Length of the window over which the time is summed for which each receiver limits the group.
 const LIMITING_WINDOW: Span = Span::secs(30);
 /// A receiver is left behind if its report blocks show conditions that are worse by this factor than those of the worst
 /// receiver that would still be served. A second condition is that it limits the group for [`LIMITING_TIME`] out of
@@ -161,7 +161,8 @@ struct Known {
 }
 
 impl Known {
-    /// Returns a measure of bad network conditions: `R √p`. The square-root law's rate is proportional to its inverse.
+    /// Returns a measure of bad network conditions: R·√p, with the RTT R and the loss rate p. The rate by the
+    /// square-root law is proportional to its inverse.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
@@ -176,8 +177,9 @@ struct FeedbackFilter {
     newest: u64,
     /// The receiver that keeps the group at its floor, and the time since when.
     at_floor: Option<(ReceiverId, Time)>,
-    /// The time of the last evaluated report, and the beginning of the present [`LIMITING_WINDOW`].
+    /// The time of the last evaluated report.
     judged: Time,
+    /// The beginning of the present [`LIMITING_WINDOW`].
     window: Time,
 }
 
@@ -260,6 +262,7 @@ impl FeedbackFilter {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());
+        // Without a report block nothing contradicts the rate, so the receiver gets the benefit of the doubt.
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
         if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {
@@ -270,6 +273,7 @@ impl FeedbackFilter {
             );
         }
         self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
+            // The time counts anew if another receiver keeps the group at its floor.
             (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
             (Limit::Floor, Some(by), _) => Some((by, now)),
             _ => None,
@@ -420,7 +424,8 @@ mod tests {
         assert_eq!(held, 5);
         let free = rates[held..].iter().take_while(|r| **r == Rate::mbps(1)).count();
         assert!((58..=62).contains(&free), "{free} s without it");
-        // A slow receiver above the floor is served: the operator decides.
+        // The slow receiver's rate is above the floor, so it is served. The operator decides by the floor which
+        // receivers are served.
         let mut world = World::new();
         assert_eq!((0..20).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::kbps(200)));
     }
@@ -490,7 +495,8 @@ mod tests {
             let (rate, behind) = group(100, 2, 25, seed);
             assert_eq!(behind, 2);
             assert!((Rate::kbps(800)..=Rate::kbps(950)).contains(&rate), "{rate}");
-            // A third slow receiver limits the group, and so does the only slow one of a small group.
+            // The third slow receiver of 100 exceeds the 2 % that may be left behind, so it limits the group. In a
+            // group of 40, no receiver may be left behind.
             assert_eq!(group(100, 3, 25, seed).0, Rate::kbps(200));
             assert_eq!(group(40, 1, 25, seed), (Rate::kbps(200), 0));
             // In a group of equals, no receiver is left behind.

@@ -4,7 +4,7 @@
 //! calls it again at that time or with the next event. The driver owns the clock and the transport of datagrams: the
 //! simulator, an emulated network or a socket.
 //!
-//! A packet takes this way:
+//! A packet takes this path:
 //!
 //! ```text
 //! Sender::push_frame ─▶ FrameQueue ─▶ header, notice ─▶ Output::Media ═▶ world ═▶ Receiver::on_media ─▶ receiver half

@@ -58,7 +58,8 @@ impl RtcpSettings {
 pub(crate) struct Room {
     /// The maximum IP size.
     pub(crate) datagram: Bytes,
-    /// Bytes for packets beside the report and SDES with which each compound begins.
+    /// The number of bytes that are left for further RTCP packets, after the report and the SDES with which each
+    /// compound begins.
     pub(crate) packets: usize,
 }
 
@@ -155,7 +156,7 @@ pub(crate) struct Participant {
     outbox: VecDeque<Vec<u8>>,
     /// The number of RTCP packets that were not sent, since they do not fit into a datagram.
     refused: u64,
-    /// The check of the promise that no sent packet exceeds the path's MTU.
+    /// The run-time check that no sent packet exceeds the path's MTU.
     mtu: Check,
 }
 
@@ -502,6 +503,7 @@ impl Participant {
         }
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: Vec::new() };
         let head = [report, self.sdes()];
+        // The caller's compound begins with its own report and SDES, which stay in the first datagram.
         let rest = compound.packets.split_off(head.len().min(compound.packets.len()));
         let mut first = None;
         for packet in rest {
@@ -537,12 +539,12 @@ impl Participant {
         bytes
     }
 
-    /// Returns the IP bytes of the datagrams that are queued after the last encoded one.
+    /// Returns the total IP size of the datagrams that are queued after the last encoded one.
     pub(crate) fn waiting(&self) -> Bytes {
         self.outbox.iter().map(|bytes| Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64)).sum()
     }
 
-    /// The number of RTCP packets that were not sent, since they fit into no datagram.
+    /// Returns the number of RTCP packets that were not sent, since they fit into no datagram.
     pub(crate) const fn refused(&self) -> u64 {
         self.refused
     }
@@ -552,7 +554,7 @@ impl Participant {
         self.mtu.see(size <= self.settings.mtu);
     }
 
-    /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the run-time check that no RTP or RTCP packet exceeds the path's MTU.
     pub(crate) const fn mtu_check(&self) -> Check {
         self.mtu
     }

@@ -8,7 +8,7 @@ use steadycast_wire::rtcp::ReportBlock;
 /// A receiver that has reported.
 pub(crate) struct Peer {
     pub(crate) from: Origin,
-    /// Whether the receiver has sent a report of the session's controller.
+    /// Whether the receiver has sent a report in the format of the session's controller.
     ours: bool,
     /// The LSR of the sender report that the receiver echoed last.
     echo: Option<u32>,
@@ -19,12 +19,13 @@ pub(crate) struct Peer {
     /// The offset of the receiver's sequence numbers, in whole cycles of 2^16: a receiver counts cycles from its first
     /// packet. Known from its first block on.
     cycles: Option<u64>,
-    /// The last block's highest sequence number and cumulative loss. The next block's counts are the differences to
-    /// these.
+    /// The highest sequence number of the last block. The next block's counts are differences to the last block's.
     highest: Option<u32>,
+    /// The cumulative loss of the last block, in packets.
     cumulative: i32,
-    /// The recent loss rate, and the number of packets over which it is averaged.
+    /// The recent loss rate (0 to 1).
     pub(crate) loss: f64,
+    /// The number of packets over which the loss rate is averaged.
     pub(crate) counted: f64,
 }
 
@@ -141,8 +142,8 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// Returns a loss rate that receivers with enough samples do not exceed. The share `but` of the receivers, those
-    /// with the highest losses, is left out.
+    /// Returns the quantile 1 − `but` of the receivers' loss rates: the share `but` of the receivers, those with the
+    /// highest losses, is left out. Only receivers with enough samples are considered.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
         let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();

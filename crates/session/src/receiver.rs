@@ -86,27 +86,28 @@ pub struct Receiver {
     stream: Option<Stream>,
     /// Another source that sends media. It may replace the followed source.
     other: Option<OtherSource>,
-    /// The index and first number of the present run; see [`Receiver::run`].
+    /// The index and first sequence number of the present run; see [`Receiver::run`].
     run: (u32, u64),
-    /// The media's payload types and SSRC, if a session description specifies them.
+    /// The media's payload types, if a session description specifies them.
     payload_types: Option<PayloadTypes>,
+    /// The media's SSRC, if a session description specifies it.
     named: Option<u32>,
     /// The time at which the driver's clock last resumed after a gap.
     resumed: Time,
-    /// The counts of previous streams.
+    /// The counts of the streams that were followed before the present one.
     past: Totals,
-    /// The counts at the last regular report. The receiver half needs losses that are signed and of full precision.
+    /// The counts at the last regular report. They are stored because the receiver half needs signed losses of full
+    /// precision, which a report block does not contain.
     prior: Totals,
     unreadable: u64,
     /// The timer of reports that announce the receiver's presence, in a simulcast.
     presence: Option<PresenceTimer>,
     siblings: Vec<Rate>,
-    /// Whether the receiver sends keep-alive reports. They are for a sender that sends little while it has no
-    /// receivers.
+    /// Whether the receiver sends keep-alive reports. A sender that sends little while it has no receivers needs them.
     sends_keepalives: bool,
     /// The time of the last report.
     last_report: Option<Time>,
-    /// Writes per-packet feedback.
+    /// The state of per-packet feedback.
     reporter: Option<Box<Reporter>>,
     /// The state of retransmission requests.
     repair: Option<Box<RetransmissionReceiver>>,
@@ -123,8 +124,9 @@ pub struct Receiver {
 /// The receiver's state of recovery from parity.
 struct ParityReceiver {
     settings: ParitySettings,
-    /// Whether the stream's SSRC is not signalled. Then whether it has been learned from a packet.
+    /// Whether the stream's SSRC is not signalled, so that it has to be learned from a packet.
     any_ssrc: bool,
+    /// Whether the stream's SSRC has been signalled or learned.
     associated: bool,
     solver: Solver,
     /// Schedules requests for more parity.
@@ -135,9 +137,9 @@ struct ParityReceiver {
     not_before: Time,
     /// Counts of requests, of the blocks in them, and of recovered packets.
     counts: Requests,
-    /// Whether the receiver announces its play-out delay to the sender. `announced` is the time of the last
-    /// announcement.
+    /// Whether the receiver announces its play-out delay to the sender.
     announces_playout: bool,
+    /// The time of the last announcement of the play-out delay.
     announced: Option<Time>,
     /// The sequence numbers of the parity stream.
     reception: Reception,
@@ -192,8 +194,9 @@ const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
 /// The receiver's state of retransmission requests.
 struct RetransmissionReceiver {
     settings: RepairSettings,
-    /// Whether the stream's SSRC is not signalled. Then whether it has been learned from a packet.
+    /// Whether the stream's SSRC is not signalled, so that it has to be learned from a packet.
     any_ssrc: bool,
+    /// Whether the stream's SSRC has been signalled or learned.
     associated: bool,
     /// The retransmission stream's SSRC according to the sender's session description.
     announced: Option<u32>,
@@ -251,8 +254,7 @@ struct Stream {
     sent: Option<PeerTime>,
     /// The relation of the source's timestamps to the sender's clock, once a sender report has arrived.
     clock: Option<ClockReference>,
-    /// The newest frame's RTP timestamp, and the arrival time of its first packet. `pace` is a slowly decreasing
-    /// maximum of the time between two frames.
+    /// The newest frame's RTP timestamp, and the arrival time of its first packet.
     frame: (u32, Time),
     pace: Option<Span>,
     timestamp: u32,
@@ -317,14 +319,14 @@ impl Receiver {
         Self { payload_types, named, ..self }
     }
 
-    /// Reports that the driver's clock has stood still until `now`, because its process or machine was suspended. This
-    /// time does not count as silence of the source.
+    /// Informs the receiver that the driver's clock stood still until `now`, because its process or machine was
+    /// suspended. This time does not count as silence of the source.
     pub fn on_clock_gap(&mut self, now: Time) {
         self.resumed = self.resumed.max(now);
     }
 
-    /// Makes the receiver announce its presence. A simulcast needs this, because a group is only sent while it has a
-    /// member.
+    /// Makes the receiver announce its presence. A simulcast needs this, because the sender only sends to a group that
+    /// has a member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
         Self { presence: Some(PresenceTimer::new(now)), ..self }
@@ -398,8 +400,8 @@ impl Receiver {
     }
 
     /// Makes the receiver announce that it uses parity, and its play-out delay. The announcement is sent with a report
-    /// once a second. It is for a sender that waits for it ([`crate::SenderSettings::parity_on_word`]). Without a
-    /// play-out delay, or with a delay of zero, it announces nothing. Requires [`Receiver::with_parity`].
+    /// once a second, for senders that only send parity after it ([`crate::SenderSettings::parity_on_word`]). Without a
+    /// play-out delay, or with a delay of zero, nothing is announced. Requires [`Receiver::with_parity`].
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
@@ -457,7 +459,7 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(audio.sent));
         audio.sent = sent.or(audio.sent);
         let sent = sent.or(video.as_ref().and_then(|stream| stream.sent)).unwrap_or_default();
-        // Audio and video have the same source. It is alive while either stream arrives.
+        // Audio and video have the same source, which is alive while either stream arrives.
         if let Some(stream) = video {
             stream.spoke = now;
         }
@@ -584,7 +586,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the check of repair's promise that repaired packets stay lost for the controller.
+    /// Returns the run-time check that repaired packets still count as lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
@@ -594,13 +596,13 @@ impl Receiver {
         self.half.acceptable()
     }
 
-    /// Returns the check of the promise that no sent datagram exceeds the path's MTU.
+    /// Returns the run-time check that no sent datagram exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// Returns the number of packets that arrived and were not reported, because reports are limited to 5 % of the
-    /// bandwidth. Then the number of RTCP packets that do not fit into a datagram.
+    /// Returns two counts. The first is that of packets that arrived and were not reported, because reports are limited
+    /// to 5 % of the bandwidth. The second is that of RTCP packets that do not fit into a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -615,7 +617,7 @@ impl Receiver {
         self.half.view()
     }
 
-    /// Returns the promises that the receiver half checks.
+    /// Returns the run-time checks of the receiver half.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
@@ -810,7 +812,8 @@ impl Receiver {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            // A packet may confirm earlier packets that were held. These then count as received, too.
+            // A packet may confirm the source of earlier packets that were held back. These then count as received,
+            // too.
             repair.checked_packets += stream.reception.received() - before;
             // The counters of the report block only change with the media's sequence numbers.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
@@ -888,6 +891,8 @@ impl Receiver {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
                     if self.stream.as_ref().is_some_and(|s| s.ssrc == *ssrc) {
                         self.half.on_announce(&Announcement { at: now, body: &body });
+                    // APP packets of other receivers are overheard feedback, by which a controller can suppress its
+                    // own.
                     } else if *ssrc != self.participant.identity.ssrc {
                         self.half.on_overheard(&Overheard { at: now, from: ReceiverId(*ssrc), body: &body });
                     }
@@ -1104,6 +1109,7 @@ impl Receiver {
         if !parity.requester.wants(now, group) {
             return;
         }
+        // The requester has already delayed the request at random, so RTCP's timer adds no further delay.
         parity.scheduled = self.participant.request_dithered(now, parity.requester.useful(now, group));
         if !parity.scheduled {
             parity.not_before = self.participant.timer.next();
@@ -1239,7 +1245,7 @@ impl Receiver {
         Some(self.encode(now, packets))
     }
 
-    /// Returns when per-packet feedback is due that the session itself schedules.
+    /// Returns when the per-packet feedback that the session itself schedules is due.
     fn feedback_due(&self) -> Option<Wake> {
         self.reporter.as_ref()?.due()
     }
@@ -1348,14 +1354,14 @@ impl Stream {
         }
     }
 
-    /// Updates the frame interval after the arrival of a media packet. It is a maximum that decreases by an eighth per
-    /// frame.
+    /// Updates the frame interval after the arrival of a media packet. The interval is a maximum that decreases by an
+    /// eighth per frame.
     fn keep_pace(&mut self, now: Time, timestamp: u32) {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Packets that were held and then delivered together have the same arrival time, which does not show an
-            // interval.
+            // Packets that were held back on probation and then delivered together have the same arrival time, which
+            // does not show an interval.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }

@@ -54,8 +54,8 @@ pub struct SenderSettings {
     /// ignored and counted. In a group, only members that echo the sender's reports affect the controller.
     pub gated: bool,
     /// The address of a unicast session's receiver, if it is known. The receiver's host may have several addresses.
-    /// Reports from another address are therefore accepted while nothing has arrived from this address, but only if
-    /// they echo the sender's own reports.
+    /// Reports from another address are therefore accepted while nothing has arrived from the configured address, but
+    /// only if they echo the sender's own reports.
     pub peer: Option<Origin>,
     /// The format of per-packet feedback. The sender parses no other format, and sends the header extensions that this
     /// format needs.
@@ -81,8 +81,8 @@ pub struct SenderSettings {
     pub padding: bool,
     /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
     pub parity: Option<ParitySettings>,
-    /// Whether parity is sent only while a receiver announces that it uses it ([`Receiver::telling_playout`]), with the
-    /// play-out delay that the receiver announces. This is for receivers that may not support parity.
+    /// Whether parity is sent only while a receiver announces that it uses parity ([`Receiver::telling_playout`]), with
+    /// the play-out delay that the receiver announces. This is for receivers that may not support parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
@@ -184,11 +184,11 @@ pub struct Sender {
     last_rtcp: Time,
     /// Decides the ECN field of packets.
     ecn: EcnCheck,
-    /// The streams beside the media: retransmissions, padding and parity.
+    /// The streams that are sent in addition to the media: retransmissions, padding and parity.
     repair: RepairStreams,
     /// The state of audio.
     audio: Option<AudioSender>,
-    /// Whether a key frame is requested. Then the time at which the encoder last received a request.
+    /// Whether a key frame is requested, and the time at which the encoder last received a request.
     key_frame: (bool, Option<Time>),
     /// The receiver's reference time (RFC 3611) and its arrival time, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
@@ -212,7 +212,7 @@ struct AllowanceLeft {
     /// The end of the allowance, which identifies it.
     until: Time,
     spent: Bytes,
-    /// Whether a frame did not fit. If so, no later frame is sent in this allowance.
+    /// Whether a frame did not fit into the allowance. If so, no later frame is sent in it.
     closed: bool,
 }
 
@@ -433,18 +433,17 @@ impl Sender {
         self.feedback
     }
 
-    /// Returns the promises that the controller checks.
+    /// Returns the controller's run-time checks.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// Returns the check of repair's promise that the sending rate, repair included, stays within what the controller
-    /// allows.
+    /// Returns the run-time check that the sending rate, repair included, stays within what the controller allows.
     pub fn repair_check(&self) -> Option<Check> {
         self.repair.check()
     }
 
-    /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the run-time check that no RTP or RTCP packet exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
@@ -825,7 +824,7 @@ impl Sender {
         let find = |history: &History, name| match name {
             PacketName::Transport(low) => history.by_low_bits(low),
             PacketName::Rtp { ssrc, seq } => stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq)),
-            // RTCP names packets by sequence numbers only.
+            // Standard RTCP feedback identifies packets by sequence numbers, never by the controller's own names.
             PacketName::Own(_) => None,
         };
         let (joined, unread) = feedback::join(history, now, compound, format, find);
@@ -918,8 +917,8 @@ impl Sender {
         true
     }
 
-    /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
-    /// the time has come. An additional call has no effect.
+    /// Returns what the driver has to do now. Call it after each other call, and at the time that it last returned.
+    /// Repeat the call until it returns [`Output::Wait`]. An additional call has no effect.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
@@ -1159,7 +1158,7 @@ impl Sender {
         self.report_queue(now, None);
         self.number += 1;
         self.seq += 1;
-        // Only a window changes when a packet is sent. A rate changes with reports and timers.
+        // If the decision is a window, a sent packet changes it. A rate changes only with reports and timers.
         if self.decision.window.is_some() {
             self.read_decision();
         }

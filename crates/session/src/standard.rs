@@ -1,5 +1,5 @@
-//! Support of receivers that only send standard reports (RFC 3550): the sender runs the receiver half itself and feeds
-//! it with what the reports show.
+//! Support of receivers that only send standard reports (RFC 3550): the sender runs the receiver half itself, with
+//! arrivals that it reconstructs from the reports.
 //!
 //! A report block gives the number of packets that were expected and lost since the last one, and the sender measures
 //! the RTT. With the sender's record of departures, this suffices to play plausible arrivals back to a receiver half.
@@ -18,15 +18,15 @@
 //! RTT, RFC 5348), but to at most twice the half's rate, or to the controller's own initial rate if that is higher.
 //! Second, the first losses are played back as a single sign of congestion, as a receiver's own half would have seen
 //! them. Third, once the path has been full, the rate may only be slightly above the rate that arrived ([`RiseLimit`]).
-//! Fourth, the half reports once for each second that a report covers. A controller that ignores feedback by design
-//! (`fixed`) has no limit of this kind.
+//! Fourth, the half reports once for each second that a report covers. The four rules do not apply to a controller that
+//! ignores feedback by design (`fixed`).
 //!
 //! There is only one RTT sample in several seconds, and it includes delays in the player. Samples within 30 ms of the
 //! minimum are therefore not counted as queueing.
 //!
 //! A controller whose reports need more than a report block (the registry's `standard_reports`) cannot be served this
-//! way. As soon as the first receiver of this kind reports, [`FALLBACK`] replaces the controller for the whole session,
-//! and the decisions state this.
+//! way. As soon as the first receiver that only sends standard reports has reported, [`FALLBACK`] replaces the
+//! controller for the whole session, and the decisions state this.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,7 +44,8 @@ pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller itself can work on standard reports.
     able: bool,
-    /// The plain report with this number from one receiver replaces the controller. With 0, the first one does.
+    /// The number of standard reports from one receiver after which [`FALLBACK`] replaces the controller. With 0, the
+    /// first report suffices.
     bare_reports_allowed: u32,
 }
 
@@ -131,7 +132,7 @@ const CONGESTION_LOSS: f64 = 0.01;
 const RISE: f64 = 1.02;
 /// The number of intervals whose highest rate is used, so that an outage of some intervals does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
-/// If less than this share of the limit was sent, the limit did not bound the rate.
+/// If less than this share of the rate limit was sent, the limit did not restrict the rate.
 const USED_SHARE: f64 = 0.7;
 /// Minimum duration of an interval. The first report often arrives milliseconds after the first packet. A loss rate
 /// can't be computed from two packets of which one is lost.
@@ -142,21 +143,21 @@ const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the start rate may exceed the half's rate.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// Uncertainty of an RTT sample, which includes delays of the player's answer. An RTT that exceeds the minimum by at
-/// most this shows no queue.
+/// Uncertainty of an RTT sample, which includes delays of the player's answer. If an RTT exceeds the minimum RTT by at
+/// most this time, it is not evidence of a queue.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
 /// Time for which a half's reply is valid: three report intervals of 5 s.
 const REPLY_LIFETIME: Span = Span::secs(15);
-/// Report interval of a receiver half that reports for itself.
+/// Report interval of a receiver half that runs at a receiver.
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
 /// Interval at which a reply is repeated while it is valid.
 const REPEAT_INTERVAL: Span = Span::secs(1);
 
 /// Maximum number of recorded departures, which is more than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// The number of the plain report that shows a standard receiver. A Steadycast receiver may begin with fewer of them,
-/// while it has nothing else to report.
+/// The number of reports without a controller's body after which their receiver counts as a standard receiver. A
+/// Steadycast receiver may begin with fewer of them, while it has nothing else to report.
 const BARE_REPORTS_ALLOWED: u32 = 3;
 /// If a receiver reports within this time after the first packet, it has received the stream from the beginning.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
@@ -169,7 +170,8 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// The plain report with this number from one receiver replaces the controller. With 0, the first one does.
+    /// The number of standard reports from one receiver after which [`FALLBACK`] replaces the controller. With 0, the
+    /// first report suffices.
     bare_reports_allowed: u32,
     /// The receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
@@ -209,7 +211,7 @@ impl Standard {
         self.half = self.factory.sender(&self.setup);
         self.begin = self.half.decision().pacing;
         self.fallen = true;
-        // The shadows run receiver halves of the previous controller.
+        // The shadow halves belong to the previous controller.
         self.receivers.clear();
         (self.calls, self.limits) = (Ranked::new(), Ranked::new());
         self.left.forget_notices();
@@ -394,9 +396,9 @@ struct RiseLimit {
     rate: Option<Rate>,
     /// Whether an interval has shown high loss and a queue.
     was_full: bool,
-    /// The rates that arrived in the counted intervals.
+    /// The rates at which packets arrived in the counted intervals.
     arrived: VecDeque<Rate>,
-    /// The duration, the packets and the losses of reports that do not make up a whole interval yet.
+    /// The total duration, packets and losses of the reports since the last whole interval.
     lasted: Span,
     expected: u64,
     lost: u64,
@@ -457,6 +459,7 @@ impl Interval {
         let rtt = |one: Option<Span>, other: Option<Span>| {
             one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(RTT_UNCERTAINTY)))
         };
+        // If only one of the two RTTs is known, it stands for both ends of the interval.
         let rtt = (rtt(receiver.rtt, report.rtt), rtt(report.rtt, receiver.rtt));
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
@@ -596,7 +599,7 @@ mod tests {
     use steadycast_control::Reception;
     use steadycast_units::Seed;
 
-    /// Returns the number of plain reports of one receiver after which [`FALLBACK`] serves it, up to nine.
+    /// Returns the number of standard reports of one receiver after which [`FALLBACK`] serves it, up to nine.
     fn bare_reports(served: &StandardReports) -> u64 {
         let setup = Setup {
             packet: Bytes::new(1_000),

@@ -56,7 +56,7 @@ reasons! {
     OtherReport = "other_report",
     /// A packet before the session's start, or after its end or the end of its source.
     Outside = "outside",
-    /// Frames with later packets were already assembled without this packet.
+    /// Later frames were already assembled without this packet.
     TooLate = "too_late",
     /// A packet without payload.
     NoPayload = "no_payload",
@@ -66,7 +66,7 @@ reasons! {
     UnsupportedLayer = "unsupported_layer",
     /// The packet's payload contradicts the payload format.
     MalformedPayload = "malformed_payload",
-    /// A continuation of a payload whose beginning was lost.
+    /// A packet that continues a payload whose beginning was lost.
     AfterLoss = "after_loss",
 }
 

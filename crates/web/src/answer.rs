@@ -30,7 +30,7 @@ pub(crate) const MAX_CANDIDATES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct NegotiationError {
-    /// The part of the description: `offer.codec` or another `offer.…`, or `answer.…`.
+    /// The place of the error in the description, for example `offer.codec` or `answer.setup`.
     pub place: &'static str,
     /// The problem.
     pub problem: String,
@@ -53,14 +53,14 @@ pub enum Feedback {
     Congestion,
     /// Transport-wide feedback, `transport-cc`, with sequence numbers in the header extension.
     Transport,
-    /// None: only the blocks of standard reports.
+    /// No per-packet feedback: receivers send only the blocks of standard reports.
     Standard,
 }
 
 /// The stream that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// Payload format; `None` if there is no visible content.
+    /// Payload format; `None` if the stream contains no pictures.
     pub format: Option<PayloadFormat>,
     /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
@@ -100,7 +100,7 @@ pub struct LocalSources<'a> {
     pub repair: Option<u32>,
     /// SSRC of the audio, if it was negotiated.
     pub audio: Option<u32>,
-    /// The canonical name of all.
+    /// The canonical name of all these streams.
     pub cname: &'a str,
 }
 
@@ -109,22 +109,22 @@ pub struct LocalSources<'a> {
 pub struct NegotiatedAudio {
     /// Payload type of the audio.
     pub payload_type: u8,
-    /// Whether its section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
-    /// audio packets carry no extensions, and no per-packet feedback on them is expected.
+    /// Whether the audio section offers the video's per-packet feedback and header extensions, under the same IDs.
+    /// Otherwise audio packets carry no extensions, and no per-packet feedback on them is expected.
     pub shares_feedback: bool,
     pub(crate) fmtp: String,
     pub(crate) small_reports: bool,
     pub(crate) round_trip: bool,
-    /// The index of its section.
+    /// The index of the audio section.
     pub(crate) section: usize,
 }
 
 /// The role of this end in the negotiation, in ICE and in DTLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It answers an offer. It is ICE-lite and the DTLS server.
+    /// This end answers an offer. It is ICE-lite and the DTLS server.
     Answerer,
-    /// It made the offer, and controls ICE (RFC 8445, section 6.1.1).
+    /// This end made the offer, and controls ICE (RFC 8445, section 6.1.1).
     Offerer {
         /// The addresses of the other end, the preferred one first. They are empty before the answer.
         candidates: Vec<SocketAddr>,
@@ -279,7 +279,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Returns the directions of an offered section that do not fit this one.
+    /// Returns the direction attributes of an offered section that are not compatible with this direction.
     pub(crate) const fn excluded(self) -> [&'static str; 2] {
         match self {
             Self::Send => ["sendonly", "inactive"],
@@ -545,8 +545,8 @@ impl NegotiatedParameters {
         let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
-            // The order is that of the offer. The first section stays the tagged one, unless it is rejected (RFC 9143,
-            // section 7.3).
+            // The BUNDLE group keeps the order of the offer. The first section stays the tagged one, unless it is
+            // rejected (RFC 9143, section 7.3).
             let is_accepted = |mid: &String| {
                 let of = |section: &Media| value(section, "mid") == Some(mid);
                 self.sections.iter().position(of).is_some_and(accepted)
@@ -557,7 +557,7 @@ impl NegotiatedParameters {
         }
         match self.role {
             Role::Answerer => whole.add_attribute(Attribute::new("ice-lite")),
-            // It follows RFC 8445, and not its predecessor (RFC 8445, section 10).
+            // This end implements RFC 8445, and not its predecessor (RFC 8445, section 10).
             Role::Offerer { .. } => whole.add_attribute(Attribute::with_value("ice-options", "ice2")),
         }
         for (place, section) in self.sections.iter().enumerate() {
@@ -588,7 +588,8 @@ impl NegotiatedParameters {
         flag(self.direction.attribute());
         flag("rtcp-mux");
         if self.role != Role::Answerer {
-            // A port for reports alone is no choice of the server (RFC 9725, section 4.4.1; RFC 8858, section 3).
+            // The server is not free to choose a separate port for reports (RFC 9725, section 4.4.1; RFC 8858, section
+            // 3).
             flag("rtcp-mux-only");
         }
         if small_reports {

@@ -14,8 +14,8 @@ use steadycast_units::{Span, Time};
 /// Time without a valid check after which an address may be bound to another session.
 ///
 /// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). With this time, a browser
-/// can't take over the address of another, active browser by a check with a forged source. A NAT may assign the port of
-/// a browser that has died to another browser. The checks of that browser are repeated for longer than this time.
+/// can't take over the address of another, active browser by a check with a forged source. If a NAT assigns the port of
+/// a browser that has died to a new browser, the new browser repeats its checks for longer than this time.
 const ADDRESS_HOLD: Span = Span::secs(10);
 /// Maximum number of addresses bound to a session. The address with the oldest check is released first.
 const MAX_ADDRESSES: usize = 4;
@@ -61,7 +61,7 @@ impl DropReason {
     }
 }
 
-/// A session: the destination of its datagrams, the credentials that authenticate the browser's ICE connectivity
+/// A session: where its datagrams are delivered, the credentials that authenticate the browser's ICE connectivity
 /// checks, and the addresses that are bound to it.
 struct Entry<T> {
     place: T,
@@ -70,7 +70,7 @@ struct Entry<T> {
     addresses: Vec<SocketAddr>,
 }
 
-/// An address that is bound to a session, named by its user name.
+/// The binding of an address to the session with this user name.
 struct Binding {
     ufrag: String,
     /// The arrival time of the last valid check.
@@ -107,7 +107,7 @@ impl<T> Demultiplexer<T> {
         }
     }
 
-    /// Returns the place of the session that a datagram belongs to.
+    /// Returns the destination for a datagram: the place of the session to which the datagram belongs.
     ///
     /// # Errors
     /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].
@@ -134,6 +134,7 @@ impl<T> Demultiplexer<T> {
         }
         let ufrag = entry.own.ufrag.clone();
         let former = self.bindings.get(&from).filter(|binding| binding.ufrag != ufrag);
+        // A valid check with a forged source address must not divert the packets of an active browser.
         if former.is_some_and(|binding| now.since(binding.checked) < ADDRESS_HOLD) {
             return Err(DropReason::ForeignAddress);
         }

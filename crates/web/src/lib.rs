@@ -3,8 +3,8 @@
 //!
 //! All parts are sans-IO. [`agree`] and [`agree_to_receive`] negotiate an offer's text. [`propose`] is the offer to a
 //! server, and [`NegotiatedParameters::accept`] reads its answer. A [`Tunnel`] receives the time and the datagrams that
-//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None of them opens a socket or
-//! reads a clock. The cryptographic libraries take their random numbers from the system.
+//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None of these types opens a
+//! socket or reads a clock. The cryptographic libraries take their random numbers from the system.
 
 mod answer;
 mod certificate;

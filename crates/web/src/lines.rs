@@ -17,8 +17,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the values of an attribute that is allowed at both levels. The values of the section replace those of
-    /// the session.
+    /// Returns the values of an attribute that is allowed at both levels. If the section has values, those of the
+    /// session are ignored.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();
@@ -43,7 +43,7 @@ pub struct Format {
     pub payload_type: u8,
     /// The format's encoding name in the session description.
     pub name: String,
-    /// Its payload format; `None` if this program does not support it.
+    /// The payload format; `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
     /// The format's parameters.
     pub fmtp: String,

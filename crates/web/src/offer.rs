@@ -142,6 +142,7 @@ impl NegotiatedParameters {
             audio: None,
             ..self.clone()
         };
+        // The controller of a sender to a server needs per-packet feedback.
         if !negotiated.congestion && negotiated.transport.is_none() {
             let missing = if self.congestion { "RFC 8888 feedback" } else { "transport-wide feedback" };
             let problem = format!("it has no {missing}, from which the rate is found");

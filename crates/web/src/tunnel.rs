@@ -36,8 +36,9 @@ pub const MIN_SILENCE: Span = Span::secs(4);
 /// A browser counts as silent only after this multiple of its usual gap between packets. A player that reports every 5
 /// s is therefore not counted as silent.
 const SILENCE_GAPS: u64 = 2;
-/// Number of recent gaps of which the second longest is the usual one. The longest gap is left out, because it may be
-/// an outage of the network. Otherwise a browser that dies after an outage would count as active for twice the outage.
+/// Number of recent gaps between packets that are stored. The usual gap is the second longest of them. The longest gap
+/// is left out, because it may be an outage of the network. Otherwise a browser that dies after an outage would count
+/// as active for twice the outage.
 const RECENT_GAPS: usize = 32;
 /// If packets have arrived from the present address within this time, the browser is not moved to another address.
 const MIGRATION_HOLD: Span = Span::secs(1);
@@ -47,7 +48,7 @@ const AMPLIFICATION: u64 = 3;
 const CHECK_RTO: Span = Span::millis(250);
 /// Maximum number of addresses stored per browser.
 const MAX_PATHS: usize = 4;
-/// The PRIORITY attribute of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
+/// The PRIORITY attribute of this end's checks. It is the priority of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
 /// Initial retransmission timeout of a DTLS flight, and number of retransmissions. The timeout doubles each time, and
 /// the sum is 13 s.
@@ -56,11 +57,11 @@ const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 /// The protocol of a datagram, by its first byte (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// STUN (0–3).
+    /// STUN (first byte 0 to 3).
     Stun,
-    /// DTLS (20–63).
+    /// DTLS (first byte 20 to 63).
     Dtls,
-    /// RTP or RTCP, or SRTP or SRTCP (128–191).
+    /// RTP or RTCP, or SRTP or SRTCP (first byte 128 to 191).
     Rtp,
     /// Another protocol, or an empty datagram.
     Other,
@@ -83,7 +84,7 @@ impl Protocol {
 pub struct Keys {
     /// The SRTP protection profile.
     pub profile: SrtpProfile,
-    /// The client's key, the server's key, the client's salt, the server's salt.
+    /// The client's key, the server's key, the client's salt, and the server's salt, concatenated.
     pub material: Vec<u8>,
 }
 
@@ -154,8 +155,9 @@ impl TunnelParameters {
 /// An address from which valid checks arrived.
 struct Path {
     at: SocketAddr,
-    /// Bytes received from the address, and bytes sent to it.
+    /// Number of bytes received from the address.
     received: u64,
+    /// Number of bytes sent to the address.
     sent: u64,
     /// Whether the address is validated.
     is_valid: bool,
@@ -165,8 +167,9 @@ struct Path {
     is_nominated: bool,
     /// The transaction ID of this end's check.
     transaction: Option<TransId>,
-    /// The time of the next retransmission of the check. Then the timeout after that retransmission.
+    /// The time of the next retransmission of this end's check.
     again: Time,
+    /// The timeout after the next retransmission.
     wait: Span,
 }
 
@@ -180,25 +183,27 @@ pub struct Tunnel {
     dtls: Dtls,
     dtls_wake: Time,
     state: State,
-    /// The reason of the end.
+    /// The reason why the connection ended.
     why: Option<String>,
     peer: Option<SocketAddr>,
-    /// Whether the certificate matched a fingerprint.
+    /// Whether the peer's certificate matched an accepted fingerprint.
     known: bool,
     began: Time,
     /// The arrival time of the last valid check from the browser's address.
     checked: Time,
     /// The arrival time of the last authentic packet from the browser's address.
     heard: Time,
-    /// The arrival time of the last authentic packet from any address, and the recent times between two of them.
+    /// The arrival time of the last authentic packet from any address.
     last: Time,
+    /// The recent times between two authentic packets.
     gaps: VecDeque<Span>,
     /// The addresses from which valid checks arrived, in the order of their first check.
     paths: Vec<Path>,
-    /// The number of paths so far, and the secret from which their transaction IDs are derived.
+    /// The number of paths so far.
     path_count: u64,
+    /// The secret from which the transaction IDs of checks are derived.
     secret: [u8; 20],
-    /// Number of invalid checks, and of datagrams from other addresses than the browser's.
+    /// Number of invalid checks, plus the number of datagrams from other addresses than the browser's.
     refused: u64,
     out: VecDeque<Output>,
     buffer: Vec<u8>,
@@ -263,7 +268,7 @@ impl Tunnel {
         self.state
     }
 
-    /// Returns the reason of the end, or `None` if an end closed the connection.
+    /// Returns the reason why the connection ended, or `None` if one of the ends closed it.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -278,7 +283,7 @@ impl Tunnel {
         self.peer
     }
 
-    /// Returns the number of invalid checks, and of datagrams from other addresses than the browser's.
+    /// Returns the number of invalid checks, plus the number of datagrams from other addresses than the browser's.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -335,6 +340,7 @@ impl Tunnel {
             State::Checking | State::Connecting | State::Connected if self.controlling.is_some() => {
                 let instant = instant(self.epoch, now);
                 self.with_checks(now, |checks| checks.on_wake(instant));
+                // Before an address is nominated, DTLS has no destination.
                 if self.state != State::Checking {
                     self.drive(now, |_| Ok(()));
                 }
@@ -357,7 +363,7 @@ impl Tunnel {
         if self.controlling.is_some() { "the server" } else { "the browser" }
     }
 
-    /// Returns the reason if no check has succeeded.
+    /// Returns the reason for the end of a connection on which no check has succeeded.
     fn unreached(&self) -> String {
         let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
         match &self.ends.role {
@@ -380,7 +386,7 @@ impl Tunnel {
             self.move_to(now, at);
             if self.state == State::Checking {
                 self.state = State::Connecting;
-                // The DTLS client begins now.
+                // If this end is the DTLS client, it begins the handshake now.
                 self.drive(now, |_| Ok(()));
             }
         }
@@ -559,8 +565,8 @@ impl Tunnel {
     /// Moves to the address that the browser nominated last, if it is validated and no packets arrive from the present
     /// one.
     ///
-    /// An attacker can replay a check from another address, and may even make the browser respond. It can't divert the
-    /// media as long as the browser's packets arrive from its own address.
+    /// An attacker can replay a check from another address, and may even make the browser respond. The attacker can't
+    /// divert the media as long as the browser's packets arrive from the browser's present address.
     fn settle(&mut self, now: Time) {
         if now.since(self.heard) >= MIGRATION_HOLD
             && let Some(at) = self.next().filter(|_| self.state != State::Ended)
@@ -595,7 +601,7 @@ impl Tunnel {
     /// Sends a datagram, unless the amplification limit of the address is reached. Returns whether it was sent.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         if self.controlling.is_some() {
-            // The address has answered a check before it was nominated, so it is validated.
+            // The address answered a check before it was nominated, so it is validated.
             self.out.push_back(Output::Send(to, bytes.to_vec()));
             return true;
         }

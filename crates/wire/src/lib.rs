@@ -25,7 +25,7 @@ pub enum ParseError {
         what: &'static str,
         /// Number of bytes that the part needs.
         need: usize,
-        /// Number of bytes that remain for it.
+        /// Number of bytes that remain for the part.
         got: usize,
     },
     /// The packet belongs to another protocol, or to another version of this one.
@@ -37,9 +37,9 @@ pub enum ParseError {
     /// The padding is empty, unaligned, longer than the packet, or not at the end of the last packet.
     #[error("padding of {count} bytes in a packet of {len}")]
     Padding {
-        /// The number of bytes that could be padding, because they are in the packet.
+        /// The number of padding bytes that the packet announces.
         count: usize,
-        /// The number of bytes that could be padding.
+        /// The number of bytes in the packet that could be padding.
         len: usize,
     },
     /// The packet contains more items than a legitimate sender would write.

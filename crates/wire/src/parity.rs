@@ -54,7 +54,7 @@ const EXTENSION: u8 = 0x10;
 pub struct ParityHeader {
     /// The number of packets in the block, 1…64.
     pub packets: u8,
-    /// The sequence number of its first packet.
+    /// The sequence number of the block's first packet.
     pub base: u16,
     /// The index of this parity packet in its block, 0…63.
     pub index: u8,
@@ -96,6 +96,7 @@ impl ParityHeader {
         if sent > MAX_PARITIES || index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
+        // `sent` includes this packet, so it has to exceed the packet's index.
         if sent <= index {
             return malformed("a parity that hasn't been sent, by its own count");
         }

@@ -137,9 +137,9 @@ pub const MIN_PAYLOAD: usize = 8;
 /// A payload as a range of the access unit, with its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The offset of its first byte in the access unit.
+    /// The offset of the fragment's first byte in the access unit.
     pub offset: usize,
-    /// The number of bytes of the access unit that it covers.
+    /// The number of bytes of the access unit that the fragment covers.
     pub len: usize,
     /// The number of leading bytes that are not sent because the payload header implies them: start codes.
     pub implied: usize,
@@ -149,7 +149,7 @@ pub struct Fragment {
     pub starts_unit: bool,
     /// Whether the fragment ends a unit.
     pub ends_unit: bool,
-    /// Whether it ends the access unit, which sets RTP's marker bit.
+    /// Whether the fragment ends the access unit, which sets RTP's marker bit.
     pub last: bool,
 }
 
@@ -306,7 +306,7 @@ pub fn payloads(
 struct Mpeg2Picture {
     temporal_reference: u16,
     coding_type: u8,
-    /// FBV, BFC, FFV, FFC.
+    /// The fields FBV, BFC, FFV and FFC in one byte (RFC 2250, section 3.4).
     vectors: u8,
     sequence: bool,
 }

@@ -10,13 +10,13 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 /// The state of a connection as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Segments with data sent, retransmissions included.
+    /// Number of segments with data sent, retransmissions included.
     pub sent: u64,
     /// The IP bytes of these segments.
     pub bytes: Bytes,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmitted: u64,
-    /// Retransmission time-outs.
+    /// Number of retransmission time-outs.
     pub timeouts: u64,
     /// The congestion window in packets.
     pub cwnd: f64,
@@ -38,7 +38,7 @@ pub struct KernelSource {
     window: WindowArea,
     last: Option<Time>,
     last_bytes: Bytes,
-    /// The series.
+    /// TCP's state in each step of the series.
     pub samples: Rows<TcpPoint>,
     /// The periods in which the application had data to send.
     pub activity: Activity,

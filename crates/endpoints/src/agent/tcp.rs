@@ -28,7 +28,7 @@ pub struct TcpSource {
     pub srtt: Spread,
     window: WindowArea,
     last: Time,
-    /// The series.
+    /// TCP's state in each step of the series.
     pub samples: Rows<TcpPoint>,
     /// The IP bytes sent.
     pub sent_bytes: Bytes,
@@ -41,11 +41,11 @@ pub struct TcpSource {
 /// The segment counts of a flow, over all its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// Segments sent, retransmissions included.
+    /// Number of segments sent, retransmissions included.
     pub sent: u64,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmitted: u64,
-    /// Retransmission time-outs.
+    /// Number of retransmission time-outs.
     pub timeouts: u64,
 }
 
@@ -54,9 +54,9 @@ sums!(SegmentCounts { sent, retransmitted, timeouts });
 /// A congestion window over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct WindowArea {
-    /// ∫ cwnd dt.
+    /// The integral of the congestion window over time (∫ cwnd dt), in packets times seconds.
     pub(super) packet_seconds: f64,
-    /// The time of the integral.
+    /// The time over which the window is integrated.
     pub(super) over: Span,
 }
 

@@ -74,7 +74,7 @@ impl Row for DecisionRow {
 pub struct ViewRow {
     /// The time of the report.
     pub at: Time,
-    /// The view.
+    /// The view of the receiver's half.
     pub view: View,
 }
 
@@ -85,13 +85,13 @@ const SECOND: Span = Span::secs(1);
 /// The time for which each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
-    /// The time of limitation by the network.
+    /// The time for which the network limited the rate.
     pub network: Span,
-    /// The time of limitation by the encoder: its best quality needed less than the allowed rate.
+    /// The time for which the encoder limited the rate: its best quality needed less than the allowed rate.
     pub encoder: Span,
-    /// The time of limitation by the start phase.
+    /// The time for which the start phase limited the rate.
     pub start: Span,
-    /// The time of limitation by the session's cap.
+    /// The time for which the session's cap limited the rate.
     pub cap: Span,
 }
 
@@ -146,14 +146,14 @@ pub struct VideoSource {
     /// The IP bytes that a greedy source sends after each start. Its last packet is sent at full size. `None` if it
     /// sends without end.
     pub(crate) amount: Option<Bytes>,
-    /// The bytes of this amount that are still to be sent.
+    /// The bytes of `amount` that are still to be sent.
     left: Option<Bytes>,
     /// The decisions with their times.
     pub decisions: Rows<DecisionRow>,
     /// The time for which each cause limited the rate.
     pub limits: LimitShares,
     limits_since: Time,
-    /// The time from which these limits are counted.
+    /// The time from which `limits` counts: the end of the warm-up.
     means_from: Time,
     /// The number of RTP media packets sent.
     pub sent_packets: u64,
@@ -166,7 +166,7 @@ pub struct VideoSource {
     last_bytes: Bytes,
     /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
-    /// The series.
+    /// The bytes and rates in each step of the series.
     pub samples: Rows<SourcePoint>,
     /// RTCP's share of the session bandwidth in each step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
     pub rtcp_shares: Rows<f64>,
@@ -544,6 +544,7 @@ impl VideoSource {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
         for (row, until) in self.decisions.iter().zip(ends) {
+            // The network and the start phase are limits that the source does not choose.
             if !matches!(self.limit(row), "encoder" | "cap") {
                 continue;
             }
@@ -583,7 +584,7 @@ impl VideoSource {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
-    /// Returns the checks of promises that the sender's halves of all sessions made.
+    /// Returns the run-time checks of the sender halves of all sessions.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
@@ -836,7 +837,7 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    /// Returns the checks of promises that the receiver's halves of all sessions made.
+    /// Returns the run-time checks of the receiver halves of all sessions.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
@@ -876,7 +877,7 @@ impl VideoSink {
             Body::Rtcp { bytes, parsed } => self.take_rtcp(at, packet.from, parsed, bytes.len()),
             _ => {}
         }
-        // This checks the promise of `batchable`: the packet makes the sink send nothing, and does not move a timer to
+        // This checks what `batchable` guarantees: the packet makes the sink send nothing, and does not move a timer to
         // an earlier time.
         if cfg!(debug_assertions) {
             let (until, mut sent) = (self.until, Vec::new());

@@ -1,11 +1,11 @@
-//! The application of a TCP flow: when it has data to send.
+//! A model of the application of a TCP flow.
 
 use super::plain::draw;
 use crate::Activity;
 use steadycast_scenario::{Periods, Workload};
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// The application of a TCP flow: when it has data to send.
+/// The application of a TCP flow. It decides when the flow has data to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// All data is available at the start.
@@ -14,7 +14,7 @@ pub enum Work {
     Transfers {
         /// The distribution of pauses.
         off: Periods,
-        /// The start of the next transfer; `Time::NEVER` during one.
+        /// The start of the next transfer; `Time::NEVER` during a transfer.
         next: Time,
     },
     /// The application writes and pauses alternately.

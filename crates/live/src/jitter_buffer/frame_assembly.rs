@@ -28,8 +28,9 @@ struct OpenFrame {
     damaged: bool,
     /// Whether packets are missing before the frame's first packet.
     after_gap: bool,
-    /// Number of the frame's packets so far. `marked` is the marker bit of the latest packet.
+    /// Number of the frame's packets so far.
     packets: u32,
+    /// The marker bit of the frame's latest packet.
     marked: bool,
     /// Whether the frame starts a new run, because the SSRC changed or the source restarted.
     anew: bool,
@@ -38,8 +39,9 @@ struct OpenFrame {
 /// Maximum difference, in ticks (1 s), between timestamp and arrival time at which a new run continues the timestamps
 /// of the previous run.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// Maximum step of a timestamp within a run, in ticks: 60 s ahead of the arrival, and 10 s backwards.
+/// Maximum step of a timestamp within a run, in ticks, by which it may be ahead of the arrival time: 60 s.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
+/// Maximum step backwards of a timestamp within a run, in ticks: 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
 /// Reassembles frames from packets in sequence, and puts them into the queue.
@@ -67,7 +69,7 @@ pub(super) struct FrameAssembler {
     lacks: Option<bool>,
     /// Whether no key frame has been received so far.
     fresh: bool,
-    /// Two numbers of frames: those since the last key frame, and those between the last two key frames.
+    /// The number of frames since the last key frame, and the number of frames between the last two key frames.
     group: (Option<u32>, Option<u32>),
 }
 

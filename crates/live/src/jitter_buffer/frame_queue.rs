@@ -16,7 +16,7 @@ pub struct ReceivedFrame {
     pub ticks: i64,
     /// The bytes that are usable.
     pub bytes: Vec<u8>,
-    /// Whether a part of it is missing.
+    /// Whether a part of the frame is missing.
     pub damaged: bool,
     /// Whether the frame is complete, and all frames on which it depends are complete.
     pub whole: bool,
@@ -58,7 +58,7 @@ impl FrameCounts {
 pub struct FrameRow {
     /// Presentation time, as [`ReceivedFrame::ticks`].
     pub ticks: i64,
-    /// Its size in bytes.
+    /// The frame's size in bytes.
     pub size: Bytes,
     /// The frame's fate, as far as the packets show it. Whether it is late is unknown, because the play-out time is
     /// unknown.

@@ -1,7 +1,7 @@
 //! Selects the source that a receiver follows if several send media, and detects a restarted stream.
 //!
-//! RFC 3550 leaves this to the receiver. In the RFC, a new source is a new member (section 6.2.1), a source that is
-//! silent for five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2).
+//! RFC 3550 leaves this choice to the receiver. In the RFC, a new source is a new member (section 6.2.1), a source that
+//! is silent for five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2).
 //!
 //! A sender that was restarted, or that changes its SSRC with each group of pictures, sends from the address of the
 //! previous source, which is silent by then. An attacker sends from another address, and has to wait until the source
@@ -15,14 +15,14 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Silence after which a source that the session description names is replaced by another source at its address. It is
-/// also used for other sources if the frame interval is unknown.
+/// Silence after which a source that the session description names is replaced by another source at its address. The
+/// same value applies to other sources if the frame interval is unknown.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
 /// Minimum silence that counts. During a shorter silence, packets may only be reordered.
 const MIN_SILENCE: Span = Span::millis(50);
 /// Maximum silence of a source that is required before another source at its address replaces it.
 const MAX_SILENCE: Span = Span::secs(5);
-/// Time without packets after which another source is no longer reported.
+/// Time without packets after which [`Receiver::waiting`] no longer returns another source.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
 /// A timestamp that differs from the elapsed time by more than this belongs to a restarted stream.
 const TIMESTAMP_JUMP: Span = Span::secs(5);
@@ -31,8 +31,9 @@ const TIMESTAMP_JUMP: Span = Span::secs(5);
 pub(super) struct OtherSource {
     from: Origin,
     reception: Reception,
-    /// The arrival times of its first and last packet.
+    /// The arrival time of the source's first packet.
     began: Time,
+    /// The arrival time of the source's last packet.
     heard: Time,
 }
 
@@ -69,7 +70,7 @@ pub struct Waiting {
     pub ssrc: u32,
     /// The address from which the other source sends.
     pub from: Origin,
-    /// How much longer the followed source has to be silent before this one replaces it.
+    /// The time for which the followed source still has to be silent before this one replaces it.
     pub after: Span,
 }
 
@@ -264,7 +265,7 @@ impl Stream {
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);
-        // 9 ticks of the 90 kHz clock in each 100 µs.
+        // A 90 kHz clock advances by 9 ticks in 100 µs.
         let ticks = |span: Span| (span.as_nanos() / 100_000 * 9) as i64;
         let (passed, step) = (ticks(now.since(self.heard)), header.timestamp.wrapping_sub(self.timestamp) as i32);
         if (i64::from(step) - passed).abs() > ticks(TIMESTAMP_JUMP) {

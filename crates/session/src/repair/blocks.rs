@@ -42,7 +42,7 @@ impl ParitySettings {
 /// symbol's length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// A block with this number of packets ends with the current frame.
+/// Number of packets from which on a block ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
 /// Maximum number of packets of a block.
 const MAX_BLOCK_PACKETS: usize = 40;
@@ -296,7 +296,8 @@ impl ArrivalWindow {
             if seq - newest >= ARRIVAL_WINDOW {
                 self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
-                // The window is a ring, so the entries of skipped numbers still hold the bits of the previous turn.
+                // The window is a ring, so the entries of skipped numbers still hold the bits of the previous pass
+                // through the ring.
                 (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }
             self.newest = Some(seq);
@@ -320,7 +321,7 @@ struct Block {
     packets: Arc<[Protected]>,
     /// Bit mask of the indices of the parity packets that have arrived.
     parities: u64,
-    /// The number of parity packets that have been sent, according to the newest one.
+    /// The number of parity packets that have been sent, according to the newest parity packet that arrived.
     sent: u8,
 }
 
@@ -396,7 +397,8 @@ impl Solver {
         self.solve(base)
     }
 
-    /// Returns the extended sequence number that is nearest to the newest one.
+    /// Extends a 16-bit sequence number. Returns the extended number that is nearest to the newest one that has
+    /// arrived.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))

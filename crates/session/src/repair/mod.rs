@@ -39,11 +39,11 @@ impl AnnouncedPlayouts {
 /// Counts of a receiver's requests and of their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// RTCP packets with a NACK or a parity request.
+    /// Number of RTCP packets with a NACK or a parity request.
     pub nacks: u64,
-    /// The number of requests for single packets; a packet is counted again each time it is requested.
+    /// Number of requests for single packets. A packet is counted again each time it is requested.
     pub asked: u64,
-    /// Lost packets that arrived as retransmissions.
+    /// Number of lost packets that arrived as retransmissions.
     pub repaired: u64,
 }
 

@@ -18,7 +18,7 @@ const LOSS_WINDOW: f64 = 1_000.0;
 const RESIDUAL_LOSS: f64 = 1e-4;
 /// Maximum number of requests per packet that is assumed when a play-out delay is planned.
 const MAX_PLANNED_REQUESTS: u64 = 3;
-/// Time for which the path counts as reordering after a packet arrived out of order.
+/// Time for which the path is assumed to reorder packets after a packet arrived out of order.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
 /// Maximum number of requests for one packet.
 const MAX_REQUESTS: u32 = 8;
@@ -51,12 +51,12 @@ struct RoundTrip {
     mean: Span,
     variation: Span,
     measured: bool,
-    /// The number of times that the timer has been doubled.
+    /// The number of times that the retry timer has been doubled.
     backoff: u32,
 }
 
 impl RoundTrip {
-    /// Returns the margin that is added to the mean. Most answers arrive within the sum.
+    /// Returns the margin that is added to the mean time. Most answers arrive within the mean plus the margin.
     fn margin(&self) -> Span {
         self.variation.max(MIN_RTT_MARGIN)
     }
@@ -188,7 +188,7 @@ impl NackRequester {
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
-            // For the same reason, the expected times of the missing packets before it are unknown.
+            // Without a send time, the expected times of the missing packets before it are unknown.
             *expected = now;
         }
         self.process_arrival(now, seq, now, ends);
@@ -227,8 +227,7 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // Only the numbers are considered that this arrival has moved beyond the threshold. Earlier ones are due
-        // already.
+        // This arrival moves only these numbers beyond the reordering threshold. Earlier ones are due already.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -245,7 +244,7 @@ impl NackRequester {
         self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
     }
 
-    /// Returns the extended sequence number that is nearest to the newest one.
+    /// Extends a 16-bit sequence number. Returns the extended number that is nearest to the newest one.
     fn extended_seq(&self, osn: u16) -> Option<u64> {
         let (newest, _) = self.newest?;
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
@@ -411,7 +410,7 @@ mod tests {
         PeerTime::from_nanos(n as i64 * 1_000_000)
     }
 
-    /// Packets every 10 ms on a path of 20 ms, up to number 99.
+    /// Delivers packets 0 to 99, sent every 10 ms on a path with a delay of 20 ms.
     fn running(requester: &mut NackRequester) {
         (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), true));
     }
@@ -440,7 +439,7 @@ mod tests {
         running(&mut requester);
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert_eq!(requester.take(ms(1_030)), [100]);
-        // The packet was only late. For a minute the path counts as reordering.
+        // The packet was only late. For the next minute the path is assumed to reorder packets.
         requester.on_original(ms(1_035), 100, sent(1_000), true);
         requester.on_original(ms(1_050), 103, sent(1_030), true);
         assert!(!requester.wants(ms(1_050)));
@@ -490,7 +489,7 @@ mod tests {
     #[test]
     fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
         let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
-        // Until then, the time between the packets of a frame is unknown.
+        // Before two packets of a frame have arrived, the time between the packets of a frame is unknown.
         requester.on_original(ms(20), 0, sent(0), false);
         assert_eq!(requester.wake(), None);
         (1..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
@@ -502,12 +501,12 @@ mod tests {
         assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
         let wake = requester.wake().expect("the frame's end is missing");
         assert_eq!(requester.take(wake), [102]);
-        // No later packet shows that the packet was sent.
+        // No later packet shows that packet 102 was sent, so it is only requested twice.
         let wake = requester.wake().expect("it may have been lost again");
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
-        // A later packet shows that the packet was sent: both are requested.
+        // A later packet shows that packet 102 was sent. Both missing packets are requested.
         requester.on_original(wake, 104, sent(1_200), true);
         assert_eq!(requester.take(wake), [102, 103]);
     }

@@ -89,8 +89,8 @@ impl ParityRequester {
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The block's first packet was ready at most this time, plus the one-way delay, before its first parity packet
-        // arrived.
+        // The block's first packet was ready at most `settings.block()` plus the one-way delay before its first parity
+        // packet arrived. The answer is useful for `settings.useful()` after that packet was ready.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
             self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
@@ -153,8 +153,8 @@ impl ParityRequester {
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // x is uniform in lambda / (e^lambda - 1) · [1/T, e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) ·
-    // T/lambda).
+    // RFC 5401 draws the delay from a truncated exponential distribution with the maximum T: x is uniform in lambda /
+    // (e^lambda - 1) · [1/T, e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) · T/lambda).
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)
 }

@@ -15,13 +15,14 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// Target share of packets that stay missing in a group. About 0.01 % of pictures with a hundred packets are then
-/// damaged.
+/// Target share of packets that stay missing in a group after repair. About 0.01 % of pictures with a hundred packets
+/// are then damaged.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// The target share in a group that is small enough to request more parity.
+/// Target share of packets that stay missing in a group that is small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The target share for one receiver, retransmission included. It is far below the actual goal, because losses are not
-/// independent: a retransmission passes the same queue that dropped its original, and is lost more often.
+/// Target share of packets that stay missing in a unicast session, after retransmission. It is far below the actual
+/// goal, because losses are not independent: a retransmission passes the same queue that dropped its original, and is
+/// lost more often.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 /// Time for which a receiver's announcement that it uses parity is valid.
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
@@ -32,15 +33,15 @@ const UNSERVED_SHARE: f64 = 0.02;
 /// Time between two readings of the receivers' loss rates.
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
-/// The streams of one sender.
+/// The streams that one sender sends in addition to its media.
 pub(crate) struct RepairStreams {
     pub(crate) retransmission: Option<RetransmissionSender>,
     pub(crate) parity: Option<ParitySender>,
     /// The counts of padding for probes.
     pub(crate) padding: Option<Padding>,
-    /// The pacing check of a retransmitting sender. Then whether the sender's packets are paced; otherwise nothing is
-    /// checked.
+    /// The pacing check of a retransmitting sender.
     pacing_check: Option<PacingCheck>,
+    /// Whether the sender's packets are paced. If not, pacing is not checked.
     paced: bool,
 }
 
@@ -100,8 +101,9 @@ struct PacingCheck {
     credit: Span,
     /// The remaining transmission time of earlier packets when the last packet was sent.
     ahead: Span,
-    /// The size of the last packet, and when it was sent.
+    /// The size of the last packet.
     size: Bytes,
+    /// The time at which the last packet was sent.
     last: Time,
     /// The highest pacing rate since the last packet.
     rate: Rate,
@@ -224,7 +226,8 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the check of repair's promise; `None` without retransmission.
+    /// Returns the run-time check that the sending rate, repair included, stays within the pacing rate; `None` without
+    /// retransmission.
     pub(crate) fn check(&self) -> Option<Check> {
         self.pacing_check.as_ref().map(|pacing| pacing.check)
     }

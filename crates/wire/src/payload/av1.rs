@@ -187,6 +187,7 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let mut elements = Vec::new();
     while !reader.rest.is_empty() {
         let mut len = reader.rest.len();
+        // With W set, the last element has no length field, because it ends with the payload.
         if count == 0 || elements.len() + 1 < count {
             let Some((told, size)) = leb128(reader.rest) else { return malformed("length of an AV1 OBU element") };
             reader.take(size, "AV1 OBU element")?;

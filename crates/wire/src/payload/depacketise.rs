@@ -92,6 +92,7 @@ impl Depacketiser {
         };
         match pushed {
             Err(ParseError::Unsupported { .. }) => self.frame.unsupported = true,
+            // A payload of a layer that is not used leaves no gap in the layers that are.
             Ok(_) | Err(ParseError::OtherLayer { .. }) => {}
             Err(_) => self.gap(),
         }

@@ -10,7 +10,7 @@ pub enum PictureKind {
     Intra,
     /// The frame references earlier frames, and is itself a reference.
     Predicted,
-    /// No other frame references it.
+    /// No other frame references the frame.
     Disposable,
 }
 
@@ -87,6 +87,7 @@ fn h264(frame: &[u8]) -> Option<PictureKind> {
         match head & 0x1f {
             IDR => return Some(PictureKind::Intra),
             SEI => recovers |= sei::has_recovery_point(nal_unit_of(body)),
+            // A decoder can start at a recovery point, although its picture is no IDR picture.
             SLICE if recovers => return Some(PictureKind::Intra),
             SLICE if head & 0x60 == 0 => return Some(PictureKind::Disposable),
             SLICE => return Some(PictureKind::Predicted),

@@ -41,7 +41,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     if reader.rest.is_empty() {
         return Err(ParseError::Malformed { what: "a VP8 payload without any of a frame" });
     }
-    // S is set, and the partition index is 0.
+    // The payload starts a frame if S is set and the partition index is 0.
     Ok((flags & 0x17 == 0x10, reader.rest))
 }
 

@@ -18,7 +18,7 @@ const STREAM: usize = 8;
 /// The arrival of a packet (RFC 8888, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketArrival {
-    /// The ECN field of its IP header; [`Ecn::Ce`] if any copy of it was marked.
+    /// The ECN field of the packet's IP header; [`Ecn::Ce`] if any copy of the packet was marked.
     pub ecn: Ecn,
     /// The arrival time offset: 13 bits, in 1/1024 s.
     offset: u16,

@@ -182,7 +182,7 @@ impl ReceiverEstimate {
 ///  0                   1                   2                   3
 ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 /// |V=2|P| subtype |    PT=204     |            length             |
-/// |                        SSRC of who asks                       |
+/// |                     SSRC of the requester                      |
 /// |                         name "PRTY"                           |
 /// |                     SSRC of the media source                  |
 /// |             base              |    packets    |    parities   |   once for each block
@@ -253,7 +253,7 @@ impl ParityRequest {
 ///  0                   1                   2                   3
 ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 /// |V=2|P|subtype 1|    PT=204     |            length             |
-/// |                        SSRC of who says it                    |
+/// |                      SSRC of the receiver                     |
 /// |                         name "PRTY"                           |
 /// |                     SSRC of the media source                  |
 /// |                  play-out delay, milliseconds                 |

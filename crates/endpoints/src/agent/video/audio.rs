@@ -8,7 +8,7 @@ use steadycast_units::{Span, Time};
 /// The bounds of the play-out delay. 40 ms are two packets. This is the least with which a player can compensate a
 /// jitter of one packet's duration.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
-/// If a packet is missing and the newest number is higher by more than this, it counts as lost.
+/// If the newest sequence number exceeds that of a missing packet by more than this, the missing packet counts as lost.
 const REORDERED: u64 = 50;
 
 /// An adaptive play-out of audio with the same rule as for pictures ([`Playout`]), and the gaps that a player has to
@@ -55,6 +55,7 @@ impl AudioPlayout {
     /// play-out delay rises because the packet is late; zero if it is on time.
     pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) -> Span {
         let (first, next) = self.range.unwrap_or((seq, seq));
+        // Packets may be reordered, so the skipped numbers are not counted as lost yet.
         self.missing.extend(next..seq);
         self.missing.remove(&seq);
         let next = next.max(seq + 1);
@@ -70,7 +71,7 @@ impl AudioPlayout {
         gap
     }
 
-    /// Begins again after a pause. Packets of the time of the pause are not expected.
+    /// Begins again after a pause. Packets that would have been played during the pause are not expected.
     pub(crate) fn restart(&mut self) {
         // Packets from before the pause can no longer arrive.
         self.give_up(u64::MAX);

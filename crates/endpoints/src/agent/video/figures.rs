@@ -20,7 +20,7 @@ impl Recorded for VideoSource {
         let feedback = all.iter().map(|source| source.feedback()).fold(FeedbackCounts::default(), Add::add);
         let repairs = all.iter().filter_map(|source| source.repairs()).reduce(Add::add);
         let padding = all.iter().filter_map(|source| source.padding()).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-        // The worst of several paths counts.
+        // If the receivers' paths differ in ECN support, the worst result counts.
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
         let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
         let sent = sum(|source| source.sent_packets + source.audio_packets)
@@ -63,6 +63,7 @@ impl Recorded for VideoSource {
             (&flow::LIMITED_BY_START, limited(|by| by.start)),
             (&flow::LIMITED_BY_CAP, limited(|by| by.cap)),
         ] {
+            // Without any decision in the measured time, the shares are unknown.
             into.put(figure, (total > 0.0).then(|| span / total));
         }
         into.extend(&self.also);

@@ -15,8 +15,9 @@ pub struct Repaired {
     newest: BTreeMap<u64, RepairedRow>,
     /// The SSRC of the stream with these sequence numbers.
     source: Option<u32>,
-    /// The older packets, and their number.
+    /// The older repaired packets.
     older: Rows<RepairedRow>,
+    /// The number of older repaired packets.
     before: usize,
 }
 
