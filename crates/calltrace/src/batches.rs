@@ -11,8 +11,8 @@ use steadycast_units::{Span, Time};
 
 /// Records that follow each other within this time belong to one batch, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// The same limit if the packets' departures are known, in nanoseconds. On links below 8 Mb/s an audio packet takes
-/// longer than this to send.
+/// The same limit as [`TOGETHER_NS`], but for packets whose departures are known. It is shorter, because an audio
+/// packet takes longer than [`TOGETHER_NS`] to send on links below 8 Mb/s.
 const HELD_TOGETHER_NS: i64 = 100_000;
 /// Two successive packets belong to a batch if the time between their departures exceeds the time between their records
 /// by at least this, in nanoseconds.
@@ -86,7 +86,7 @@ pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns the same time as [`held`] for any share of packets in batches, and this share.
+/// Returns the same time as [`held`], even if few packets are in batches, and the share of packets in batches.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();

@@ -213,7 +213,8 @@ enum DepartureClock {
     Record,
 }
 
-/// If delays vary by less than this, they show no queue: the two times may have been taken at the same place.
+/// If delays vary by less than this, they show no queue. Departures and arrivals may then have been recorded at the
+/// same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
 /// A stream has send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
@@ -508,7 +509,7 @@ impl Direction {
     /// Adds a note on the streams without send times.
     ///
     /// # Errors
-    /// These streams carry most of the call's bytes.
+    /// The streams without send times carry most of the call's bytes.
     fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))
@@ -589,8 +590,8 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
-        // The steps that the send times showed have been removed with an error of a few milliseconds. This removes the
-        // rest.
+        // The steps that the send times showed have been removed with an error of a few milliseconds. The remaining
+        // error is removed here.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
             Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
@@ -615,7 +616,7 @@ impl Direction {
     }
 
     /// Removes steps of less than a second. If a clock is set, the delays of the two directions change by the same
-    /// amount with opposite signs. If the route changes, they don't, and [`crate::path`] removes the step.
+    /// amount with opposite signs. Otherwise the route has changed, and [`crate::path`] removes the step.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -624,7 +625,7 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Reported arrivals are on another clock. They put the packets into their true order.
+        // Reported arrivals are on another clock, by which the packets are put into their true order.
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();

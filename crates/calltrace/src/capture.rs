@@ -181,7 +181,8 @@ fn direction(
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
-    // Records may be out of order, for example after a merge or if several threads wrote them. Their times are right.
+    // Records may be out of order, for example after a merge or if several threads wrote them. The records' times are
+    // right nevertheless.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = flow.resolution().ok_or_else(|| {
@@ -231,7 +232,7 @@ fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     within.chain(corrected.iter().copied()).collect()
 }
 
-/// Returns the reason why reports in the other direction do not name single packets.
+/// Returns the reason why no report in the other direction is about single packets.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
@@ -279,7 +280,7 @@ impl Capture {
 
     fn packet(&mut self, link: Linktype, at: Duration, whole: u32, bytes: &[u8]) -> Result<(), Problem> {
         let first = *self.first.get_or_insert(at);
-        // A day is added, so that times before that of the first record are not negative.
+        // A day is added, so that times before the first record's time are not negative.
         let since = (at + DAY).saturating_sub(first);
         if since > 2 * DAY || since.is_zero() {
             let remedy = "give a capture of one call, whose clock was not set by more";

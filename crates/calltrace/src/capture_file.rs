@@ -136,7 +136,7 @@ fn tick(resolution: u8) -> Span {
     Span::nanos(per_second(resolution).map_or(1, |ticks| (1_000_000_000 / ticks).max(1) as u64))
 }
 
-/// Returns the time of an enhanced packet block by if_tsresol and if_tsoffset. The latter is in seconds.
+/// Returns the time of an enhanced packet block. `resolution` is if_tsresol, and `offset` is if_tsoffset in seconds.
 fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
     let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second(resolution)?;
     let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;

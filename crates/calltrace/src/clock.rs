@@ -13,7 +13,7 @@ const QUEUE_CHANGE_NS: i64 = 40_000_000;
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
 /// The least length of a gap in which the recording may have been interrupted.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
-/// The least length of such a gap as a number of median packet intervals. Both limits apply.
+/// The least length of such a gap, as a number of median packet intervals. A gap has to reach both limits.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
 /// If at least this share of successive times are equal, the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
@@ -53,13 +53,14 @@ pub(crate) fn set_note(nanos: i64) -> String {
 /// Finds where a recording's clock was set by at least a second. It compares delays against another clock.
 ///
 /// `points` are the recording's times and delays in nanoseconds, in the order in which the packets were recorded. A
-/// queue drains again, and a late packet is alone. A set clock, however, changes all later delays: the least delay of
-/// the whole part after the step differs by the step from that of the part before. `delay_steps` finds shorter steps.
+/// queue drains again, and a late packet is alone. A clock that was set, however, changes all later delays: the least
+/// delay of the whole part after the step differs by the step from the least delay of the whole part before it.
+/// `delay_steps` finds shorter steps.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            // If records are out of order, the later record has the earlier time on both clocks.
+            // If records are out of order, the record that comes later has the earlier time on both clocks.
             let advances = after.0 - after.1 >= before.0 - before.1;
             advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })
@@ -80,8 +81,9 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // The jump includes the queue's change between the two packets. If the difference of the least delays agrees
-        // with the jump, the queue was empty at times on both sides. This difference is then the exact step.
+        // The jump includes the queue's change between the two packets. If the difference of the least delays before
+        // and after agrees with the jump, the queue was empty at times on both sides, and the difference is the exact
+        // step.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;

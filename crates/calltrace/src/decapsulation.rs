@@ -129,7 +129,7 @@ pub(crate) enum Content<'a> {
     Tcp(&'a [u8]),
 }
 
-/// The rest of a frame that is still to be parsed, by the protocol of its first header.
+/// The part of a frame that is still to be parsed. The variant is the protocol of the first header.
 enum Layer<'a> {
     Ethernet(&'a [u8]),
     EtherType(u16, &'a [u8]),
@@ -323,7 +323,7 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
-/// Returns the IP packet that `etherparse` found behind the tags, or the other content there.
+/// Returns the IP packet that `etherparse` found behind the tags, or another content if there is no IP packet.
 fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u16>) -> Inner<'a> {
     let (from, to, head, total, id, first): (IpAddr, IpAddr, u64, u64, u32, bool) = match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {

@@ -21,7 +21,8 @@ pub type Decided = (Time, Rate, Cow<'static, str>);
 /// Returns each decision whose target or rule differs from that of the previous one.
 ///
 /// Probes of the controller are not sent: the controller gets the reports on the packets that were actually sent. If
-/// the recording begins in mid-call, a controller with a start rate starts at the mean rate of the first `BEGUN`.
+/// the recording begins in mid-call, a controller with the parameter `start` starts at the mean rate of the recording's
+/// first [`BEGUN`].
 ///
 /// # Errors
 /// No controller has this name.

@@ -9,8 +9,8 @@ const LEAST_STEP_S: f64 = 3e-3;
 /// A step has to exceed a percentile of the delay's changes between packets by this factor.
 const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
-/// The number of packets on either side of a step whose delays all have to differ by it. A single late packet is
-/// therefore no step.
+/// The number of packets on either side of a step. The delays of all these packets have to differ by the step, so a
+/// single late packet is no step.
 const PACKETS_BESIDE: usize = 3;
 /// The largest change of a draining queue between two packets of a call. Packets of a call seldom leave farther apart.
 const LONGEST_DRAIN_S: f64 = 0.04;
@@ -22,7 +22,8 @@ const LEAST_OF_CHANGE: f64 = 0.5;
 const SIDE_S: f64 = 60.0;
 /// A step has to shorten the delays by its own size during at least this time, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
-/// The exact size of a step is the difference of the least delays over this time on either side, in seconds.
+/// The time on either side of a step over which the least delays are taken, in seconds. Their difference is the exact
+/// size of the step.
 const EXACT_SIDE_S: f64 = 10.0;
 /// The largest drift between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;
@@ -77,8 +78,8 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
         return Vec::new();
     }
     let cells = cells(points, &candidates);
-    // Each round makes the one change that shortens the delays most. A step up and the step back after it have to be
-    // found together, because either of them alone shortens nothing.
+    // Each round makes the one change that shortens the delays most. A step up and the later step back down have to be
+    // found together, because neither of them alone shortens the delays.
     loop {
         let mut best: Option<(f64, Vec<Candidate>)> = None;
         for which in moves(&candidates) {
@@ -175,8 +176,8 @@ fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
     cells
 }
 
-/// Returns the candidates with those of `which` switched: steps become candidates that are not chosen, and the reverse.
-/// Returns `None` if the sizes then contradict the observed changes.
+/// Returns the candidates after switching those of `which`: chosen candidates become not chosen, and the reverse.
+/// Returns `None` if the sizes of the steps then contradict the observed changes.
 fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
     let mut other = candidates.to_vec();
     for &i in which {
@@ -205,8 +206,8 @@ fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
 
-/// Returns the integral of the least delays above the line below all of them, in seconds squared. The chosen steps are
-/// removed before. The line is the drift of the clocks.
+/// Returns the integral, in seconds squared, of the least delays above the line below all of them. The chosen steps are
+/// removed first. The line stands for the drift of the clocks.
 fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     let mut offset = 0.0;
     let mut next = 0;
@@ -281,9 +282,9 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// Returns the size of a step: the minimum delay after it minus the minimum delay before it, each without the other
-/// steps. If the candidate's range excludes this difference, returns the change of the delay between the two packets,
-/// which includes what the queue grew or drained between them.
+/// Returns the size of a step: the minimum delay after it minus the minimum delay before it, with all other steps
+/// removed. If the candidate's range excludes this difference, returns the change of the delay between the two packets
+/// at the step, although this change includes the growth or draining of the queue.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);

@@ -89,7 +89,7 @@ pub enum Unknown {
     Unrecorded,
     /// The packet is in the recording, without a time.
     Untimed,
-    /// Compared with the times of the other packets, this packet's time would be an impossible delay.
+    /// The packet's time contradicts those of the other packets: its delay would be impossible.
     Contradictory,
     /// Either the packet was lost, or it is missing in the recording because that part of the recording is unreadable
     /// or absent.

@@ -121,8 +121,9 @@ fn rtp_of(
     packets
 }
 
-/// Joins packets of one source between different endpoints. Their endpoints differ if a NAT was rebound, or if both
-/// sides of a NAT were captured. The two directions of an echo, and packets that a relay forwards, are not joined.
+/// Joins packets of one source between different endpoints. The endpoints of one source differ if a NAT was rebound, or
+/// if both sides of a NAT were captured. The two directions of an echo, and packets that a relay forwards, are not
+/// joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
@@ -148,8 +149,8 @@ fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<F
     all
 }
 
-/// Whether a report is about one of these sources. This also holds for feedback that names no source, and for
-/// unreadable reports.
+/// Returns true if a report is about one of these sources, or may be: feedback that names no source, and a report that
+/// can't be parsed.
 pub(crate) fn names_source_of(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
     let Ok(compound) = Compound::parse(bytes) else { return true };
     compound.packets.iter().any(|packet| match packet {
@@ -317,7 +318,7 @@ impl Flow {
     }
 
     /// Finds steps of the capture's clock by the send times. Without send times it finds only where the clock was set
-    /// back. `times` are those of all records, in the order of the file.
+    /// back. `times` are the times of all records, in the order of the file.
     pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
         // Places are counted from one.
         let gap = |place: usize| {
@@ -388,8 +389,8 @@ impl Flow {
         steps
     }
 
-    /// Returns the resolution of the times, at least a nanosecond; `None` if all are equal. If the capture has several
-    /// interfaces, it is the coarsest resolution of these.
+    /// Returns the resolution of the times, at least a nanosecond; `None` if all times are equal. If the capture has
+    /// several interfaces, returns the coarsest of their resolutions.
     pub(crate) fn resolution(&self) -> Option<Span> {
         let mut times: BTreeMap<TimeSource, Vec<Time>> = BTreeMap::new();
         for one in &self.packets {
@@ -404,7 +405,8 @@ impl Flow {
         clock::resolution(&all).map(|every| own.fold(every, Span::max))
     }
 
-    /// Finds batches of records. `times` are the times of the packets, and `others` those of the other direction.
+    /// Finds batches of records. `times` are the times of the packets, and `others` the times of the other direction's
+    /// packets.
     pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
         if self.send_times.is_empty() {
             return batches::find_by_times(times, others);

@@ -72,9 +72,8 @@ pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Resul
     record(bytes, options, opener)?.alone()
 }
 
-/// Reads a call from the files of both ends: departures from the sender's, arrivals from the receiver's. Of an
-/// encrypted call, a single capture does not show both. `opener` decrypts the sender's SRTCP, which shows the round
-/// trip.
+/// Reads a call from the files of both ends: departures from the sender's, arrivals from the receiver's. A single
+/// capture of an encrypted call does not show both. `opener` decrypts the sender's SRTCP, which shows the round trip.
 ///
 /// # Errors
 /// Those of [`read`], or the two files are not of the same call.

@@ -146,11 +146,11 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets of unknown fate that the record itself may lack. Either a record near them is
-    /// unreadable, or nothing at all was recorded at that time.
+    /// Returns the missing packets of unknown fate that the capture itself may have missed. Either a record near them
+    /// is unreadable, or nothing at all was recorded at that time.
     ///
-    /// Returns `None` if the record may lack any packet. Either the capture dropped packets at unknown times, or most
-    /// of the missing packets with reports did arrive.
+    /// Returns `None` if the capture may have missed any packet. Either it dropped packets at unknown times, or most of
+    /// the missing packets with reports did arrive.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();

@@ -30,15 +30,14 @@ const BASE_S: usize = 15;
 const WINDOW_S: f64 = 5.0;
 /// The shortest time between two steps of the delay at which they can be distinguished from cross traffic, in seconds.
 const LEVEL_S: f64 = 0.5;
-/// If there are at least this number of steps of the delay, they must be [`LEAST_BETWEEN_STEPS_S`] apart on average,
-/// and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and their errors add
-/// up.
+/// Number of steps of the delay from which on they must be [`LEAST_BETWEEN_STEPS_S`] apart on average, and each at
+/// least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and their errors add up.
 const SEVERAL_STEPS: usize = 3;
 /// The least mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
 /// The least size of each of several steps of the delay, in seconds.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// A capacity may come from packets that waited only under the assumption that the delay did not step. It is used if it
+/// Some capacities are found only under the assumption that the delay did not step. Such a capacity is used if it
 /// differs from a known capacity near it by at most this share.
 const NEAR: f64 = 0.1;
 /// Without cross traffic, the ratio of the trains' mean rate to their highest mode is at least this.
@@ -159,7 +158,7 @@ enum Exit {
     Lost,
     /// The packet arrived, but one of its times is unknown.
     Untimed,
-    /// Its fate is unknown. The packet is not counted, and ends a train.
+    /// The packet's fate is unknown. The packet is not counted, and ends a train.
     Unknown,
     /// Either the packet was lost, or it is missing in the recording because that part of the recording is unreadable
     /// or absent. Losses are more frequent among these packets than in the whole call. The packet is not counted, and
@@ -264,8 +263,8 @@ impl Path {
             let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
-                // Trains between the steps are right even if the delay stepped. Other trains are used only if they
-                // agree with these.
+                // Trains between the steps are right even if the delay stepped. Trains across a step are used only if
+                // they agree with them.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
         }
@@ -301,7 +300,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
-        // Only the first of these reasons is given, because each of them makes trains useless.
+        // Only the first of these reasons is given, because each of them alone makes the trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -380,7 +379,7 @@ struct Refused {
 }
 
 /// Whether there is cross traffic even if the delay may step once per [`LEVEL_S`], because a clock is set or the route
-/// changes. In each such period, the least delay and the longest service time are then not used as evidence.
+/// changes. In each period of [`LEVEL_S`], the least delay and the longest service time are then not used as evidence.
 ///
 /// `trains` are the trains without the `levels` of the packets.
 fn is_shared_between_steps(
@@ -548,7 +547,8 @@ impl Placed {
     }
 }
 
-/// Returns the delay of an empty queue in a second: the least delay around it on the same route.
+/// Returns the delay of an empty queue in a second of the call: the least delay in the seconds around it, while the
+/// route is the same.
 fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     let from = routes.iter().rev().find(|at| **at as usize <= second).map_or(0, |at| *at as usize);
     let to = routes.iter().find(|at| **at as usize > second).map_or(least.len(), |at| *at as usize);
@@ -598,7 +598,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
     let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
     let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
-    // The hull's first and last corners are the first and the last packet. Both may have waited, so they do not count.
+    // The first and the last corner of the hull are the first and the last packet. These packets may have waited in the
+    // queue, so they do not count.
     let span = last.0 - first.0;
     let inner: Vec<f64> = hull
         .iter()
@@ -612,8 +613,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Whether delays touch a line in a tenth of the seconds, and in at least three seconds, over more than half of the
-/// call. A queue does not grow linearly over such a time.
+/// Returns true if delays touch a line in a tenth of the seconds, in at least three seconds, and over more than half of
+/// the call. A queue does not grow linearly over such a time.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -639,7 +640,7 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        // The position of this packet among the others is a guess, so the later of the two exit times is used.
+        // The position of this packet among the others is a guess, so the later of the two possible exit times is used.
         before = match point.exit {
             Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
             _ => point.out(),
@@ -739,8 +740,8 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// Returns the verdict on the whole call. Up to a quarter of the windows may look like cross traffic, because a step of
-/// the capacity looks the same.
+/// Returns the verdict on the whole call. Up to a quarter of the windows may look as if there were cross traffic,
+/// because a step of the capacity has the same effect.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
     let verdict = if windows.is_empty() {
@@ -761,8 +762,8 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
 }
 
 /// Whether there was cross traffic that does not show in trains, because trains leave as one burst. The test takes the
-/// packets that found no other packet of the call in the queue. It is true if a tenth of them waited for more than 3 ms
-/// nevertheless. `levels` are as in [`trains`].
+/// packets that found no other packet of the call in the queue. The result is true if a tenth of these packets waited
+/// for more than 3 ms nevertheless. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
     // The service time of a byte, measured by the previous train.
     let byte: Vec<(f64, f64)> = trains
@@ -843,7 +844,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     for (i, point) in points.iter().enumerate() {
         bytes += point.size;
         lost += u32::from(point.exit == Exit::Lost);
-        // This keeps the shortest window of at least 50 ms that ends with this packet.
+        // The loop keeps the shortest window of at least 50 ms that ends with this packet.
         while first < i && point.left - points[first + 1].left >= 0.05 {
             bytes -= points[first].size;
             lost -= u32::from(points[first].exit == Exit::Lost);
@@ -937,7 +938,8 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
             sizes.insert(*size as u64);
         }
     }
-    // Trains of the same size end at the same phase, so that they count as one observation.
+    // Trains of the same size end at the same phase of the clock's ticks, so all trains of one size count as one
+    // observation.
     let again = n / sizes.len().max(1) as f64;
     let before = every * every / 12.0;
     if n < 2.0 || before <= 0.0 {
@@ -1029,8 +1031,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
 }
 
 /// Returns the median delay at losses, if losses are more frequent at a longer queue although it was never full. The
-/// test compares the losses at delays above each quartile of all delays with the number by chance. It requires a
-/// difference of three standard deviations.
+/// test compares the losses at delays above each quartile of all delays with the number that chance would cause. The
+/// test requires a difference of three standard deviations.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();
@@ -1044,8 +1046,8 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Returns each bin's capacity in bit/s. If it is unknown, returns that of the nearest bin with a known capacity, or
-/// the highest rate that arrived.
+/// Returns each bin's capacity in bit/s. If a bin's capacity is unknown, returns the capacity of the nearest bin with a
+/// known one or, without any, the highest rate that arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =

@@ -56,7 +56,7 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// Joins reports with packets. If several packets have the same number, a report is about the newest of those that
+    /// Joins reports with packets. If several packets have the same number, a report is about the newest packet that
     /// had left before the report arrived.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };

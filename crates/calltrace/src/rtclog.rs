@@ -58,7 +58,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// An iterator over protobuf fields. It returns the offset, the number and the value of each field.
+/// A reader of protobuf fields. `at` is the offset of the next field.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -513,7 +513,8 @@ impl Log<'_> {
     }
 }
 
-/// Sorts packets by time, and packets of the same millisecond by number. Removes copies, and returns their number.
+/// Sorts packets by time, and packets of the same millisecond by sequence number. Removes copies, and returns the
+/// number of removed copies.
 fn in_order(packets: &mut Vec<Packet>) -> usize {
     packets.sort_by_key(|packet| packet.ms);
     let mut sorted = Vec::with_capacity(packets.len());

@@ -95,8 +95,8 @@ pub(crate) fn described(text: &[u8]) -> Option<u8> {
 
 /// Whether values advance like the capture's clock, over [`APART`].
 ///
-/// This has to hold in one of two orders: that of the file, because a clock may have been set back, or that of the
-/// times, because records may be out of order.
+/// The values have to advance in one of two orders. One is the order of the file, because a clock may have been set
+/// back. The other is the order of times, because records may be out of order.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -166,7 +166,7 @@ impl SendTimes {
     }
 }
 
-/// Returns the signed time from one send time to another in nanoseconds. It is at most one wrap.
+/// Returns the signed time from one send time to another, in nanoseconds. Its absolute value is at most half a wrap.
 pub(crate) fn advance(from: u32, to: u32, bits: u32) -> i64 {
     let shift = 32 - bits;
     let signed = (to.wrapping_sub(from) << shift) as i32 >> shift;

@@ -5,8 +5,8 @@ use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet counts as overtaken if it left earlier than the packet recorded before it by more than this. Smaller
-/// differences occur if several threads write send times of the same clock.
+/// A packet counts as overtaken if the packet recorded before it left later by more than this. Smaller differences
+/// occur if several threads write send times of the same clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
 /// Two streams are of one sender if the share of overtaken packets between them is at most this. Overtaking within each
 /// stream is subtracted first.
@@ -66,8 +66,8 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
 /// Whether the packets of two streams arrived in the order in which they left. A queue keeps the order of one sender's
 /// packets. If the send times are of two clocks, or the packets took two paths, they seem to overtake each other.
 ///
-/// The order is either that of the file or that of the times: records may be out of order, and a clock may have been
-/// set.
+/// The packets may be compared in the order of the file, because a clock may have been set, or in the order of times,
+/// because records may be out of order.
 fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
     let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
     both.sort_by_key(|packet| packet.place);

@@ -16,7 +16,7 @@ type Source = [u8; 4];
 pub(crate) enum Change<'a> {
     /// The host receives from all sources. Excluded sources are not supported, and are received as well.
     All,
-    /// The host receives from these sources only. If there are none, it leaves the group.
+    /// The host receives from these sources only. An empty list means that it leaves the group.
     Only(&'a [Source]),
     /// The host receives from these sources in addition.
     More(&'a [Source]),
@@ -46,7 +46,7 @@ impl Sources {
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
             (Self::Only(sources), Change::More(these)) => sources.extend(these),
             (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
-            // In exclude mode, these changes only affect the excluded sources.
+            // In exclude mode, these changes only affect the list of excluded sources, which is not tracked.
             (Self::All, Change::More(_) | Change::Fewer(_)) => {}
         }
     }

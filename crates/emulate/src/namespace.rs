@@ -48,7 +48,8 @@ pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io
 /// namespace.
 pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> Result<(Namespace, OwnedFd), EmulateError> {
     kernel::new_network().map_err(during("network namespaces"))?;
-    // If these values can't be written, the host still works, but sends IPv6 datagrams and caches TCP metrics.
+    // If these values can't be written, the host still works, but also sends IPv6 datagrams and caches TCP metrics
+    // between runs.
     set("ipv6/conf/all/disable_ipv6", "1");
     set("ipv4/tcp_no_metrics_save", "1");
     let tun = kernel::open_tun(addr, mtu).map_err(during("/dev/net/tun"))?;

@@ -137,8 +137,8 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     mounted
 }
 
-/// Returns a new mark for a program. The start time distinguishes this process from others with the same ID, and the
-/// counter the programs of several emulations in one process.
+/// Returns a new mark for a program. The start time distinguishes this process from others with the same ID. The
+/// counter distinguishes the programs of several emulations in one process.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();
@@ -179,8 +179,8 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     count
 }
 
-/// Kills the processes of emulations whose owner has ended. Returns their number. The namespaces of these emulations
-/// end with their processes.
+/// Kills the processes of emulations whose owner has ended, and returns the number of killed processes. The namespaces
+/// of these emulations end with their processes.
 pub fn sweep() -> usize {
     end_all(orphaned, Signal::KILL)
 }

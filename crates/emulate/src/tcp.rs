@@ -419,7 +419,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             // 0x7fffffff is the kernel's value for infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // These fields are the unacknowledged segments and the unsent bytes.
+            // The two words are the number of unacknowledged segments and the number of unsent bytes.
             waits: word(24) > 0 || word(144) > 0,
         },
     );

@@ -17,7 +17,8 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// Length of a plain packet's payload: four zeros that distinguish it from RTCP, its number, and its send time.
+/// Length of a plain packet's payload in bytes: four zeros that distinguish the packet from RTCP, the packet's number,
+/// and its send time.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
 /// Number of symbols that are kept in addition to the session's own range, because send jitter may delay packets.
@@ -266,7 +267,7 @@ impl UdpEnd {
         let (media, at, parity) = sent.find(&header)?;
         let body = if parity {
             let (header, _) = ParityHeader::parse(payload).ok()?;
-            // Here, lost packets are recovered from bytes, so the receiver needs no description of them.
+            // The emulation recovers lost packets from bytes, so the receiver needs no description of them.
             Body::Parity(Box::new((*media, Protection { header, packets: Arc::from([]) })))
         } else {
             Body::Rtp(Box::new(*media))

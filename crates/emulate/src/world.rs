@@ -511,7 +511,7 @@ impl Udp {
     }
 }
 
-/// Returns the nodes that get a host: ends of flows, nodes with a single link, and those of the options.
+/// Returns the nodes that get a host: the ends of flows, the nodes with a single link, and the nodes in `more`.
 fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();
@@ -539,7 +539,7 @@ fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Ho
     Ok((hosts, gates))
 }
 
-/// Creates the endpoints of all flows. Its thread changes its namespace.
+/// Creates the endpoints of all flows. The thread that runs the planner changes its namespace.
 struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
@@ -676,8 +676,8 @@ impl Planner<'_> {
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
             let first = place == 0 || each;
-            // With a unicast session for each receiver, every receiver starts a new one. Otherwise all share the first
-            // one.
+            // With a unicast session for each receiver, every receiver starts a new session. Otherwise all receivers
+            // share the first one.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
             // RTP and RTCP have consecutive ports (RFC 3550, section 11).

@@ -39,8 +39,8 @@ impl Out<'_> {
     }
 }
 
-/// The results of an agent for the record of the run. A source writes the figures of its flow, and a sink those of its
-/// receiver.
+/// The results of an agent for the record of the run. A source writes the figures of its flow, and a sink the figures
+/// of its receiver.
 pub(crate) trait Recorded {
     /// Writes the agent's figures.
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
@@ -56,7 +56,7 @@ pub(crate) trait Recorded {
         None
     }
 
-    /// Returns when the agent first joined its session. Its measurement begins at this time.
+    /// Returns when the agent first joined its session, which is when its measurement begins.
     fn joined(&self) -> Time {
         Time::ZERO
     }
@@ -132,7 +132,7 @@ pub(crate) struct RowOrigin<'a> {
 
 /// One end of a flow.
 pub enum Agent {
-    /// A source of packets at a constant rate, either always or in periods.
+    /// A source of packets at a constant rate. It sends either always or in periods.
     PlainSource(Box<PlainSource>),
     /// The sink of packets at a constant rate.
     PlainSink(Box<PlainSink>),
@@ -190,8 +190,8 @@ impl Agent {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
-            // The other combinations occur in a multicast group: its source does not process its own packets, and
-            // members do not process media of each other.
+            // The other combinations occur in a multicast group: a source ignores its own packets, and a member ignores
+            // media of other members.
             _ => {}
         }
     }

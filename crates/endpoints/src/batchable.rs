@@ -18,7 +18,7 @@ pub enum Batchable {
 /// The properties that decide whether a packet can be delivered in a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchKey {
-    /// A plain packet.
+    /// A packet of plain traffic.
     Plain,
     /// A packet of a session.
     Session(session::BatchKey),
@@ -49,7 +49,7 @@ impl Batchable {
     }
 }
 
-/// Consecutive plain packets of a flow that have reached many agents at the same times.
+/// A run of consecutive plain packets of one flow that have reached many agents at the same times.
 #[derive(Debug)]
 pub struct PlainRun {
     first: u64,

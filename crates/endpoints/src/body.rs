@@ -13,15 +13,15 @@ pub struct AgentIx(pub u32);
 /// The content of a packet.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// A plain packet with its number in the flow. Its payload is not used.
+    /// A packet of plain traffic, with the packet's number in the flow. The payload is not used.
     Plain(u64),
     /// A TCP segment with the number of its transfer. A late segment of an earlier transfer belongs to another
     /// connection.
     Tcp(u32, steadycast_tcp::Segment),
     /// A TCP acknowledgment with the number of its transfer.
     TcpAck(u32, steadycast_tcp::Ack),
-    /// An RTP packet with the session's header. Its encoded size is that of the packet. It is boxed because it is
-    /// larger than any other content.
+    /// An RTP packet with the session's header. The encoded header and payload have the size of the packet. The content
+    /// is boxed because it is larger than any other content.
     Rtp(Box<Media>),
     /// An RTP packet with parity, and the description of the packets that it covers. Simulated packets have no bytes
     /// from which the description could be read. Over sockets the bytes contain it, and [`Protection::packets`] is

@@ -4,7 +4,7 @@ use crate::{Fields, Row, Rows};
 use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// The counts of arrivals. Samples of them form a series.
+/// The counts of arrivals. Sampling them in each step gives a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
     /// The time from which means are taken.
@@ -72,7 +72,7 @@ impl Intake {
         Self { from, until, ..Self::default() }
     }
 
-    /// Stores the series compactly. This is for a receiver that is one of very many.
+    /// Stores the series compactly. A receiver in a very large group needs this.
     #[must_use]
     pub fn packed(self) -> Self {
         Self { samples: Rows::packed(), ..self }
@@ -215,7 +215,7 @@ const fn digested(now: Time, size: Bytes) -> u64 {
     now.as_nanos() ^ size.get() << 48
 }
 
-/// A running digest of a record. It costs little per packet. Different records have different digests with high
+/// A running digest of a record. Adding a packet is cheap. Different records have different digests with high
 /// probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);

@@ -2,9 +2,9 @@
 //!
 //! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its frame
 //! assembly, or one of the two ends of TCP or of plain traffic. The environment in which a scenario runs is called its
-//! world: simulated, emulated or live. The world passes arriving packets and expired timers to the agents, and takes
-//! the packets that they send. It transports these packets and advances the time. The counts of a world's agents and
-//! links form a [`Record`]. The summary and the tables of a run are made from it in the same way for all worlds.
+//! world: simulated, emulated or live. The world passes arriving packets and expired timers to the agents, takes the
+//! packets that they send, transports these packets, and advances the time. The counts of a world's agents and links
+//! form a [`Record`]. The summary and the tables of a run are made from it in the same way for all worlds.
 
 mod activity;
 mod agent;

@@ -97,7 +97,7 @@ pub struct LinkPoint {
 
 row!(LinkPoint { bytes, dropped, queued, wait });
 
-/// One recorded packet. It takes four words, because a run may have millions.
+/// One recorded packet. The row takes only four words, because a run may have millions of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketRow {
     at: Time,

@@ -18,8 +18,9 @@ pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
 
-/// Returns G.1070's video quality without loss (1 to 5), with its provisional coefficients for H.264 in VGA. It is used
-/// if the quality of the pictures themselves is not measured. It depends only on the bit rate and the frame rate.
+/// Returns G.1070's video quality without loss (1 to 5), with its provisional coefficients for H.264 in VGA. This
+/// quality depends only on the bit rate and the frame rate. It is used if the quality of the pictures themselves is not
+/// measured.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     // These three values are G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);

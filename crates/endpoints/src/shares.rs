@@ -106,7 +106,7 @@ impl Record<'_> {
     fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
-            // A flow has either one stream for all its receivers, or one for each.
+            // A flow has either one stream for all its receivers, or one stream per receiver.
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
             let joined = self.recorded(*sink).joined();
             let samples = self.recorded(*sink).intake()?.samples.all();
@@ -211,7 +211,7 @@ impl Record<'_> {
     }
 
     /// Returns the times, from `begin` on, at which the presence of streams, demands or capacities may change. Between
-    /// two of them, all are constant.
+    /// two consecutive times, all three are constant.
     fn edges(&self, streams: &[Stream], claims: &Claims, begin: Time) -> Vec<Time> {
         let links = || claims.links().iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
         let mut edges = vec![begin, self.now];

@@ -130,7 +130,7 @@ impl Record<'_> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Returns the mean rate of the receivers while the flow is present, in bit/s. It differs from
+    /// Returns the mean rate of the receivers while the flow is present, in bit/s. The result differs from
     /// [`Record::throughput`] only if the source has sent all its data.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];

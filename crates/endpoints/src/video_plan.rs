@@ -20,10 +20,10 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
-/// The bytes of the IP, UDP and RTP headers with the send time. This is a packet's overhead without the controller's
-/// notice.
+/// The bytes of the IP, UDP and RTP headers with the send time. Their sum is a packet's overhead without the
+/// controller's notice.
 const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
-/// The bytes of the largest notice, including the header of its header extension element.
+/// The bytes of the controller's largest notice, including the header of its header extension element.
 const MAX_NOTICE_BYTES: u64 = 24;
 /// The bytes of the header extension element with the transport-wide sequence number.
 const TRANSPORT_NUMBER_BYTES: u64 = 4;
@@ -205,7 +205,7 @@ pub struct VideoPlan {
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// The setup of each half, except its identity and its random source.
+    /// The setup of each half of the controller, except its identity and its random source.
     setup: Setup,
     /// The highest rate that the media needs.
     top: Option<Rate>,
@@ -546,15 +546,15 @@ impl ControllerChoice {
     }
 
     /// Returns the maximum size of a packet's header extensions, except the send time, in bytes. A controller that uses
-    /// per-packet feedback sends no notices.
+    /// per-packet feedback sends no notices in header extensions.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Returns true if the receivers' halves run at the sender, on the basis of per-packet feedback. For a class in
-    /// Python they don't, because it gets the packet reports itself.
+    /// Returns true if the controller's receiver halves run at the sender, on the basis of per-packet feedback. For a
+    /// controller class in Python they don't, because the class gets the packet reports itself.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -570,7 +570,7 @@ impl ControllerChoice {
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        // If a half can't use report blocks, they are replayed to it as arrivals.
+        // If a sender half can't use report blocks, they are replayed to a receiver half as arrivals.
         let blocks = self.registered && video.feedback.is_coarse();
         if !video.defences && !blocks {
             return factory;
@@ -634,7 +634,7 @@ fn setup(
         session_bandwidth: video.rtcp.session_bw,
         group,
         id: ReceiverId(0),
-        // `VideoPlan::setup` replaces this random source for each half.
+        // `VideoPlan::setup` replaces this random source for each half of the controller.
         chance: Seed(0).part(""),
         ecn: video.ecn,
     }
@@ -653,8 +653,9 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// Returns the description of RFC 8593's codec for controllers. This codec has a rate instead of quantizers. The
-/// quantizers 2, 4 … 62 therefore stand for rates in equal steps, from the highest to the lowest.
+/// Returns the description of RFC 8593's codec for controllers. This codec is controlled by a rate, not by a quantizer.
+/// Controllers expect quantizers, so the quantizers 2, 4 … 62 stand for rates in equal steps, from the highest to the
+/// lowest.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

@@ -1,8 +1,8 @@
 //! Controllers outside this program: a class or another program decides, and this crate provides the controller's
 //! halves.
 //!
-//! A [`Law`] receives reports, timers and packets, and returns decisions. [`Half`] makes a sender half of it. A
-//! [`Program`] is a law in any language: a process that reads and writes lines of JSON
+//! A [`Law`] receives reports, timers and packets, and returns decisions. [`Half`] turns a law into a
+//! controller's sender half. A [`Program`] is a law in any language: a process that reads and writes lines of JSON
 //! (`docs/controllers-in-any-language.md`).
 //!
 //! A fault in a law stops the run. It is stored as a [`Fault`] with place, time and remedy. After that, the law is no

@@ -46,7 +46,7 @@ impl Message {
     pub(crate) fn setup(&mut self, setup: &Setup) {
         let (packet, floor, cap) = (setup.packet.get(), setup.floor.as_bps(), setup.cap.as_bps());
         let (session, group, ecn) = (setup.session_bandwidth.as_bps(), setup.group, setup.ecn.bits());
-        // A clone is used, so that the half's own random sequence does not change.
+        // A clone of the random source is used, so that the random sequence of the controller's half does not change.
         let seed = setup.chance.clone().bits32();
         let _ = write!(
             self.begin("setup"),

@@ -1,4 +1,4 @@
-//! A child process that answers each line with one line. It never outlives this process.
+//! A child process that answers each line with one line. The child never outlives this process.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
 use rustix::buffer::spare_capacity;
@@ -181,8 +181,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard notices the end of its input and kills the whole group. Only then is the process reaped, because
-        // afterwards its number may be used again.
+        // The guard notices that its input has ended, and kills the whole process group. Only then is the process
+        // reaped, because its ID may be used again afterwards.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = self.child.wait();

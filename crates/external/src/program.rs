@@ -186,8 +186,8 @@ fn text(line: &[u8]) -> String {
 impl Factory for Program {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The first half uses the process that has already answered `hello`. Each further half starts a process of its
-        // own.
+        // The first sender half uses the process that has already answered `hello`. Each further half starts a process
+        // of its own.
         let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
         let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
         let (source, hello) = (Arc::clone(&self.source), self.hello);
@@ -236,7 +236,7 @@ impl Law for ProgramLaw {
             if self.hello.sent || self.hello.each {
                 departed(&mut self.sent, sent);
             }
-            // Most laws need no message per packet. Each such message would cost an exchange.
+            // Most laws need no message per packet, and each message would cost a write and a read.
             if !self.hello.each {
                 return None;
             }

@@ -36,8 +36,8 @@ impl AudioQueue {
     }
 
     /// Adds a packet that was sampled at `at`, counted from the source's first picture. `begins` is true if it is the
-    /// first packet after a silence. Waits up to `patience` for room in the queue. Returns `None` when the session has
-    /// ended, and otherwise whether there was room.
+    /// first packet after a silence. Waits up to `patience` for room in the queue. Returns `None` if the session has
+    /// ended. Otherwise returns whether there was room.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);
@@ -49,8 +49,8 @@ impl AudioQueue {
             return Some(false);
         }
         queue.waiting.push_back((at, begins, bytes.to_vec()));
-        // If other packets are already waiting, the session wakes for the first of them. It then finds this packet as
-        // well.
+        // If other packets were already waiting, the session has been woken for the first of them, and then finds this
+        // packet as well.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();
         }

@@ -154,7 +154,7 @@ pub struct BroadcastStatus {
 }
 
 impl Broadcast {
-    /// Creates a broadcast of `count` rungs between these rates.
+    /// Creates a broadcast of `count` rungs, whose rates are spaced between `bottom` and `top`.
     pub fn new(mut steering: Steering, count: usize, top: Rate, bottom: Rate) -> Self {
         steering.overhead = HEADERS;
         let rates = spaced_rates(count.max(1), top, bottom);
@@ -618,7 +618,7 @@ impl RungFeed {
         }
     }
 
-    /// Returns true if the rest of the frame's group is not to be sent.
+    /// Returns true if the rest of the frame's group is to be skipped, because the rate has fallen.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
         // A rung may have been added since the frame was coded.
@@ -982,7 +982,8 @@ mod tests {
         let before: Vec<Rate> = broadcast.status().rungs.iter().map(|rung| rung.0).collect();
         let mut picture = 0;
         let given_up = |broadcast: &Broadcast| broadcast.status().given_up;
-        // Two falls in a row show how many rungs the encoders can encode. They do not make the wait longer.
+        // If two rungs are given up in a row, this shows how many rungs the encoders can encode. The wait does not
+        // become longer.
         while given_up(&broadcast) < 2 {
             code_for(&broadcast, &mut feed, &mut picture, 6, Some(3));
         }

@@ -111,7 +111,8 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns the offer of a sender of this medium to a server. It has the feedback and the audio of the flow's keys.
+    /// Returns the offer that a sender of this medium makes to a server. It contains the feedback and the audio of the
+    /// flow's keys.
     pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
         if keys.is("feedback", "own") {
             return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
@@ -236,7 +237,8 @@ impl NegotiatedOffer {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
 
-    /// Returns the answer, or the offer, of a sender at this address, and at `others`, with this plan.
+    /// Returns the description of a sender with this plan: the answer to a browser, or the offer to a server. The
+    /// sender is reached at `address` and at `others`.
     pub(crate) fn describe(
         &self,
         address: SocketAddr,
@@ -291,9 +293,9 @@ pub(crate) struct BrowserConnection {
 
 /// The single receiver behind a server's reports.
 ///
-/// A server may send receiver reports, transport-wide feedback and key-frame requests from an SSRC each. DTLS has
-/// authenticated one peer, so these are reports of one receiver. Otherwise the SSRC of the receiver reports would count
-/// as a receiver without per-packet feedback.
+/// A server may send receiver reports, transport-wide feedback and key-frame requests each from a different SSRC. DTLS
+/// has authenticated one peer, so these are reports of one receiver. Otherwise the SSRC of the receiver reports would
+/// count as a receiver without per-packet feedback.
 #[derive(Default)]
 struct Reporter {
     ssrc: Option<[u8; 4]>,

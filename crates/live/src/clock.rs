@@ -55,9 +55,9 @@ impl Clock {
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// Converts a wall-clock time, such as the kernel's receive timestamp, to this clock. Returns `None` if it is in
-    /// the future or more than a second old. Both clocks are read together, because the wall clock may have been set
-    /// since the start.
+    /// Converts a wall-clock time, such as the kernel's receive timestamp, to this clock. Returns `None` if the time is
+    /// in the future or more than a second ago. The wall clock and this clock are read together, because the wall clock
+    /// may have been set since the start.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

@@ -65,9 +65,9 @@ impl Outbox {
     }
 }
 
-/// Digests of the last RTCP datagrams that an end sent to its group. The kernel loops them back from an address that
-/// all members on this machine share. They are recognised by their bytes, because they are not an SSRC collision (RFC
-/// 3550, section 8.2).
+/// Digests of the last RTCP datagrams that an end sent to its group. The kernel loops these datagrams back from an
+/// address that all members on this machine share. They are recognised by their bytes, so that they are not taken for
+/// an SSRC collision (RFC 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
@@ -94,8 +94,8 @@ pub trait End {
     /// Handles a datagram. The loop drops RTCP datagrams that the end itself sent to its group and that were looped
     /// back.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a gap in the clock: the process or its machine was suspended until now. The call comes before all
-    /// datagrams that arrived in the meantime, because an end may serve a timer with each of them.
+    /// Handles a gap in the clock: the process or its machine was suspended until now. This call precedes the delivery
+    /// of the datagrams that arrived during the gap, because an end may serve a timer with each datagram.
     fn on_clock_gap(&mut self, _now: Time) {}
     /// Returns true if the end has nothing more to do. A loop whose ends are all done returns.
     fn done(&self) -> bool {

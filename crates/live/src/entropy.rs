@@ -33,8 +33,8 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
     getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
-/// Returns a pseudo-random number for these bytes, which stays the same while the program runs. The key is secret and
-/// drawn once, so that an attacker can't construct bytes with a given number or a collision.
+/// Returns a pseudo-random number for these bytes. Equal bytes get equal numbers while the program runs. The key is
+/// secret and drawn once, so that an attacker can't construct bytes with a given number or a collision.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
         // If there are no random numbers, `seed` fails at the start of every session, so this zero is never used.

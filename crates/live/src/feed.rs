@@ -70,7 +70,7 @@ impl Payloads for PayloadStore {
 /// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// The number of the source's picture. The pictures between that of the last job and this one are not coded.
+    /// The number of the source's picture. The pictures between the last job's picture and this one are not coded.
     pub picture: u32,
     /// Whether the picture starts a group of pictures. Each group has a new encoder context with its quantizer.
     pub first: bool,
@@ -341,8 +341,8 @@ impl LiveFeed {
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // A new group would cost an I frame, and further frames of the last frame's size. Its first [`MAX_PICTURE_GAP`]
-        // is compared with the rate, so only that share of the I frame is counted.
+        // Only the first [`MAX_PICTURE_GAP`] of a new group is compared with the rate: a proportional share of its I
+        // frame, and further frames of the last frame's size.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -429,7 +429,8 @@ impl Feed for LiveFeed {
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare =
             if self.control.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
-        // Pictures that are left out because of a slow encoder reduce the backlog as well.
+        // Pictures that are left out because the encoder is slow reduce the backlog as well, so they are subtracted
+        // here.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
@@ -491,7 +492,8 @@ pub struct RungData {
     pub data: Arc<[u8]>,
     /// The offset of each access unit, and the end of the last one.
     pub offsets: Vec<u64>,
-    /// Decoder configuration. It is repeated before every I frame, so that late joiners can start decoding there.
+    /// Decoder configuration. It is repeated before every I frame, so that receivers that join late can start decoding
+    /// there.
     pub head: Vec<u8>,
 }
 
@@ -529,7 +531,7 @@ impl Feed for LadderFeed {
         let at = |n: u32| rung.offsets.get(n as usize).map_or(0, |o| *o as usize);
         let unit = rung.data.get(at(coded.clip)..at(coded.clip + 1)).unwrap_or_default();
         let whole;
-        // Some encoders write the configuration into the stream. It must not stand there twice.
+        // Some encoders write the configuration into the stream. In that case it is not added again.
         let unit = if coded.kind == FrameKind::I && !rung.head.is_empty() && !unit.starts_with(&rung.head) {
             whole = [&rung.head, unit].concat();
             &whole

@@ -130,7 +130,7 @@ impl FlowKeys {
     /// Returns the scenario of a session with these receivers and this duration.
     ///
     /// # Errors
-    /// The first key that is wrong.
+    /// Returns the error of the first key that is wrong.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
         let to = plain(receivers);
         let mut flow = self.0.clone();
@@ -154,7 +154,7 @@ impl FlowKeys {
     }
 }
 
-/// Replaces a scenario's remedy by that of a live session where they differ.
+/// Replaces a scenario's remedy by one for a live session where the two differ.
 fn typed(problem: Problem) -> Problem {
     let remedy = match problem.key.rsplit('.').next() {
         // The scenario's remedy is a larger MTU of the link, which a live session can't set.

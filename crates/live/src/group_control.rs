@@ -17,7 +17,7 @@ pub struct Steering {
     /// Widths and heights at which pictures may be coded, the source's size first, then in decreasing order. If there
     /// are several sizes, a smaller one is chosen when the rate is too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// Whether the source has its own clock, as a camera has. Its frames are sent when they arrive.
+    /// Whether the source has its own clock, as a camera has. In that case frames are sent when they arrive.
     pub own_pace: bool,
     /// Overhead per packet in bytes, in addition to the payload.
     pub overhead: u64,
@@ -40,7 +40,8 @@ const BUCKET_GROUPS: f64 = 1.5;
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
 /// Margin of the step size for a change to a smaller size. The size is reduced if the needed step size exceeds that of
-/// the coarsest quantizer by this factor. At the new size, the needed step size must be below it by the same factor.
+/// the coarsest quantizer by this factor. At the new size, the needed step size must be below that of the coarsest
+/// quantizer by the same factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
 /// Margins of the step size for a change to a larger size, each with the time for which the margin must be kept. The

@@ -15,8 +15,9 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Time for which a packet waits for a missing earlier one, if there are no retransmissions. It starts at the last
-/// packet that arrived in sequence: a number far ahead may be forged, while genuine packets still arrive in order.
+/// Time for which a packet waits for a missing earlier one, if there are no retransmissions. The time starts at the
+/// last packet that arrived in sequence, because a packet with a number far ahead may be forged while genuine packets
+/// still arrive in order.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of waiting packets if they wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
@@ -45,7 +46,7 @@ pub struct JitterBuffer {
     late: (u64, Vec<Held>),
     /// Sequence numbers, not reached yet, at which new runs of the stream start.
     runs: VecDeque<u64>,
-    /// The RTP sequence number that follows the last packet of the same source.
+    /// The RTP sequence number that the next packet of the same source should have.
     raw: Option<u16>,
 }
 
@@ -122,7 +123,7 @@ impl JitterBuffer {
             run.clear();
             *first = seq;
         }
-        // This count is corrected if the stream goes back to this packet.
+        // If the stream goes back to this packet, this count is corrected.
         self.assembler.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);

@@ -83,9 +83,9 @@ pub struct Meta {
 }
 
 /// Returns the identity of a sender for the session's member table. The port is left out, because it differs between
-/// RTP and RTCP and NAT may change it. An IPv6 address does not fit into the number, so it is hashed with a secret key.
-/// Because of the key, the owner of a large network can't find an address that has the same number as another member's
-/// address.
+/// RTP and RTCP and NAT may change it. An IPv6 address does not fit into the 64-bit identity, so it is hashed with a
+/// secret key. Because the key is secret, the owner of a large network can't find an address with the same identity as
+/// another member's address.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -167,7 +167,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Returns another handle of the same socket.
+    /// Returns a second handle of this socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let socket = self.socket.try_clone()?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;

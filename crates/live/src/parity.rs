@@ -90,7 +90,7 @@ impl ReceivedSymbols {
     }
 
     fn keep(&mut self, number: u16, symbol: Vec<u8>) {
-        // The first number starts in cycle 1, so that an earlier packet has a positive extended number as well.
+        // The first sequence number starts in cycle 1, so that an earlier packet has a positive extended number, too.
         let seq = self.extended(number).unwrap_or(u64::from(number) + (1 << 16));
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);
@@ -110,7 +110,7 @@ impl ReceivedSymbols {
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
-        // Parity packets of a block must agree on its size. More than 64 of them add no information.
+        // All parity packets of a block must agree on the block's size. More than 64 of them add no information.
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }

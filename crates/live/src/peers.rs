@@ -72,7 +72,7 @@ impl Peers {
             self.unreadable += 1;
             return;
         };
-        // A compound with a report block was already counted above. Its per-packet feedback must not be counted again.
+        // A compound with a report block has been counted above, so its per-packet feedback must not be counted again.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {

@@ -1,7 +1,7 @@
 //! Session descriptions (RFC 8866), which a receiver needs before the first packet.
 //!
-//! Standard receivers read address, payload format and decoder configuration. The attribute `x-steadycast` is private.
-//! It names the controller, so that our receivers run the controller's receiving half. Other receivers ignore the
+//! Standard receivers read address, payload format and decoder configuration. The private attribute `x-steadycast`
+//! names the controller, so that Steadycast's receivers run the controller's receiver half. Other receivers ignore the
 //! attribute (RFC 8866).
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
@@ -60,7 +60,8 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// RTCP bandwidth of receivers (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// Format of per-packet feedback. It is `None` if there is none, or if the named controller's own format is used.
+    /// Format of per-packet feedback; `None` if there is no such feedback, or if the named controller's own format is
+    /// used.
     pub feedback: Option<PacketFeedback>,
     /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
@@ -395,7 +396,7 @@ impl Description {
                 }
                 Some(fmtp)
             }
-            // The other formats need no parameters, or have them in band.
+            // The other formats need no parameters, or carry them in the stream.
             _ => None,
         };
         (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
@@ -538,7 +539,8 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
-        // If no type is supported, the first real video type is used. Its packets are counted but not decoded.
+        // If no payload type is supported, the first one that carries video is used. Its packets are counted but not
+        // decoded.
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
     let Some(best) = best else {

@@ -427,8 +427,8 @@ fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Resul
     Ok((video, plan))
 }
 
-/// The offer of a sender that publishes to a server (WHIP, RFC 9725), and the socket whose address it names. It is made
-/// before the server's answer is known.
+/// The offer of a sender that publishes to a server (WHIP, RFC 9725), and the socket whose address the offer names. The
+/// offer is made before the server's answer is known.
 pub struct LocalOffer {
     options: SendOptions,
     seed: Seed,
@@ -455,8 +455,8 @@ impl LocalOffer {
         Ok(Self { options, seed, negotiated, pair, sdp })
     }
 
-    /// Starts to send as the server's answer says. The SSRCs are those of the offer, because they are drawn from its
-    /// seed.
+    /// Starts to send as the server's answer says. The SSRCs are the same as in the offer, because they are drawn from
+    /// the offer's seed.
     ///
     /// # Errors
     /// The answer can't be used. Nothing was sent in that case.
@@ -522,8 +522,8 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // The SSRC is announced if there is a key. Packets that were recorded in another session with the same key are
-        // then rejected.
+        // If the session has a key, the SSRC is announced. Receivers then reject packets that were recorded in another
+        // session with the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
@@ -572,7 +572,7 @@ struct Session {
     first_seq: u16,
 }
 
-/// Maximum time for draining the pacer. Sending the BYE may then take the same time again.
+/// Maximum time for draining the pacer. The same limit then applies to sending the BYE.
 const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {

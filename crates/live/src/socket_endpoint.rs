@@ -198,8 +198,9 @@ impl SocketSource {
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
-                        // Symbols are only stored if the session repairs losses, since they take memory per packet.
-                        // They do not include SRTP, because the sender computes parity over plain packets.
+                        // Symbols are only stored if the session repairs losses, since each packet's symbol takes
+                        // memory. A symbol is made from the plain packet before SRTP protects it, because the sender
+                        // computes parity over plain packets.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -402,7 +403,8 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// Returns the mapping for this source in this run. If either has changed, it is a new mapping.
+    /// Returns the clock mapping for this source in this run. If the source or the run has changed, returns a new
+    /// mapping.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
@@ -508,8 +510,8 @@ impl Reports {
         }
     }
 
-    /// Learns the address from a report. `of_source` is true if the report is from the followed source. It is `None`
-    /// while no source is followed; the first media packet then decides.
+    /// Learns the address from a report. `of_source` is true if the report is from the followed source, and `None`
+    /// while no source is followed. In the latter case the first media packet decides.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -743,8 +745,8 @@ impl SocketSink {
         }
     }
 
-    /// Starts a new run, either with the packets held for it, or with this one if it was sent before them and
-    /// reordered.
+    /// Starts a new run. It begins with the packets held for it, or with the present packet if that was sent earlier
+    /// and reordered.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -917,8 +919,8 @@ impl SocketSink {
         }
     }
 
-    /// Reports the arrival of a browser's packet that carries no media. Browsers probe the path with such packets, and
-    /// without a report they count as lost. SRTP has authenticated the packet.
+    /// Reports the arrival of a browser's packet that carries no media. Browsers probe the path with such packets.
+    /// Without a report, these packets would count as lost. SRTP has authenticated the packet.
     fn report_padding(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         if self.browser.is_none() {
             return;

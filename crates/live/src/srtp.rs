@@ -311,7 +311,7 @@ struct Source {
 /// attacker with forged SSRCs can cause.
 const MAX_GUESSES_PER_SECOND: u32 = 200;
 
-/// The number of these packets in the present second of the clock.
+/// The number of packets with several tries in the present second of the clock.
 #[derive(Default)]
 struct GuessLimit {
     second: u64,
@@ -397,7 +397,7 @@ impl Srtp {
         Self { described, ..self }
     }
 
-    /// Returns the number of rejected datagrams. They had a wrong key, or were modified or replayed.
+    /// Returns the number of rejected datagrams: those with a wrong key, and those that were modified or replayed.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -475,9 +475,9 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // If the index is below the next index of this end, the packet is this end's own. Such a packet can be
-        // reflected by anyone, without the key. Another end with the same SSRC is accepted as soon as its index is
-        // higher, so that the collision is detected.
+        // An index below this end's next index shows that the packet is this end's own. Anyone can reflect such a
+        // packet without knowing the key. Packets of another end with the same SSRC are accepted as soon as their index
+        // is higher, so that the collision is detected.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };

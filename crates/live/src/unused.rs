@@ -36,7 +36,7 @@ impl Unused {
         self.payload = Some(what);
     }
 
-    /// Returns the statistics of both receivers of packets, added up.
+    /// Returns the sum of these statistics and those of `other`.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         self.counts = self.counts + other.counts;

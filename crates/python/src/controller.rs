@@ -457,7 +457,7 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
-                    // The length field separates these bytes from the padding after them.
+                    // The length field separates the class's bytes from the padding after them.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
                     // The length of an RTCP packet is a multiple of four bytes.

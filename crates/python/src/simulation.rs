@@ -182,7 +182,7 @@ impl Guests {
         {
             let (py, words) = (guest.py(), words.extract()?);
             let (timeouts, name) = (Timeouts::default(), video.controller.name());
-            // This waits until the program has answered.
+            // This call waits until the program has answered `hello`.
             let started = py.detach(|| Program::start(timeouts, flow, name, words, video.feedback, fault));
             let program = Arc::new(started.map_err(fault_error)?);
             self.programs.push((flow.to_owned(), Arc::clone(&program)));

@@ -168,8 +168,8 @@ fn heads() -> Vec<&'static str> {
     all
 }
 
-/// Splits a path after the name of an existing flow, link or simulcast. Returns its index and the rest of the path.
-/// Names can contain dots, so the longest match is used.
+/// Splits a path after the name of an existing flow, link or simulcast. Returns the object's index and the rest of the
+/// path. Names can contain dots, so the longest match is used.
 fn named<'a, 'p>(
     what: &str,
     of: Of,

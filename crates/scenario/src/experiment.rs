@@ -479,7 +479,7 @@ impl Quantity {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
             Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
             Value::Text(text) => {
-                // No unit belongs to two of these quantities, so their order does not matter.
+                // No unit belongs to two of these quantities, so the order of the tries does not matter.
                 let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
                 let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
                 let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
@@ -724,7 +724,7 @@ struct Variant {
     json: Json,
 }
 
-/// Returns the variants of a file. Their names must be unique.
+/// Returns the variants of a file. Reports a problem if two have the same name.
 fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
     let default = file.world.as_ref().map_or(World::Simulated, |world| world.value);
     let mut all: Vec<Variant> = Vec::new();
@@ -820,7 +820,7 @@ impl Names<'_> {
         let mut found = Vec::new();
         for one in self.axes {
             let names = one["names"].as_array().into_iter().flatten();
-            // An axis with `columns` has several names. Its labels are in the same order as the names.
+            // An axis with `columns` has several names. Each point's labels are in the same order as the names.
             for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
                 let values = one["values"].as_array().into_iter().flatten();
                 found.extend(values.filter_map(|value| value["labels"][at].as_str()));

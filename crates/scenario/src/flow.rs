@@ -593,7 +593,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
 }
 
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
-    // Both are read before one of them can fail, so that all problems are reported.
+    // The two tables are both read before one of them can fail, so that all problems are reported.
     let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
     let mut config = config?;
     config.packet = packet(table, config.packet, out);

@@ -124,7 +124,7 @@ impl Document {
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
-        // With the separator, two assignments have another hash than a single one that contains both.
+        // The separator gives two assignments another hash than a single assignment that contains both.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())

@@ -362,7 +362,8 @@ pub struct Video {
     pub floor: Option<Rate>,
     /// The upper limit of the rate.
     pub cap: Option<Rate>,
-    /// The ECN codepoint of its packets. With any but `NotEct`, a queue can mark them instead of dropping them.
+    /// The ECN codepoint of the flow's packets. With any codepoint but `NotEct`, a queue can mark packets instead of
+    /// dropping them.
     pub ecn: Ecn,
     /// The receivers' feedback format.
     pub feedback: FeedbackFormat,
@@ -783,7 +784,7 @@ impl Recording {
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        // A divisor below 1 ms would make the series too long. They are then recorded in tenths of a second.
+        // If the divisor is below 1 ms, the series would be too long. The step is then a tenth of a second.
         if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
     }
 }
@@ -823,8 +824,8 @@ impl Scenario {
         self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
     }
     /// Returns the receivers of `flow`, by their index in [`Flow::to`], that are not members of the group at its start.
-    /// These are receivers with a join event, which makes them members. In a simulcast's groups above the lowest, they
-    /// are all receivers, which join by themselves.
+    /// In a simulcast's groups above the lowest, these are all receivers, which join by themselves. In other groups,
+    /// these are the receivers with a join event.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
         if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
             return (0..self.flows[flow.0 as usize].to.len()).collect();

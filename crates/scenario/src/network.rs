@@ -25,7 +25,7 @@ pub(crate) struct Host {
 /// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a shape: its key, its keys other than those of its behaviour, and its behaviour.
+/// A link of a shape: its key in the file, its other keys except those of the behaviour, and its behaviour.
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network's part of the resolved text.
@@ -36,7 +36,7 @@ pub(crate) struct Layout {
     pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
     /// New links: name, ends, behaviour.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
-    /// Links whose behaviour differs from that of the entry that has created them.
+    /// Links whose behaviour differs from that of their entry in the file.
     pub(crate) changed: Vec<(String, Pair)>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Network {
     pub(crate) layout: Layout,
 }
 
-/// Reads the files that a scenario refers to, each of them once.
+/// Reads the files that a scenario refers to, each file once.
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
@@ -82,7 +82,7 @@ impl Files {
     pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
-            // The path with an empty name would be that of the folder, and the message would be about the folder.
+            // With an empty name, the path would be that of the folder, and the message would be about the folder.
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
@@ -188,8 +188,8 @@ struct Draft {
     at: Place,
 }
 
-/// A `[[link]]` entry without ends, which changes existing links. It contains the links that match its name, in order,
-/// and its keys.
+/// A `[[link]]` entry without ends, which changes existing links. The struct contains the links that match the entry's
+/// name, in order, and the entry's keys.
 struct Change {
     name: String,
     links: Vec<usize>,
@@ -212,7 +212,7 @@ impl Drafts {
     }
     fn link(&mut self, name: String, a: u32, b: u32, spec: usize, at: &Place, out: &mut Findings) {
         if self.links.len() as u64 >= MAX_COUNT {
-            // The problem is reported for the first of these links only.
+            // The problem is reported only for the first link beyond the limit.
             if !self.full {
                 out.problem(at, "more than 200000 links", "make it smaller");
             }
@@ -259,7 +259,7 @@ impl Network {
     fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
-            // The first node of this name stands for both, so that the links to it are checked as well.
+            // The existing node stands for both, so that the links to it are checked as well.
             return *i;
         }
         if self.nodes.len() as u64 >= MAX_COUNT {
@@ -361,8 +361,8 @@ impl Network {
                     draft.over.push(all.len());
                 }
             }
-            // `make_links` compares these indexes with those of the links that it has created, which are in ascending
-            // order.
+            // `make_links` compares these indexes with those of the links that it makes in ascending order, so they are
+            // sorted.
             links.sort_unstable();
             all.push(Change { name: name.value.clone(), links, keys: rest });
         }
@@ -405,7 +405,7 @@ impl Network {
         // If there were no problems, every draft has become a link with the same index.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
-            // If an entry changed exactly these links, the resolved text has one entry for all of them.
+            // If an entry has changed exactly these links, a single entry stands for all of them in the resolved text.
             let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.links == which);
             match whole {
                 Some(change) => self.layout.changed.push((change.name.clone(), pair)),

@@ -341,8 +341,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
         FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
     };
-    // Links with the same values share the object of the values. A flow is therefore assigned to the link itself and
-    // not to its values.
+    // Links with the same values share one object for the values. Flows are therefore counted per link, not per object.
     let place = |(link, forward): (&Link, bool)| (std::ptr::from_ref(link), forward);
     let mut users = BTreeMap::new();
     for way in all.iter().filter(|flow| always(flow)).flat_map(|flow| directed_ways(flow, &network.links, &links)) {
@@ -392,7 +391,7 @@ fn ways<'a>(
     directed_ways(flow, links, around).map(|(link, forward)| (link, if forward { &*link.forward } else { &*link.back }))
 }
 
-/// Returns the links of [`ways`], and whether the flow's data takes each of them forward.
+/// Returns the links of [`ways`]. The flag is true if the flow's data takes the link in the forward direction.
 fn directed_ways<'a>(
     flow: &Flow,
     links: &'a [Link],
@@ -667,7 +666,7 @@ impl Names<'_> {
                 return Vec::new();
             }
         }
-        // The sort is stable, so events at the same time happen in the order of the file.
+        // The sort is stable: events at the same time keep the order of the file.
         all.sort_by_key(|e: &Event| e.at);
         warn_of_early_stops(&all, &stops, &scenario.flows, out);
         all

@@ -112,7 +112,7 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
-            // All flows of the entry are consumed. The first one stands for all of them.
+            // All flows of the entry are consumed, and the first one stands for all of them.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),

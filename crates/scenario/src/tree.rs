@@ -38,8 +38,8 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
 }
 
 /// Merges `over` onto `base`. Tables are merged key by key, and all other values are replaced. A table with another
-/// `kind` (or `preset`) replaces the one in `base`. A key and the key of a file for the same quantity replace each
-/// other.
+/// `kind` (or `preset`) replaces the one in `base`. A quantity may have a key for a constant and a key for a file, for
+/// example `rate` and `trace`. Each of the two replaces the other.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -134,7 +134,8 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
             return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
         }
         None if head == "link" => {
-            // The link belongs to the shape and has no entry yet. Its name ends where a key of links begins.
+            // The link belongs to the shape and has no entry yet, so its name is assumed to end where a key of links
+            // begins.
             let parts: Vec<_> = rest.split('.').collect();
             let Some(split) = (1..parts.len()).find(|i| link_keys.contains(&parts[*i])) else {
                 let last = parts.last().copied().unwrap_or_default();
@@ -197,8 +198,8 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Resolves a file's name in a `set`. It is relative to the scenario's folder if this folder contains the file, and
-/// otherwise to the current folder.
+/// Resolves a file's name in a `set`. The name is relative to the scenario's folder if this folder contains the file,
+/// and otherwise relative to the current folder.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {

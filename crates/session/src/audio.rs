@@ -23,9 +23,9 @@ pub struct AudioSettings {
     pub payload_type: u8,
     /// The rate that is reserved for audio, as a rate of IP packets.
     pub rate: Rate,
-    /// Whether the video's per-packet feedback also covers audio packets, which then have the video's header
-    /// extensions. Otherwise audio packets have no header extensions. They are then not reported to the controller's
-    /// sender half either, because it would never receive feedback on them.
+    /// Whether the video's per-packet feedback also covers audio packets. In that case audio packets carry the video's
+    /// header extensions. Otherwise they carry none, and are not reported to the controller's sender half, because it
+    /// would never receive feedback on them.
     pub shares_feedback: bool,
     /// The first sequence number.
     pub first_seq: u16,
@@ -180,7 +180,8 @@ pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, time
 /// The receiver's state of audio.
 pub(crate) struct AudioReceiver {
     payload_type: u8,
-    /// The followed source and its reception state. Its SSRC is that of the first packet with the payload type.
+    /// The followed source and its reception state. The source's SSRC is that of the first packet with the audio
+    /// payload type.
     source: Option<(u32, Reception)>,
     pub(crate) sent: Option<PeerTime>,
     /// The latest sender report of the followed source.

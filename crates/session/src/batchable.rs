@@ -5,10 +5,10 @@ use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Decides which packets may be delivered to a receiver later. They are delivered with their own arrival times, in
-/// order, and before any other event of the receiver. This is permitted for a packet that neither makes the receiver
-/// send nor moves one of its timers forward. [`crate::Receiver::batchable`] returns this value. It is valid until the
-/// receiver is called again.
+/// Decides which packets may be delivered to a receiver later. Such packets keep their own arrival times and their
+/// order, and are delivered before any other event of the receiver. A packet may be delivered later if it neither makes
+/// the receiver send nor moves one of the receiver's timers to an earlier time. [`crate::Receiver::batchable`] returns
+/// this value, which is valid until the receiver is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {
     /// The SSRC of the source from which the receiver receives.
@@ -26,7 +26,8 @@ pub struct BatchKey {
 }
 
 impl BatchKey {
-    /// Returns the key of a video packet; `None` for a packet of another stream, such as a retransmission.
+    /// Returns the key of a video packet; `None` for a packet of a stream other than the video, such as a
+    /// retransmission.
     pub fn of_media(media: &Media) -> Option<Self> {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
@@ -56,8 +57,8 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that cannot be
-    /// delivered later.
+    /// Returns true if the packet can be delivered later. A packet that can be delivered later has to be delivered
+    /// before any packet that can't.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         let receivers = packet.receivers.unwrap_or(self.receivers);

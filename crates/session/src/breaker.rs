@@ -41,7 +41,7 @@ const MIN_CB_INTERVAL: Span = Span::secs(5);
 /// Time between two packets while the media pauses.
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
 /// Minimum rate before the first report. Most controllers begin at this rate, which is twelve packets of 1200 B in 384
-/// ms. It suffices for CIF at a coarse quantizer.
+/// ms. The rate suffices for CIF at a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
 /// Maximum number of receivers whose reports are tracked individually.
 const MAX_WATCHED: usize = 4_096;
@@ -309,8 +309,8 @@ impl SenderHalf for Breaker {
         self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // A new receiver's first block has no previous block, so its number of expected packets is zero. It
-        // nevertheless shows that packets arrive.
+        // A new receiver's first report block has no previous block to compare with, so its number of expected packets
+        // is zero. The block nevertheless shows that packets arrive.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;

@@ -19,8 +19,8 @@ pub enum EcnPath {
     Kept,
     /// Packets arrive as not ECN-capable. From now on they are sent as not ECN-capable.
     Cleared,
-    /// Packets that were sent with one ECN-capable codepoint (ECT(0) or ECT(1)) arrive with the other. From now on
-    /// packets are sent as not ECN-capable.
+    /// Packets that were sent as ECT(0) arrive as ECT(1), or the reverse. From now on packets are sent as not
+    /// ECN-capable.
     Changed,
     /// ECN-capable packets do not arrive, but other packets do. From now on packets are sent as not ECN-capable.
     Lost,
@@ -60,7 +60,7 @@ pub struct EcnCounts {
     pub marked: u64,
     /// Number of packets reported as not ECN-capable.
     pub cleared: u64,
-    /// Number of packets reported with the other ECN-capable codepoint than the one with which they were sent.
+    /// Number of packets that were sent as ECT(0) and reported as ECT(1), or the reverse.
     pub changed: u64,
 }
 
@@ -78,8 +78,9 @@ const MAX_SILENCE: Span = Span::secs(3);
 /// Validation of the path for ECN. Packets are ECN-capable from the first one (the leap of faith of RFC 6679, section
 /// 7.2.3), until the path is found to clear, change or lose them (section 7.4.1).
 ///
-/// If nothing arrives, packets that are not ECN-capable are tried. If these arrive, and ECN-capable packets in a second
-/// trial do not, the path loses ECN-capable packets. After a failure, the path is not tried again in the session.
+/// If no ECN-capable packet arrives, packets that are not ECN-capable are tried. If those arrive, ECN-capable packets
+/// are tried once more. If these do not arrive, the path loses ECN-capable packets. After a failure, the path is not
+/// tried again in the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,

@@ -32,7 +32,7 @@ struct Window {
     reported_up_to: [u64; REPORTS_PER_PACKET],
 }
 
-/// Maximum number of packets of one source in a report. It is the size of a sender's history.
+/// Maximum number of packets of one source in a report. The value is the size of a sender's history.
 const MAX_COVERED_PACKETS: usize = 1 << 14;
 /// Maximum number of sources in a report: the streams of one sender.
 const MAX_SOURCES: usize = 8;
@@ -139,8 +139,8 @@ const MIN_INTERVAL: Span = Span::millis(25);
 const MAX_INTERVAL: Span = Span::millis(200);
 /// The IP size of a report without packets: SSRCs, times, IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// Size in bytes of a feedback message without its packets. It is the size for one stream in RFC 8888's format, and in
-/// the transport-wide format.
+/// Size in bytes of a feedback message without its packets. The value holds for one stream in RFC 8888's format, and
+/// for the transport-wide format.
 const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
 const RTCP_SHARE: f64 = 0.05;
@@ -193,7 +193,7 @@ impl Reporter {
     fn on_arrival(&mut self, ssrc: u32, seq: u16, arrival: Arrival, size: Bytes, ends: bool) {
         let now = arrival.at;
         let ssrc = match self.format {
-            // Transport-wide numbers run across all streams, so these share one window.
+            // Transport-wide sequence numbers run across all streams, so all streams share one window.
             FeedbackFormat::TransportWide => self.windows.first().map_or(ssrc, |window| window.ssrc),
             _ => ssrc,
         };
@@ -218,7 +218,7 @@ impl Reporter {
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
-        // If a frame has ended, the report is sent now and covers all of it. Otherwise the report waits for more
+        // If a frame has ended, the report is sent now and covers the whole frame. Otherwise the report waits for more
         // packets.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
@@ -312,8 +312,8 @@ impl Reporter {
 /// Bytes that SRTCP appends to an RTCP compound: its index and the tag of AES-GCM (RFC 7714, section 9.2).
 const SRTCP_OVERHEAD: usize = 20;
 
-/// The receiver's side of transport-wide feedback for a program with an RTP stack of its own. It records arrivals, and
-/// writes the reports that a session's receiver would send.
+/// The receiver's side of transport-wide feedback for a program that has its own RTP stack. The recorder stores
+/// arrivals, and writes the reports that a session's receiver would send.
 #[derive(Debug)]
 pub struct TransportFeedbackRecorder {
     reporter: Reporter,

@@ -141,9 +141,9 @@ const MAX_RECEIVERS: usize = 16_384;
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
 /// Length of the window over which the time is summed for which each receiver limits the group.
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// A receiver is left behind if its report blocks show conditions that are worse by this factor than those of the worst
-/// receiver that would still be served. A second condition is that it limits the group for [`LIMITING_TIME`] out of
-/// [`LIMITING_WINDOW`].
+/// Second condition for leaving a receiver behind: its report blocks show conditions that are worse by this factor than
+/// those of the worst receiver that would still be served. The first condition is that it limits the group for
+/// [`LIMITING_TIME`] out of [`LIMITING_WINDOW`].
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 /// The reason that is given for a receiver that is left behind.
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
@@ -151,7 +151,7 @@ const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the 
 /// The state of one receiver.
 struct Known {
     heard: Time,
-    /// The highest recent loss fraction in the receiver's report blocks. This value decays by a tenth per report.
+    /// The highest recent loss fraction in the receiver's report blocks. The stored value decays by a tenth per report.
     fraction: f64,
     /// The mean loss fraction, over about eight reports.
     loss: f64,
@@ -218,8 +218,8 @@ impl FeedbackFilter {
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Excludes the receiver that limits the group, if it is one of the few whose conditions are much worse than those
-    /// of the others.
+    /// Excludes the receiver that limits the group, if it is one of the few whose network conditions are much worse
+    /// than those of the other receivers.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
         // Each report adds at most one second, because after a pause of reports it is unknown which receiver limited

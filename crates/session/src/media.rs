@@ -48,8 +48,8 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        // Only Steadycast's receivers read notices. For other receivers these ids may have another meaning, or no
-        // meaning.
+        // Only Steadycast's receivers read the controller's notices. For other receivers these extension ids may have
+        // another meaning, or no meaning.
         let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));

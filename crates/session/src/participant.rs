@@ -33,8 +33,8 @@ pub struct RtcpSettings {
     /// Whether a group's receivers report only to the sender, which sends them summaries of the group's size (RFC 5760,
     /// section 7). Source-specific multicast and very large groups need this.
     pub summary: bool,
-    /// Whether the other end is authenticated. Its first packet then makes it a member of the session. Browsers need
-    /// this: they send no CNAME, and request a key frame in their first compound.
+    /// Whether the other end is authenticated. In that case its first packet makes it a member of the session. Browsers
+    /// need this: they send no CNAME, and request a key frame in their first compound.
     pub authenticated: bool,
     /// The path's MTU.
     pub mtu: Bytes,
@@ -70,8 +70,8 @@ pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 /// Maximum size of the member table. If a group is larger, only a sample of its members is stored (RFC 2762), so that
 /// many receivers can run on one machine.
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Maximum size of the sender's table if receivers report to the sender only. In that case the sender has to store all
-/// of them. Receivers do not accept a larger group size.
+/// Maximum size of the sender's member table if receivers report to the sender only, since the sender then has to store
+/// all members. Receivers do not accept a larger group size.
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum compound size that counts for RTCP's timing, in bytes: what an Ethernet datagram carries.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;

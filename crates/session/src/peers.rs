@@ -33,7 +33,7 @@ impl Peer {
     /// Returns the sender's extended number for a block's highest sequence number. `next` is the number of the next
     /// packet to be sent.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // A number that was never sent must stay recognisable as such, so no cycles are subtracted from it.
+        // A sequence number that was never sent must stay recognisable as such, so no cycles are subtracted from it.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
@@ -43,7 +43,7 @@ impl Peer {
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {
-            // This block was overtaken by a later one, which already covers its packets.
+            // A later report block has overtaken this one, and already covers its packets.
             REORDERED_BLOCK..0 => return (0, 0),
             // The receiver has restarted.
             ..REORDERED_BLOCK => (self.cycles, self.cumulative) = (None, 0),
@@ -66,8 +66,9 @@ impl Peer {
     }
 }
 
-/// Additional time-out for receivers that only send standard reports. They may use RFC 3550's interval of 5 s, even if
-/// this session's interval is shorter. The value is five such intervals, minus the 5 s of the shortest time-out.
+/// Additional time-out for receivers that only send standard reports. Such receivers may use RFC 3550's interval of 5
+/// s, even if this session's interval is shorter. The value is five intervals of 5 s, minus the 5 s of the shortest
+/// time-out.
 pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
 /// Minimum difference of the sequence number of a reordered block. If the number falls by more, nearly a whole cycle of
@@ -79,8 +80,8 @@ const LOSS_WINDOW: f64 = 2_000.0;
 /// Minimum number of packets for a valid loss rate.
 const MIN_LOSS_PACKETS: f64 = 100.0;
 
-/// The table of receivers. Its bound limits the memory that forged SSRCs can take. If the table is full, the receiver
-/// whose last report is oldest is removed. It is added again with its next report.
+/// The table of receivers. Its size is bounded, because forged SSRCs could otherwise fill the memory. If the table is
+/// full, the receiver whose last report is oldest is removed. That receiver is added again with its next report.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,

@@ -232,7 +232,8 @@ impl RetransmissionReceiver {
     }
 }
 
-/// Time without packets after which a receiver sends a keep-alive report, even if its half has nothing to report.
+/// Time without packets after which a receiver sends a keep-alive report, even if its receiver half has nothing to
+/// report.
 const KEEPALIVE_DELAY: Span = Span::millis(500);
 /// The subtype of an APP packet that only announces a receiver that supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
@@ -338,9 +339,9 @@ impl Receiver {
         &self.siblings
     }
 
-    /// Makes the receiver send per-packet feedback in this format, in separate packets or with its half's reports.
-    /// `bandwidth` is the session bandwidth. The feedback takes at most 5 % of it, unless the maximum report interval
-    /// of 200 ms requires more.
+    /// Makes the receiver send per-packet feedback in this format, either in separate packets or together with the
+    /// reports of its receiver half. `bandwidth` is the session bandwidth. The feedback takes at most 5 % of it, unless
+    /// the maximum report interval of 200 ms requires more.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::new(format, bandwidth).map(Box::new), ..self }
@@ -353,7 +354,7 @@ impl Receiver {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Enables NACKs as [`Receiver::with_repair`] does, with a retransmission SSRC that is learned. It is the SSRC of
+    /// Enables NACKs as [`Receiver::with_repair`] does, but learns the retransmission stream's SSRC. It is the SSRC of
     /// the first retransmission of a requested packet (RFC 4588, section 5.3), and is learned again for each media
     /// source. If `settings` contains an SSRC other than 0, this SSRC is known from the start.
     #[must_use]
@@ -391,7 +392,7 @@ impl Receiver {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Enables recovery as [`Receiver::with_parity`] does, with a parity SSRC that is learned. It is the SSRC of the
+    /// Enables recovery as [`Receiver::with_parity`] does, but learns the parity stream's SSRC. It is the SSRC of the
     /// first packet with the parity payload type from the media's address, and is learned again for each media source.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
@@ -410,8 +411,8 @@ impl Receiver {
         self
     }
 
-    /// Enables an audio stream of this payload type. Its SSRC is that of the first packet from the video's address,
-    /// and is learned anew for each source of the video.
+    /// Enables an audio stream of this payload type. The stream's SSRC is that of the first audio packet from the
+    /// video's address, and is learned again for each source of the video.
     #[must_use]
     pub fn with_audio(self, payload_type: u8) -> Self {
         Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }
@@ -601,8 +602,8 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Returns two counts. The first is that of packets that arrived and were not reported, because reports are limited
-    /// to 5 % of the bandwidth. The second is that of RTCP packets that do not fit into a datagram.
+    /// Returns two counts: packets that arrived and were not reported, because reports are limited to 5 % of the
+    /// bandwidth; and RTCP packets that were not sent, because they do not fit into a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -664,7 +665,8 @@ impl Receiver {
         ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        // RTCP may arrive on this port (RFC 5761). It is checked first, because it would also parse as RTP.
+        // RTCP may arrive on this port (RFC 5761). The datagram is first checked for RTCP, because RTCP would also
+        // parse as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -724,7 +726,8 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
-        // Duplicates are reported as well, because a CE mark on any copy counts (RFC 8888, section 3.1).
+        // The arrivals of duplicates are reported as well, because a CE mark on any copy of a packet counts (RFC 8888,
+        // section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -916,8 +919,8 @@ impl Receiver {
         }
     }
 
-    /// Processes the sender reports of the audio stream. Returns true if the compound is the audio stream's. Its author
-    /// is the participant that sends the video, and does not count as a further member.
+    /// Processes the sender reports of the audio stream. Returns true if the compound belongs to the audio stream. The
+    /// author of such a compound is the participant that sends the video, and does not count as a further member.
     fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
         let Some(audio) = &mut self.audio else { return false };
         for packet in &compound.packets {
@@ -950,7 +953,7 @@ impl Receiver {
 
     /// Returns which packets may be delivered later; `None` if each has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
-        // These functions react to single packets, so each packet has to be delivered immediately.
+        // Requests, parity and audio react to single packets, so each packet has to be delivered immediately.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let asks = asks || self.audio.is_some();
         let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
@@ -1003,7 +1006,8 @@ impl Receiver {
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A half with its own timer sends its regular packets in a separate bandwidth, and RTCP's timer is not used.
+        // A receiver half with its own timer sends its regular packets in a separate bandwidth, so RTCP's timer is not
+        // used.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1019,7 +1023,7 @@ impl Receiver {
                     }
                 }
                 Some(_) => {
-                    // A half that suppresses its report must not hold back requests.
+                    // A receiver half that suppresses its report must not hold back requests.
                     if let Some(bytes) = self.report(now).or_else(|| self.encode_request(now)) {
                         return Output::Rtcp(bytes);
                     }
@@ -1028,7 +1032,7 @@ impl Receiver {
             },
             _ => {}
         }
-        // Requests use RTCP's timer, which a half with its own timer does not use.
+        // Requests use RTCP's timer, which a receiver half with its own timer does not use.
         if self.wants_to_ask()
             && self.half.due() != Due::Rtcp
             && self.participant.rtcp_due(now)
@@ -1120,7 +1124,8 @@ impl Receiver {
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
-        // A key-frame request may use the same early packet of RTCP's timer. In that case the packet is still needed.
+        // The early packet of RTCP's timer may also have been scheduled for a key-frame request. In that case it is
+        // still needed.
         if std::mem::take(&mut parity.scheduled)
             && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
         {
@@ -1223,7 +1228,7 @@ impl Receiver {
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        // This packet carries the request, so the early packet that was scheduled for it is not needed.
+        // The NACK is sent with the present packet, so the early packet that was scheduled for it is not needed.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
@@ -1232,8 +1237,8 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// Returns a compound with requests only (RFC 4585, section 3.1). Its report has no block, so that controllers get
-    /// the same reports as without repair.
+    /// Returns a compound with requests only (RFC 4585, section 3.1). Its receiver report has no block, so that
+    /// controllers get the same report blocks as without repair.
     fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
@@ -1322,8 +1327,8 @@ impl Receiver {
     }
 }
 
-/// Finds the SSRC under which a source continues that sends BYE for `ssrc`. The compound must contain SDES items with
-/// the same CNAME for both SSRCs.
+/// Finds the new SSRC of a source that sends BYE for `ssrc` and continues under another SSRC. The compound must contain
+/// SDES items with the same CNAME for both SSRCs.
 fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
@@ -1387,7 +1392,8 @@ impl Stream {
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // The product can exceed 64 bits after five timestamps, if each of them advances by nearly half of the range.
+        // The product can exceed 64 bits after five timestamps, if each timestamp advances by nearly half of the 32-bit
+        // range.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

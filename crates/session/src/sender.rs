@@ -71,8 +71,8 @@ pub struct SenderSettings {
     /// The ECN field of RTP packets, as long as the path preserves it. The path is checked if receivers send RFC 8888
     /// feedback.
     pub ecn: Ecn,
-    /// The maximum ratio of the pacing rate to the target. It is for an encoder whose mean rate is the target but whose
-    /// frames vary in size.
+    /// The maximum ratio of the pacing rate to the target. A ratio above 1 serves an encoder whose mean rate is the
+    /// target but whose frames vary in size.
     pub room: f64,
     /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
@@ -82,7 +82,7 @@ pub struct SenderSettings {
     /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
     pub parity: Option<ParitySettings>,
     /// Whether parity is sent only while a receiver announces that it uses parity ([`Receiver::telling_playout`]), with
-    /// the play-out delay that the receiver announces. This is for receivers that may not support parity.
+    /// the play-out delay that the receiver announces. The option is for receivers that may not support parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
@@ -173,7 +173,8 @@ pub struct Sender {
     packets: u32,
     octets: u32,
     greedy_frame: u32,
-    /// The overhead of the previous packet. Most notices have the same size, so it predicts the next one's.
+    /// The overhead of the previous packet in bytes. It predicts the overhead of the next packet, because most of the
+    /// controller's notices have the same size.
     notice_cost: Bytes,
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
@@ -194,13 +195,13 @@ pub struct Sender {
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// The receiver of a unicast session. It is the one at [`SenderSettings::peer`], or, without such an address, the first
-/// one whose report is accepted. RTCP from any other address is ignored until this receiver has sent BYE. If it is not
-/// at the described address, it can also be replaced after a time without reports.
+/// The receiver of a unicast session: the one at [`SenderSettings::peer`] or, without such an address, the first one
+/// whose report is accepted. RTCP from any other address is ignored until this receiver has sent BYE. If this receiver
+/// is not at the configured address, it can also be replaced after a time without reports.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
-    /// Whether the receiver sends more than standard reports. It then reports frequently.
+    /// Whether the receiver's reports also carry a controller's body or per-packet feedback. Such reports are frequent.
     often: bool,
     /// The time from which another receiver may replace this one.
     until: Time,
@@ -274,7 +275,8 @@ impl Sender {
             && !rtcp.group
         {
             // In a session of two members, RFC 4585 permits as many compounds as the RTCP bandwidth allows, which may
-            // be a hundred a second. Such a rate is useful for feedback, but not for a sender's reports.
+            // be a hundred per second. A hundred feedback packets per second are useful, but not a hundred sender
+            // reports.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -501,7 +503,7 @@ impl Sender {
 
     /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The sizes of the next notices are unknown. Most notices have the size of the last one.
+        // The sizes of the controller's next notices are unknown. Most notices have the size of the last one.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // The result is at least one byte, so that a header that fills the packet causes no division by zero.
@@ -643,8 +645,9 @@ impl Sender {
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns true if a compound is from the unicast receiver's host. Either it is from the described address, or
-    /// nothing has arrived from there and it is from an address that has echoed two of the sender's own reports.
+    /// Returns true if a compound is from the unicast receiver's host. This is the case if it comes from the configured
+    /// address. It is also the case if nothing has arrived from that address, and the compound comes from an address
+    /// that has echoed two of the sender's own reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         // A group has no single host. Without a described address, the first accepted reporter is the receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
@@ -693,8 +696,8 @@ impl Sender {
         }
     }
 
-    /// Retransmits packets again whose retransmissions are reported as lost. Only feedback of authenticated receivers,
-    /// such as browsers, is used, since other feedback may be forged.
+    /// Repeats retransmissions that are reported as lost. Only feedback of authenticated receivers, such as browsers,
+    /// is used, since other feedback may be forged.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
         let authenticated = self.settings.rtcp.authenticated;
@@ -984,7 +987,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
-        // This comes before the check for a stop, since it also returns the audio stream's BYE.
+        // The audio's report comes before the check for a stop, since this call also returns the audio stream's BYE.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -1040,7 +1043,7 @@ impl Sender {
         };
         let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
-        // If the wake-up time were in the past, the driver would poll forever at the same time.
+        // With a wake-up time in the past, the driver would poll forever without time advancing.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -1078,13 +1081,14 @@ impl Sender {
     /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        // Otherwise frames above the encoder's mean size would wait in the pacer, although the mean rate is on target.
+        // Otherwise frames larger than the encoder's mean would wait in the pacer, although the mean rate is on target.
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // A retransmission is longer by the original's sequence number. It must not exceed the MTU either.
+        // A retransmission is larger than its original by the original's sequence number, and must not exceed the MTU
+        // either.
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // The result is at least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
@@ -1230,8 +1234,8 @@ impl Sender {
         Some(media)
     }
 
-    /// Sends the next parity packet. Later packets of the other streams wait for it, so that all streams together keep
-    /// the pacing rate.
+    /// Sends the next parity packet. Its transmission time delays later packets of all streams, so that their total
+    /// stays within the pacing rate.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
@@ -1269,7 +1273,8 @@ impl Sender {
         let numbered = self.numbered() && shares_feedback;
         let size = overhead(&header, &Notice::NONE, self.settings.ids, numbered) + Bytes::new(packet.len.into());
         let (number, stream) = (self.number, Stream::Audio);
-        // Later packets of the other streams wait for this one, so that all together keep the pacing rate.
+        // The audio packet's transmission time delays later packets of all streams, so that their total stays within
+        // the pacing rate.
         self.count_departure(now, size, self.media_rate());
         let ecn = if shares_feedback { self.ecn.field() } else { Ecn::NotEct };
         if shares_feedback {
@@ -1296,8 +1301,9 @@ impl Sender {
         Some(self.participant.encode(now, packets))
     }
 
-    /// Returns true if both streams have begun and no report has related their clocks. A single receiver gets the first
-    /// report without delay (RFC 3550, section 6.2), since it can't align the streams without it.
+    /// Returns true if both streams have begun and no sender report has related their clocks. With a single receiver,
+    /// the first report is then sent without delay (RFC 3550, section 6.2), since the receiver can't align the streams
+    /// without it.
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
@@ -1388,7 +1394,8 @@ impl Sender {
     }
 }
 
-/// A frame in the queue, and those of its parts that have not been sent. There are no parts if only the size matters.
+/// A frame in the queue, and those of its parts that have not been sent. The list of parts is empty if the driver only
+/// needs the frame's size.
 #[derive(Clone, Debug)]
 struct QueuedParts {
     frame: Frame,

@@ -6,7 +6,8 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// The view of one sender on a simulcast. All senders run in one process, and each knows the rates of the others.
+/// The rates of a simulcast's senders, as one of these senders sees them. All senders run in one process, so each knows
+/// the rates of the others.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,
@@ -14,7 +15,8 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Creates the senders of `groups` groups, in ascending order of their rates. None of them sends yet.
+    /// Creates one value for each of a simulcast's `groups` senders, in ascending order of their rates. No sender sends
+    /// yet.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
@@ -32,8 +34,8 @@ impl Siblings {
     }
 }
 
-/// Schedules presence reports of a receiver that receives no media. They make a sender resume that has paused because
-/// it has no receivers.
+/// Schedules presence reports of a receiver that receives no media. A sender that has paused because it has no
+/// receivers resumes at such a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {
     /// The earliest time of the next report.

@@ -80,14 +80,14 @@ struct Receiver {
     rtt: Option<Span>,
     /// The minimum RTT.
     least: Option<Span>,
-    /// The half's last reply, and the time at which it was made or last repeated.
+    /// The receiver half's last reply, and the time at which it was made or last repeated.
     reply: Option<(Body, Time)>,
     /// Whether no packet has been lost so far.
     lossless: bool,
-    /// The notice that replaces the notices of the next part's packets.
+    /// The notice that replaces the recorded notices of the next part's packets.
     notice: Option<Notice>,
     limit: RiseLimit,
-    /// The factor by which the start rate may exceed the half's rate.
+    /// The factor by which the start rate may exceed the rate that the receiver half requests.
     lead: f64,
 }
 
@@ -140,14 +140,14 @@ const MIN_INTERVAL: Span = Span::secs(1);
 
 /// Packets per RTT at TFRC's start (RFC 5348, section 4.2).
 const START_PACKETS_PER_RTT: f64 = 4.0;
-/// Maximum factor by which the start rate may exceed the half's rate.
+/// Maximum factor by which the start rate may exceed the rate that the receiver half requests.
 const MAX_START_LEAD: f64 = 2.0;
 
 /// Uncertainty of an RTT sample, which includes delays of the player's answer. If an RTT exceeds the minimum RTT by at
 /// most this time, it is not evidence of a queue.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
-/// Time for which a half's reply is valid: three report intervals of 5 s.
+/// Time for which a receiver half's reply is valid: three report intervals of 5 s.
 const REPLY_LIFETIME: Span = Span::secs(15);
 /// Report interval of a receiver half that runs at a receiver.
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
@@ -217,8 +217,8 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// Returns the factor by which the start rate exceeds the halves' rate: the minimum over all receivers. The factor
-    /// is 1 once one of the receivers has lost a packet or sends the controller's own reports.
+    /// Returns the factor by which the start rate exceeds the rate of the receiver halves: the minimum over all
+    /// receivers. The factor is 1 once one of the receivers has lost a packet or sends the controller's own reports.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -252,7 +252,8 @@ impl Standard {
 
     fn on_standard_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return self.half.on_report(report) };
-        // Each of these receivers needs a half, and reporters are not authenticated, so their number is bounded.
+        // Each receiver with standard reports needs a receiver half at the sender. Reporters are not authenticated, so
+        // the number of these halves is bounded.
         if self.bare.len() >= SHADOWS && !self.bare.contains_key(&report.from) {
             return self.half.on_report(report);
         }
@@ -296,12 +297,12 @@ impl Standard {
         self.rank_receiver(report.from);
     }
 
-    /// Plays a report's interval back to the receiver's half. Returns the half's reply.
+    /// Plays the arrivals of a report's interval back to the receiver half. Returns the half's reply.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // The half's reply depends on the RTT that the sender announces. The sender half therefore has to get the
-            // new RTT first.
+            // The receiver half's reply depends on the RTT that the sender announces. The sender half therefore has to
+            // get the new RTT first.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -324,7 +325,7 @@ impl Standard {
             }
             if let Some(body) = self.half.announce(report.at) {
                 // This report's RTT is the RTT of the interval's last packets. As in a real session, an announcement
-                // has arrived with these packets, and the report answers it.
+                // with this RTT has arrived with these packets, and the receiver half's report answers it.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -434,8 +435,8 @@ impl RiseLimit {
 /// The interval between two reports of one receiver.
 ///
 /// A half at a receiver reports about once a second, and its memory is counted in reports. The shadow half therefore
-/// also reports for each second. Before the first loss it reports once per interval instead: a start phase ends when
-/// several reports show no growth, and the send rate does not grow within an interval.
+/// also reports for each second. Before the first loss the shadow half reports only once per interval: a start phase
+/// ends when several reports show no growth, and the send rate does not grow within an interval.
 struct Interval {
     from: Time,
     lasted: Span,
@@ -464,8 +465,8 @@ impl Interval {
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Returns true if the interval's packet `n` counts as lost. Losses are spread evenly: loss `k` is at the packet at
-    /// which `k` times the mean distance between losses is reached.
+    /// Returns true if the interval's packet `n` counts as lost. Losses are spread evenly: the `k`th loss is `k` times
+    /// the mean distance between losses after the interval's beginning.
     ///
     /// If `first` is true, the losses are the first ones of the session, and are placed together before the last
     /// packet, which has arrived. A half at the receiver would have ended its start phase one RTT after the first of

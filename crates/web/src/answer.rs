@@ -2,8 +2,8 @@
 //! is RFC 9725).
 //!
 //! The answer accepts one video section, and an audio section that is bundled with it if there is audio. It rejects all
-//! other sections, which keep their positions. Payload types and IDs of header extensions are those of the offer,
-//! because only one end sends.
+//! other sections, which keep their positions. The payload types and the IDs of header extensions are those of the
+//! offer, because only one end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -126,7 +126,7 @@ pub enum Role {
     Answerer,
     /// This end made the offer, and controls ICE (RFC 8445, section 6.1.1).
     Offerer {
-        /// The addresses of the other end, the preferred one first. They are empty before the answer.
+        /// The addresses of the other end, the preferred one first. The list is empty before the answer.
         candidates: Vec<SocketAddr>,
         /// Whether this end is the DTLS client (RFC 9725, section 4.4.4).
         is_dtls_client: bool,
@@ -154,7 +154,8 @@ pub struct NegotiatedParameters {
     pub audio: Option<NegotiatedAudio>,
     /// Payload format of the media.
     pub format: PayloadFormat,
-    /// The SSRCs of the offerer's media and of its retransmissions, if it announces both (RFC 5576, section 4.2).
+    /// The SSRCs of the offerer's media and of its retransmissions, if the offerer announces both (RFC 5576, section
+    /// 4.2).
     pub offered_sources: Option<(u32, u32)>,
     /// The role of this end.
     pub role: Role,
@@ -488,8 +489,8 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
-/// Returns the first payload type of a section that can decode this format with this configuration. Otherwise returns
-/// the names of the format, and of the formats of the section.
+/// Returns the first payload type of a section that can decode this format with this configuration. If there is none,
+/// returns the name of the format and the names of the section's formats.
 pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8]) -> Result<Format, (String, String)> {
     let mut all = formats(media);
     let level = profile_level(config);

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use steadycast_units::Time;
 
-/// Maximum number of transmissions of a check. Their timeouts, which double from 250 ms to 3 s, sum to 31 s, so that
-/// consent expires before the last address is given up (RFC 7675).
+/// Maximum number of transmissions of a check. The timeouts, which double from 250 ms to 3 s, sum to 31 s. Consent
+/// therefore expires before the last address is given up (RFC 7675).
 const MAX_TRANSMISSIONS: usize = 13;
 
 /// The ICE agent of an end that made the offer. All its candidates are known from the start.
@@ -56,7 +56,8 @@ impl Controlling {
         message: StunMessage<'_>,
     ) -> Option<bool> {
         let is_response = message.is_successful_binding_response();
-        // The agent requires these attributes, although their absence is an error of the peer.
+        // The ICE library requires these attributes, so a message without them is rejected here. Their absence is an
+        // error of the peer.
         let is_complete = if message.is_binding_request() {
             message.prio().is_some() && message.split_username().is_some()
         } else {

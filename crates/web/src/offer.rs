@@ -1,8 +1,8 @@
 //! The offer of an end that publishes to a server, and the server's answer (RFC 9725, section 4.2; RFC 9429).
 //!
 //! The offer has a video section, and an audio section that is bundled with it if there is audio (RFC 9725, section
-//! 4.4.1). As in browsers' offers, both name the same port, and neither is `bundle-only`. All candidates of this end
-//! are in the offer, so that nothing is trickled. [`NegotiatedParameters::describe`] writes it.
+//! 4.4.1). As in browsers' offers, both sections name the same port, and neither is `bundle-only`. All candidates of
+//! this end are in the offer, so none is sent later (trickled). [`NegotiatedParameters::describe`] writes the offer.
 
 use crate::Credentials;
 use crate::answer::{
@@ -90,10 +90,10 @@ pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedPara
 }
 
 impl NegotiatedParameters {
-    /// Returns the parameters that a server accepted. `self` are those of the offer of this stream.
+    /// Returns the parameters that a server accepted. `self` has the parameters of the offer of this stream.
     ///
-    /// A rejected audio section leaves the video, although a WHIP server should not answer so (RFC 9725, section
-    /// 4.4.3).
+    /// If the server rejects the audio section, the video remains, although a WHIP server should not answer so (RFC
+    /// 9725, section 4.4.3).
     ///
     /// # Errors
     /// The answer can't be used, or lacks what the session needs.

@@ -9,8 +9,8 @@ use sdp_types::{Media, Session};
 /// Maximum length of a user name or a password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
-/// The transport attributes of a section. They are its own, those of the bundled section with which it shares a
-/// transport (RFC 9143, section 7.1.3), or those of the session.
+/// The transport attributes of a section. They may stand in the section itself, in the bundled section with which it
+/// shares a transport (RFC 9143, section 7.1.3), or at session level.
 pub(crate) struct Transport<'a> {
     own: Lines<'a>,
     shared: Option<Lines<'a>>,
@@ -43,7 +43,8 @@ impl<'a> Transport<'a> {
         self.own.media.has_attribute(name) || self.shared.is_some_and(|lines| lines.media.has_attribute(name))
     }
 
-    /// Returns the credentials and the fingerprints of the peer. The errors have these places and this remedy.
+    /// Returns the credentials and the fingerprints of the peer. The parameters are the places and the remedy for
+    /// errors.
     pub(crate) fn peer(
         &self,
         ice: &'static str,

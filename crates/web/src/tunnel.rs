@@ -548,7 +548,8 @@ impl Tunnel {
         let Some(path) = self.paths.get_mut(n).filter(|path| !path.is_valid) else { return };
         let Some(transaction) = path.transaction else { return };
         let TunnelParameters { own, peer, .. } = &self.ends;
-        // The user name of a check is that of the receiver, then that of the sender (RFC 8445, section 7.2.2).
+        // The user name of a check consists of the receiver's and the sender's user names, in this order (RFC 8445,
+        // section 7.2.2).
         let name = format!("{}:{}", peer.ufrag, own.ufrag);
         let (mut bytes, password) = ([0; 640], peer.password.as_bytes());
         let message = StunMessage::binding_request(&name, transaction, false, 0, PRIORITY, false);

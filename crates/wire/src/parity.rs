@@ -244,7 +244,7 @@ fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     right
 }
 
-/// Adds `factor` · `symbol` to `sum`, byte by byte. Addition and subtraction are the same in this field.
+/// Adds `factor` · `symbol` to `sum`, byte by byte. In GF(2⁸), addition and subtraction are the same operation.
 fn add(sum: &mut [u8], factor: u8, symbol: &[u8]) {
     // One table per call replaces a multiplication per byte.
     let product: [u8; 256] = std::array::from_fn(|byte| mul(byte as u8, factor));

@@ -178,7 +178,7 @@ pub struct Fragments<'a> {
     frame: &'a [u8],
     max: usize,
     units: Peekable<Units<'a>>,
-    /// The rest of a divided unit: offset and length.
+    /// The rest of a divided unit: its offset in the access unit and its length in bytes.
     rest: Option<(usize, usize)>,
 }
 

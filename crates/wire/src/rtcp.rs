@@ -156,14 +156,14 @@ pub enum Packet {
         fmt: u8,
         /// The SSRC of the sender of the message.
         sender: u32,
-        /// The SSRC of the media source; in RFC 8888 that of the first stream.
+        /// The SSRC of the media source. In RFC 8888, it is the SSRC of the first stream.
         media: u32,
         /// Feedback control information. When it is written, it is padded to whole words: in transport-wide feedback
         /// with RTCP padding, otherwise with zeros.
         fci: Vec<u8>,
     },
-    /// Receiver summary information (RSI). It is sent by a source that is the only one to receive the reports of its
-    /// group (RFC 5760, section 7.1.1). Only the sub-report with the group size is kept.
+    /// Receiver summary information (RSI). A source sends it if it is the only one to receive the reports of its group
+    /// (RFC 5760, section 7.1.1). Only the sub-report with the group size is kept.
     Summary {
         /// The SSRC of the sender of the summary.
         ssrc: u32,

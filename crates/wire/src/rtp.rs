@@ -58,8 +58,8 @@ impl TransportNumber {
     }
 }
 
-/// Writes a transport-wide sequence number into an RTP packet of any stack: into the existing element `id`, or, without
-/// one, into a new element after the others. The packet grows by at most 8 bytes.
+/// Writes a transport-wide sequence number into an RTP packet of any stack. The number goes into the existing element
+/// `id` or, if there is none, into a new element after the others. The packet grows by at most 8 bytes.
 ///
 /// # Errors
 /// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into that

@@ -1,7 +1,7 @@
 //! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// If the number jumps ahead by at least this without an explanation, and the next packet confirms the jump, the source
-/// has restarted. It is not a loss.
+/// Minimum jump ahead that may be a restart. If the sequence number jumps by at least this without an explanation, and
+/// the next packet confirms the jump, the source has restarted, and the jump is not a loss.
 pub const MAX_DROPOUT: u16 = 3000;
 /// A packet that is at least this far behind the newest is not a late packet of the stream. A jump ahead by at least
 /// this counts only if it can be explained ([`ExtendedSeq::on_packet_within`]), because the packets before it would be
@@ -21,10 +21,10 @@ pub enum Verdict {
     Newer(i64),
     /// The packet is not newer than the newest: it is reordered or a duplicate.
     Late(i64),
-    /// The source restarted, and its counts with it. Either two consecutive packets are far from the others, or a
-    /// packet continues the stream from before the last restart.
+    /// The source restarted, and its counts restart with it. Either two consecutive packets were far from the others,
+    /// or a packet continues the stream from before the last restart.
     Restarted(i64),
-    /// The packet is far from all others without an explanation, and does not belong to the stream.
+    /// The packet is far from all others, the jump can't be explained, and the packet does not belong to the stream.
     Stray,
 }
 

@@ -123,7 +123,7 @@ impl PlainSource {
         }
         self.sent += 1;
         self.bytes += self.packet;
-        // With a real clock, calls may be late. The rate is kept nevertheless, without a burst after a long pause.
+        // With a real clock, calls may be late. The source keeps its mean rate, but sends no burst after a long pause.
         self.next = (self.next + self.gap).max(now.before(MAX_CATCH_UP));
         Some(self.sent - 1)
     }

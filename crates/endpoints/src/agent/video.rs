@@ -46,7 +46,8 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
-        // The same code stores and restores a row, so the window is built again from the fields that were just passed.
+        // The same code stores and restores a row. The window is therefore built again from the fields that were just
+        // stored or restored.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),
@@ -143,8 +144,8 @@ pub struct VideoSource {
     /// All frames, with the packets of each.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// The IP bytes that a greedy source sends after each start. Its last packet is sent at full size. `None` if it
-    /// sends without end.
+    /// The IP bytes that a greedy source sends after each start; `None` if it sends without end. The last packet is
+    /// sent at full size.
     pub(crate) amount: Option<Bytes>,
     /// The bytes of `amount` that are still to be sent.
     left: Option<Bytes>,
@@ -291,7 +292,7 @@ impl VideoSource {
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
-            // Receivers take both sessions for one stream, so its numbers must not restart.
+            // Receivers take the old and the new session for one stream, so the sequence numbers must not restart.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -323,7 +324,7 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Ends the source's activity. Its BYE has not been sent yet.
+    /// Ends the source's activity. The BYE has not been sent yet.
     fn end(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
@@ -1004,7 +1005,8 @@ impl VideoSink {
         received
     }
 
-    /// Processes the packets that were recovered from parity. If packets carry bytes, the caller has to compute these.
+    /// Processes the packets that were recovered from parity. If packets carry bytes, the caller has to compute the
+    /// recovered packets' bytes.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
@@ -1020,8 +1022,8 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a lost packet that was recovered from parity. Its number is the one that the session counts
-    /// ([`Recovered::seq`]).
+    /// Processes a lost packet that was recovered from parity. The packet is identified by the number that the session
+    /// counts ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }

@@ -102,7 +102,7 @@ impl FrameAssembler {
     }
 
     /// Records that the source may have changed before the next packet. `in_sequence` is true if the next packet's
-    /// sequence number follows the previous one. In that case it is the same stream under a new SSRC.
+    /// sequence number follows the previous one, so that it is the same stream under a new SSRC.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
@@ -232,8 +232,8 @@ impl FrameAssembler {
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run may start at any timestamp. It therefore continues the old timeline only if its step matches the
-        // arrival times.
+        // A new run may start at any timestamp. The run therefore continues the old timeline only if its step matches
+        // the arrival times.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),

@@ -39,7 +39,7 @@ pub struct FrameCounts {
     pub missing: u64,
     /// Arrival time of the last packet of the latest frame that can be shown.
     pub shown: Option<Time>,
-    /// Whether all packets have the same timestamp, over more than `FRAME_ARRIVAL_TIME`.
+    /// Whether all packets of more than `FRAME_ARRIVAL_TIME` have the same timestamp.
     pub one_stamp: bool,
 }
 

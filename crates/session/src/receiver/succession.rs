@@ -55,7 +55,8 @@ impl OtherSource {
         self.reception.received() - self.reception.duplicates() >= u64::from(MIN_SEQUENTIAL)
     }
 
-    /// Returns the same as [`OtherSource::is_stream`], with this packet included.
+    /// Returns true if the source's sequence numbers, including that of this packet, form a stream (see
+    /// [`OtherSource::is_stream`]).
     fn is_stream_with(&self, now: Time, header: &RtpHeader) -> bool {
         let mut reception = self.reception.clone();
         reception.on_rtp(now, header.seq, header.timestamp);
@@ -85,10 +86,10 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// Returns how long there has been silence: no media or RTCP of the followed source, and no media of a source that
-    /// could replace it. Returns `None` if the silence is shorter than five reporting intervals or than `least`. After
-    /// such a silence the source has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5).
-    /// Time in which the driver's clock stood still does not count.
+    /// Returns for how long neither media nor RTCP of the followed source has arrived, nor media of a source that could
+    /// replace it. Returns `None` if the silence is shorter than five reporting intervals or than `least`. After such a
+    /// silence the source has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5). Time in
+    /// which the driver's clock stood still does not count.
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
@@ -113,8 +114,8 @@ impl Receiver {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Starts a new run with this packet, which arrived before the one for which [`Receiver::begins_run`] returned
-    /// true. The latter packet has to be processed next.
+    /// Starts a new run with this packet. The packet arrived before the one for which [`Receiver::begins_run`] returned
+    /// true, and that later packet has to be processed next.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
         // The controller sees one continuous stream, in which a new SSRC or a jump of the sequence numbers is not a
@@ -238,8 +239,8 @@ impl Receiver {
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// Returns how long a source has to be silent before another source at `from` replaces it. At the same address this
-    /// is two frame intervals, at another address RTCP's member time-out.
+    /// Returns how long a source has to be silent before another source at `from` replaces it. The time is two frame
+    /// intervals if both sources have the same address, and otherwise RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();

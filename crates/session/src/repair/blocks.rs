@@ -73,9 +73,11 @@ pub struct Protected {
 /// The packets that a parity packet protects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// The parity packet's index among those of its block, and the range of media packets that it covers.
+    /// The header of the parity packet: its index among the block's parity packets, and the range of media packets that
+    /// it covers.
     pub header: ParityHeader,
-    /// The block's packets in order. It is empty at a receiver, which reads the header fields from the recovered bytes.
+    /// The block's packets in order. The list is empty at a receiver, which reads the header fields from the recovered
+    /// bytes.
     pub packets: Arc<[Protected]>,
 }
 
@@ -413,7 +415,7 @@ impl Solver {
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
             self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
-            // A later packet of the block must not recover these packets again.
+            // The packets are marked as arrived, so that a later packet of the block does not recover them again.
             missing.iter().for_each(|seq| self.arrived.add(*seq));
         }
         Some(Need { base, packets: block.count, sent: block.sent, lacks })

@@ -27,7 +27,7 @@ const MAX_REQUESTS: u32 = 8;
 const MAX_TAIL_REQUESTS: u32 = 2;
 /// Length of a period. The path's minimum one-way delay is taken over the present and the previous period.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
-/// Time for which a packet that is no longer requested stays in the list. Its retransmission may still arrive.
+/// Time for which a packet that is no longer requested stays in the list, because its retransmission may still arrive.
 const ABANDONED_RETENTION: Span = Span::secs(2);
 
 /// A packet that has not arrived.
@@ -227,7 +227,8 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // This arrival moves only these numbers beyond the reordering threshold. Earlier ones are due already.
+        // With this arrival, the reordering threshold is reached only for these numbers. Earlier numbers are due
+        // already.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -272,7 +273,8 @@ impl NackRequester {
         while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
-        // If a repaired packet at the frame's end is the newest one, the packet after it may be missing as well.
+        // If a repaired packet is the newest one and does not end its frame, the packet after it may be missing as
+        // well.
         if seq > newest {
             self.advance(now, seq, missing.expected, ends);
         }
@@ -322,7 +324,7 @@ impl NackRequester {
         let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
         let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
-        // The rest is requested with the next RTCP packet.
+        // The remaining packets are requested with the next RTCP packet.
         named.truncate(Nack::fitting(&named));
         // The request is not repeated before the answer can arrive. Otherwise it would be answered twice.
         let again = now + self.round_trip.timer().max(self.spacing);
@@ -364,8 +366,8 @@ impl NackRequester {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // A later packet confirms that this packet was sent and lost. It is requested again, even if it had been given
-        // up while it was only presumed lost.
+        // A later packet confirms that the missing packet was sent and lost. It is requested again, even if it had been
+        // given up while it was only presumed lost.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
@@ -497,7 +499,7 @@ mod tests {
         let wake = requester.wake().expect("the frame's end is missing");
         assert!(wake > ms(1_039) && wake <= ms(1_040), "{wake}");
         assert_eq!(requester.take(wake), [101]);
-        // This packet is not the frame's end either, so the next one is requested.
+        // Packet 101 is not the frame's end either, so the next packet is requested.
         assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
         let wake = requester.wake().expect("the frame's end is missing");
         assert_eq!(requester.take(wake), [102]);

@@ -20,9 +20,9 @@ use steadycast_wire::rtx;
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
 /// Target share of packets that stay missing in a group that is small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// Target share of packets that stay missing in a unicast session, after retransmission. It is far below the actual
-/// goal, because losses are not independent: a retransmission passes the same queue that dropped its original, and is
-/// lost more often.
+/// Target share of packets that stay missing in a unicast session, after retransmission. The value is far below the
+/// actual goal, because losses are not independent: a retransmission passes the same queue that dropped its original,
+/// and is lost more often.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 /// Time for which a receiver's announcement that it uses parity is valid.
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
@@ -145,7 +145,7 @@ impl RepairStreams {
     }
 
     /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity. `next`
-    /// is that of the next media packet.
+    /// is the extended sequence number of the next media packet.
     pub(crate) fn first_kept(&self, next: u64) -> Option<u64> {
         let again = self.retransmission.as_ref().map(|again| again.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(next));
@@ -201,7 +201,8 @@ impl RepairStreams {
         }
     }
 
-    /// Caches a sent packet of a frame that was ready at `ready`. `head` is the size of its headers without a notice.
+    /// Caches a sent packet of a frame that was ready at `ready`. `head` is the size of the packet's headers without
+    /// the controller's notice.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
         let Some(again) = &mut self.retransmission else { return };

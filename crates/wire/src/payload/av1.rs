@@ -110,9 +110,9 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 impl Fragments<'_> {
-    /// Returns the next payload: the rest of an OBU or the next one, as far as it fits. If it fits completely and is
-    /// not the last one, the start of the next OBU shares the payload. An OBU that continues keeps at least one byte
-    /// for the next packet, so that Z and Y show that the frame continues.
+    /// Returns the next payload: the rest of an OBU or the next OBU, as far as it fits. If that OBU fits completely and
+    /// is not the last one, the start of the OBU after it shares the payload. An OBU that continues keeps at least one
+    /// byte for the next packet, so that Z and Y show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {

@@ -49,7 +49,7 @@ fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Opti
 
 /// Returns true if an H.263 picture is intra-coded. The header has a picture start code (22 bits), the temporal
 /// reference (8) and PTYPE. Bits 6 to 8 of PTYPE are the source format, bit 9 is the coding type. With source format 7,
-/// PLUSPTYPE follows instead (H.263, sections 5.1.1 to 5.1.4).
+/// PLUSPTYPE follows, and contains the coding type (H.263, sections 5.1.1 to 5.1.4).
 fn is_h263_intra(frame: &[u8]) -> bool {
     let bits = |from: usize, count: usize| {
         (from..from + count)

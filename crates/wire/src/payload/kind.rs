@@ -31,7 +31,8 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),
         PayloadFormat::H265 => h265::picture_kind(frame),
-        // Our encoders produce no disposable frames in these formats, so these frames are not detected.
+        // Our encoders produce no disposable frames in these formats. This program therefore does not detect disposable
+        // frames in them.
         PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
             let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
             holds_picture(format, frame).then_some(kind)

@@ -1,8 +1,9 @@
 //! Supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and H.265 (sections 7.3.2.4 and D.2).
-//! A NAL unit contains one or more messages.
+//! A NAL unit contains one or more messages. The payload type and the size are each coded as bytes of 255 and
+//! one byte below 255, whose sum is the value.
 //!
 //! ```text
-//! payload type: bytes of 255, then one below | size: likewise | payload | the next message, or the trailing bits
+//! payload type | size | payload | the next message, or the trailing bits
 //! ```
 
 /// The payload type of a recovery point message in both standards. A decoder can start at its picture (H.264, D.2.8;

@@ -24,8 +24,8 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// Number of leading bytes that are not sent unchanged. This is the start code, or in AV1 everything before the
-    /// OBU's payload.
+    /// Number of leading bytes that are not sent unchanged: the start code or, in AV1, everything before the OBU's
+    /// payload.
     pub(super) prefix: usize,
     /// Length of the unit's header that is sent after the payload header, in bytes (AV1).
     pub(super) head: usize,

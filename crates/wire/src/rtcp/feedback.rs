@@ -35,8 +35,8 @@ impl Nack {
         pack(missing).1
     }
 
-    /// Returns the message as a packet of a compound. It consists of pairs of a number and a bit mask, in which bit i
-    /// (the lowest is 0) stands for the number + i + 1.
+    /// Returns the message as a packet of a compound. Its entries are pairs of a sequence number and a bit mask. Bit i
+    /// of the mask (0 is the lowest) stands for the sequence number + i + 1.
     pub fn to_packet(&self) -> Packet {
         let entries = pack(&self.missing).0;
         let fci = entries.iter().flat_map(|(pid, blp)| (u32::from(*pid) << 16 | u32::from(*blp)).to_be_bytes());
@@ -96,7 +96,7 @@ pub enum KeyFrameRequest {
         /// The SSRC of the media source.
         media: u32,
     },
-    /// Full intra request (FIR): a decoder has to start. A repetition of a request has the same number as the request.
+    /// Full intra request (FIR): a decoder has to start. If the request is repeated, it keeps its number.
     FullIntra {
         /// The SSRC of the requesting participant.
         sender: u32,
@@ -169,7 +169,8 @@ impl ReceiverEstimate {
         }
         // Bits: number of sources 8, exponent 6, mantissa 18.
         let word = reader.u32("REMB")?;
-        // The exponent can be up to 63, so the rate can exceed 64 bits. It is computed in 128 bits, and then saturated.
+        // The exponent can be up to 63, so the rate can exceed 64 bits. The rate is computed in 128 bits, and then
+        // saturated.
         let rate = u128::from(word & 0x3_ffff) << (word >> 18 & 0x3f);
         let ssrcs = (0..word >> 24).map(|_| reader.u32("sources of REMB")).collect::<Result<_, _>>()?;
         Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))

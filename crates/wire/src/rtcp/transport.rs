@@ -64,8 +64,8 @@ pub struct TransportFeedback {
 
 impl TransportFeedback {
     /// Returns the report as RTCP packets of at most `max` bytes. Each packet has at least one status, even if it then
-    /// exceeds `max`. Their feedback counts start at the report's `count`. A new packet also starts if two consecutive
-    /// arrivals are more than 8.19 s apart, because a delta has 16 bits.
+    /// exceeds `max`. The feedback counts of these packets start at the report's `count`. A new packet also starts if
+    /// two consecutive arrivals are more than 8.19 s apart, because a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {

@@ -1,19 +1,19 @@
-//! The play-out of a receiver's audio. It measures the effects of losses and delays for the listener.
+//! The play-out of a receiver's audio. This module measures the effects of losses and delays for the listener.
 
 use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
-/// The bounds of the play-out delay. 40 ms are two packets. This is the least with which a player can compensate a
-/// jitter of one packet's duration.
+/// The bounds of the play-out delay. The lower bound of 40 ms is two packets, the least with which a player can
+/// compensate a jitter of one packet's duration.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
 /// If the newest sequence number exceeds that of a missing packet by more than this, the missing packet counts as lost.
 const REORDERED: u64 = 50;
 
 /// An adaptive play-out of audio with the same rule as for pictures ([`Playout`]), and the gaps that a player has to
 /// conceal. If a packet arrives after its play-out time, the player conceals the time until its arrival, and plays all
-/// later packets with this additional delay. A lost packet is a gap of its own length.
+/// later packets with this additional delay. A lost packet causes a gap of the packet's duration.
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,

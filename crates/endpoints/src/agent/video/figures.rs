@@ -180,7 +180,7 @@ impl Recorded for VideoSink {
     }
 
     fn decisions(&self, origin: &RowOrigin<'_>, into: &mut Table) {
-        // Reports after the end of the run are left out. They are sent while the last packets arrive.
+        // Reports after the end of the run, which are sent while the last packets arrive, are left out.
         for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= origin.until) {
             into.real(&decisions::T, at.as_secs_f64());
             into.text(&decisions::FLOW, origin.flow);

@@ -162,7 +162,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// Adds a packet that was sent at `sent`. Its frame was ready `begins` after the first frame.
+    /// Adds a packet that was sent at `sent` and whose frame was ready `begins` after the first frame.
     fn see(&mut self, now: Time, sent: Time, begins: i64) {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));

@@ -13,7 +13,7 @@ const MAX_TRACKED_REPAIRS: usize = 4_096;
 pub struct Repaired {
     /// The newest packets, by the extended sequence number with which the session counts media packets.
     newest: BTreeMap<u64, RepairedRow>,
-    /// The SSRC of the stream with these sequence numbers.
+    /// The SSRC of the stream to which the sequence numbers in this struct belong.
     source: Option<u32>,
     /// The older repaired packets.
     older: Rows<RepairedRow>,
@@ -36,7 +36,7 @@ impl Repaired {
         self.before + self.newest.len()
     }
 
-    /// Returns true if there are no such packets.
+    /// Returns true if no packet has arrived only as a repair.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
