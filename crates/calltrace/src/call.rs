@@ -291,7 +291,7 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // Within batches the resolution is the batches' interval.
+        // Times in batches are only as exact as the batches' interval.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -952,7 +952,8 @@ fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let whole = frames.into_iter().zip(until).map(|((_, frame, ended), end)| {
         let within =
             |times: &[Time]| times.get(times.partition_point(|at| *at < frame.left)).is_some_and(|at| *at < end);
-        // A packet that arrived without being recorded may have had the marker bit.
+        // A packet with the marker bit ends the frame. A packet that arrived without being recorded may have had this
+        // bit.
         let torn = !(ended || within(&came)) || within(&holes);
         Frame { arrived: frame.arrived.filter(|_| !torn), ..frame }
     });

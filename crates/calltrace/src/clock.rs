@@ -70,13 +70,14 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // If jumps soon after a step return to its level, they are late packets.
+        // Jumps that are soon followed by a return come from late packets, and do not end the part after this jump.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
             continue;
         }
-        // The shortest queues of the two parts may differ.
+        // The shortest queues before and after the step may differ, so the change of the least values may differ from
+        // the jump.
         let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;

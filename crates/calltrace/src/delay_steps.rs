@@ -92,7 +92,7 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
         let Some((_, better)) = best else { break };
         candidates = better;
     }
-    // The size of each step depends on the sizes of its neighbours.
+    // The size of each step depends on the sizes of its neighbours, so all sizes are computed twice.
     for i in (0..candidates.len()).chain(0..candidates.len()) {
         candidates[i].step = candidates[i].step.map(|_| exact(&cells, &candidates, i));
     }
@@ -125,7 +125,8 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         let up = least(after) - most(before);
         // If most of the rise is gone after a few packets, it was a single late packet.
         let up = if up >= (points[k].1 - points[k - 1].1) / 2.0 { up } else { 0.0 };
-        // A queue drains no faster than time passes. A late packet changes only its own delay.
+        // The fall has to exceed the time that has passed, because a queue drains no faster. The delay also has to stay
+        // low, because a single late packet changes only its own delay.
         let (fall, lasts) = (points[k - 1].1 - points[k].1, least(before) - most(after));
         let down = if fall > passed + resolution && lasts >= fall / 2.0 { lasts } else { 0.0 };
         changes.push((k, up, down));
@@ -351,7 +352,8 @@ mod tests {
 
         #[test]
         fn steps_that_follow_each_other_are_found(
-            // If steps are shorter or follow each other sooner, several may be found as one step of their sum.
+            // If steps are smaller or follow each other sooner, a single step with their sum may be found instead of
+            // several.
             size in prop_oneof![0.03..0.3_f64, -0.3..-0.03_f64],
             every in 3.0..20.0_f64,
             alternates: bool,

@@ -351,8 +351,8 @@ impl Flow {
             if let Some((last, last_raw)) = before {
                 let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
                 let apart = passed - send_time::advance(last_raw, raw, bits);
-                // A pause may have been longer than a wrap of the send times. The part of the difference beyond a
-                // multiple of the wrap is a step of the clock.
+                // A pause may have been longer than the time after which send times wrap. Whole wraps are therefore
+                // subtracted from the difference, and the rest is a step of the clock.
                 let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
                 delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
             }

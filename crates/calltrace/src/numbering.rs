@@ -127,8 +127,8 @@ mod tests {
             let seq = |k: u64| begin.wrapping_add(k as u16).wrapping_add(if k >= at { jump as u16 } else { 0 });
             let packets = stream((0..1000).map(|k| (k, seq(k))));
             let found = extend(&packets);
-            // A step back to shortly before the stream's first packet repeats no number, so that it looks like a late
-            // packet.
+            // If the numbers step back to just before the stream's first one, no number is repeated, and the packets
+            // look like late ones.
             prop_assume!(jump > 0 || -jump < at as i32 || -jump > at as i32 + 100);
             for (k, position) in found.iter().enumerate() {
                 prop_assert_eq!(position.run, u32::from(k as u64 >= at), "packet {}", k);

@@ -455,7 +455,7 @@ fn batch(points: &[Point]) -> Option<f64> {
 /// Returns the number of steps of the delay if they are too many, or too small, for the delays beside them to be right.
 /// `steps` are their sizes in seconds.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
-    // The size of a step is computed from the least delays, so it varies as they do.
+    // The size of a step is computed from the least delays, and is therefore not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
     let is_often = steps.len() as f64 * LEAST_BETWEEN_STEPS_S > seconds;
     (steps.len() >= SEVERAL_STEPS && (is_often || is_short)).then_some(steps.len())
@@ -511,7 +511,7 @@ impl Placed {
             delays = delays_of(&raw);
         }
         let drift = drift(&delays, resolution);
-        // A larger slope is due to a queue that cross traffic fills.
+        // A slope above the largest drift is due to a queue that cross traffic fills.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
             // Without a line below them, delays are relative to the least of all delays.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
@@ -635,7 +635,8 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
         let waits = point.left + margin + level_before(levels, i);
         let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
-            // Later packets waited for this one. Whether it waited itself is unknown.
+            // It is unknown whether this packet waited. It does not end the train, because later packets may have
+            // waited for it.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),

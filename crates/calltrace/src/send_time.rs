@@ -120,7 +120,8 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
         }
         let Some((other_at, other)) = values.get(later) else { break };
         let passed = other_at.as_secs_f64() - at.as_secs_f64();
-        // The difference to the nearest wrap.
+        // `advance` does not know how often the values have wrapped, so the difference is taken to the nearest multiple
+        // of the wrap.
         let off = libm::remainder(advance(*value, *other, bits) as f64 * 1e-9 - passed, wrap_s(bits));
         compared += 1;
         agreeing += usize::from(off.abs() <= TOLERANCE * apart.as_secs_f64());

@@ -125,7 +125,8 @@ mod tests {
             steepness in 0.0..0.9_f64,
             later in prop_oneof![Just(0.0), Just(25.0), Just(90.0)],
         ) {
-            // A queue drains no faster than time passes.
+            // The queue drains by `steepness` seconds per second. This is below 1, because a queue drains no faster
+            // than time passes.
             let queue = |t: f64| ((t / period).fract() - 0.5).abs() * period * steepness;
             let mut packets = stream(1, 5, 0.0, 7.0, queue);
             packets.extend(stream(2, 20, 0.0071, 7.0, queue));

@@ -51,7 +51,7 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     tun.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     ifreq(fd.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &tun)?;
 
-    // Any socket can configure devices by `ioctl`.
+    // Devices are configured by `ioctl` calls, for which any socket is suitable.
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let socket = socket.as_raw_fd();
     let mut lo = request(b"lo");

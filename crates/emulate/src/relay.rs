@@ -234,7 +234,7 @@ impl Relay {
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
-            // The read resets the counter, whose value has no meaning.
+            // The read resets the event's counter. The counter's value has no meaning.
             let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())

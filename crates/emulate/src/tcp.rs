@@ -356,7 +356,7 @@ fn read_all(socket: &Socket, prompt: bool) -> bool {
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // A socket that is still connecting is not at its end.
+            // `ENOTCONN` means that the socket is still connecting, so bytes may still arrive.
             Err(e) => return e.raw_os_error() == Some(libc::ENOTCONN),
         }
     }
@@ -405,7 +405,8 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
-    // `long` puts the first word into the low half, which is right on little-endian machines only.
+    // `long` puts the first word into the low half, which is right on little-endian machines only. On others the halves
+    // are exchanged.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(

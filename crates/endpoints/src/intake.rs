@@ -100,7 +100,8 @@ impl Intake {
     /// false if the period of the means begins, ends or pauses between the bundle's first and last packet.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
-        // If the period of the means begins or ends here, it contains only some of the bundle's packets.
+        // If the period of the means begins or ends during the bundle, only some of the bundle's packets are in the
+        // period.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }

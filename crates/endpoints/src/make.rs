@@ -119,7 +119,7 @@ impl<'a> AgentFactory<'a> {
             sc::EventKind::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
-        // The sort is stable: a flow's own start and stop precede events at the same time.
+        // Because the sort is stable, a flow's own start and stop precede other events at the same time.
         transitions.sort_by_key(|(at, _)| *at);
         let (mut active, mut since) = (Vec::new(), None);
         for (at, on) in transitions {
@@ -233,7 +233,7 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
         sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
-        // ns-2 does not apply this limit if it delays sends (its `overhead_`).
+        // When ns-2 delays sends (`overhead_`), it has no limit on the segments per acknowledgment during recovery.
         config.recovery_burst = 0;
     }
     Ok(config)

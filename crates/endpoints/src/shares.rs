@@ -139,7 +139,7 @@ impl Record<'_> {
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // For this computation, the simulcast's stream temporarily gets the path of this receiver alone.
+        // For this computation, the simulcast's stream takes only the path to this receiver.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
@@ -275,7 +275,8 @@ impl Record<'_> {
         let second = |(n, (content, took)): (usize, (&Span, Bytes))| {
             let begin = Time::ZERO + SECOND * n as u64;
             let present = within(there.iter().copied(), begin, begin + SECOND);
-            // The source counts as the limit of a second if it limited the rate for at least half of it.
+            // If the source itself limited the rate for at least half of a second, its demand in this second is what
+            // arrived.
             Demand::AtMost(if *content * 2 >= present { took.per(present) } else { video.most })
         };
         Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())

@@ -224,7 +224,7 @@ impl Record<'_> {
         let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
         let windows = bins.get(begin..).unwrap_or(&[]).windows(per);
         let n = windows.map(|w| w.iter().sum::<f64>() * 8.0).position(|rate| rate >= bps)?;
-        // The first window with this rate ends `per` steps after the window's begin.
+        // The first window with this rate begins `n` steps after the start, and ends `per` steps later.
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 

@@ -143,7 +143,8 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // Frames outside the receiver's membership were not sent to it. Gaps are skipped frame numbers.
+                // A frame from outside the receiver's membership was not sent to it. A gap is only a skipped frame
+                // number. Neither gets a row.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }

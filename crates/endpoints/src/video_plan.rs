@@ -472,7 +472,7 @@ impl VideoPlan {
         sink.audio = video.audio.map(|_| Box::default());
         sink.player = match video.playout {
             sc::Playout::Adaptive(bounds) => {
-                // The codec's frames have irregular times.
+                // Frames from a codec are not evenly spaced in time, so the player is given no period.
                 let regular = !matches!(self.supply, Supply::Codec(..));
                 Player::adaptive(bounds, regular.then_some(period))
             }

@@ -161,7 +161,7 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
-            // Polling limits the wait even if the process never ends.
+            // The process is polled, so that the wait ends at its limit even if the process never ends.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None

@@ -261,7 +261,7 @@ impl Broadcast {
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
             // A rung that is encoded again has no last group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // A group that ended early gets a budget for its actual duration.
+            // The last group may have ended early. The budget is for its actual duration.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -662,7 +662,7 @@ impl RungFeed {
 
     /// Returns the number of a frame's picture, counted in this session, if the frame is to be sent.
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
-        // The session begins with its first decision.
+        // Before its first decision the session has not begun, and sends no frame.
         let began = self.began?;
         if self.base.is_none() && frame.first {
             // A source with its own clock numbers its pictures itself, so the session's base is derived from the first
@@ -889,7 +889,7 @@ mod tests {
         }
         for (need, (rate, _)) in broadcast.needs().iter().zip(broadcast.status().rungs) {
             let share = need.worst.as_bps_f64() / rate.as_bps_f64();
-            // At the fine end, adjacent whole quantizers differ by up to a half.
+            // Adjacent whole quantizers at the fine end of the scale differ in size by up to a half.
             assert!((0.6..1.5).contains(&share), "{rate:?}: {share}");
         }
     }

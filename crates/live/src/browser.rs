@@ -22,7 +22,7 @@ use steadycast_web::{
 pub struct Publisher {
     /// The browser's offer, a session description.
     pub offer: String,
-    /// The port for its media.
+    /// The port at which the browser's media arrives.
     pub port: Arc<MediaPort>,
     /// The address at which the browser reaches the port.
     pub address: IpAddr,
@@ -180,7 +180,7 @@ impl NegotiatedOffer {
                 Some(PacketFeedback::Transport(_)) => Feedback::Transport,
                 None => Feedback::Standard,
             },
-            // The session takes a packet's send time from its media clock.
+            // The session does not need this extension, because it takes a packet's send time from the media clock.
             send_time: false,
             key_frames: true,
             sources: None,
@@ -213,7 +213,7 @@ impl NegotiatedOffer {
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let NegotiatedParameters { congestion, transport, repair, audio, .. } = &self.negotiated;
         let keys = if audio.is_some() { keys } else { keys.without("audio") };
-        // The order is the preference: RFC 8888 includes ECN.
+        // The formats are in the order of preference. RFC 8888 is the first one because it includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
             let remedy = "leave --feedback away, and it is chosen by the offer";

@@ -376,7 +376,7 @@ impl LiveFeed {
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
         match self.encoder_queue.locked().ready.front() {
-            // A camera's frame is due as soon as it is encoded.
+            // A camera's frame is due as soon as it is encoded, because the camera sets the pace.
             Some(_) if self.control.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
@@ -434,7 +434,7 @@ impl Feed for LiveFeed {
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
-            // With a full count, the next job starts a new group.
+            // With a full count of frames since the last intra frame, the next job starts a new group.
             self.since_intra = self.control.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);

@@ -123,7 +123,8 @@ impl FlowKeys {
         };
         let said = [("feedback", feedback), ("ecn", ecn)];
         let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
-        // The receiver does not know the media's source; in a scenario, media without a clip is greedy.
+        // The receiver does not know the source of the sender's media. In a scenario, media without a clip has to be
+        // greedy, so `media` becomes greedy.
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 

@@ -120,10 +120,10 @@ impl GroupControl {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
         match self.steering.scale {
-            // At quantizer 9 and 0.1 bit per sample, the product is 0.9. The margin is a factor of 1.5 here, and half a
-            // doubling below.
+            // `share` is the reciprocal of the bits per sample. At 0.1 bit per sample the quantizer is 9, so their
+            // product is 0.9. The margin is a factor of 1.5 here, and half a doubling on the logarithmic scales.
             Scale::Linear => 0.9 * share * 1.5,
-            // QP 28 corresponds to quantizer 9. On scales from 0 to 63, it corresponds to at most 36.
+            // Quantizer 9 corresponds to QP 28. On scales from 0 to 63, it corresponds to at most 36.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -148,8 +148,8 @@ impl GroupControl {
         }
     }
 
-    /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` of these bytes
-    /// are packet headers, which do not depend on the quantizer.
+    /// A group of pictures has `open` bytes at the present quantizer. Returns the quantizer at which it would have had
+    /// `wanted` bytes. `headers` of these bytes are packet headers, whose size does not depend on the quantizer.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
         // At least a tenth of the budget is left for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);

@@ -491,7 +491,7 @@ mod tests {
             ("PPIPP", true, false),
             ("IPPPPPPPPPIPP", false, false),
             ("IPPPPPPP-PPPIP", false, true),
-            // The next key frame is due in two frames.
+            // After the loss, a key frame is due in two frames, so none is requested.
             ("IPPPPPIPPP-PIP", false, false),
             ("IPPPPPPPP-BBBI", false, true),
         ] {
@@ -577,7 +577,7 @@ mod tests {
         let filled = |frame_queue: FrameQueue| {
             let mut jitter_buffer =
                 JitterBuffer::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), frame_queue.clone());
-            // The two frames of each pair are swapped, and one packet in a hundred is lost.
+            // `n ^ 1` swaps the two frames of each pair. One packet in a hundred is lost.
             for n in (0..1_000u64).filter(|n| n % 100 != 50) {
                 let kind = if n.is_multiple_of(10) { I } else { P };
                 packet_of(&mut jitter_buffer, kind, n * 40, n, n as u32 ^ 1, true);

@@ -45,7 +45,7 @@ impl Inbox {
             return false;
         }
         queue.push_back(datagram);
-        // The waker stays readable until the queue is empty.
+        // The waker stays readable until the queue is empty, so only the first datagram in the queue has to wake it.
         if queue.len() == 1 {
             self.ready.wake();
         }
@@ -147,8 +147,8 @@ impl MediaPort {
         let thread = std::thread::Builder::new().name("steadycast-media".into()).spawn(move || {
             let mut runs = true;
             while runs {
-                // The loop fails only if the system refuses to wait. Then no datagram can be read any more. The waker
-                // ends this wait when the port is closed.
+                // The waker ends this wait when the port is closed. The loop fails only if the system refuses to wait.
+                // Then no datagram can be read any more.
                 let until = clock.now() + Span::secs(3_600);
                 let waited = driver.run(until, |_| !routed.stop.load(Ordering::Relaxed));
                 runs = waited.is_ok() && !routed.stop.load(Ordering::Relaxed);

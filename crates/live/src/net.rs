@@ -588,7 +588,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
-            // The copy keeps the zone of an IPv6 address.
+            // A changed copy keeps the zone of an IPv6 address, unlike an address that is built from its parts.
             let mut next = rtp;
             next.set_port(port);
             Ok(next)

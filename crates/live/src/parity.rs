@@ -105,7 +105,7 @@ impl ReceivedSymbols {
 
     /// Stores a parity symbol that belongs to the session.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
-        // A forged base that is far away must not displace blocks that are needed.
+        // A forged base number that is far from the newest number must not displace blocks that are needed.
         let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };

@@ -168,10 +168,11 @@ mod tests {
     fn packet_feedback_is_recognised_by_its_format_alone() {
         let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
         let from: SocketAddr = "10.0.0.1:5001".parse().unwrap();
-        // RFC 8888, transport-wide, NACK, and application layer feedback.
+        // The first two formats are packet feedback: RFC 8888 and transport-wide feedback. The other two are not: NACK
+        // and application layer feedback.
         let formats: [(u8, u8); 4] = [(205, 11), (205, 15), (205, 1), (206, 15)];
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
-            // Each message ends before its content begins.
+            // Each message consists of its header and the SSRCs only, so its content can't be recognised.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
             peers.on_rtcp(Time::ZERO, 9, from, &bytes);
         }

@@ -410,7 +410,7 @@ impl Session {
     fn status(&self, now: Time) -> Value {
         let end = self.driver.end(self.ix);
         let sink = &end.sink;
-        // The status shows the means of the last second.
+        // The status shows the means of the last second, that is of the last ten samples.
         let recent = sink.intake.samples.len().saturating_sub(10);
         let points = &sink.intake.samples[recent..];
         let span = STEP * points.len().max(1) as u64;

@@ -592,7 +592,7 @@ impl Session {
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
-            // A request of another thread ends the wait early.
+            // A request from another thread ends the wait early.
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             // After a stall several steps are due, and the series must have no gaps.
@@ -710,7 +710,7 @@ impl Session {
                 })
             })
             .collect();
-        // The status shows the mean rate of the last second.
+        // The status shows the mean rate of the last second, that is of the last ten samples.
         let recent = source.samples.len().saturating_sub(10);
         let sent: u64 = source.samples[recent..].iter().map(|s| s.bytes).sum();
         let span = STEP * (source.samples.len() - recent).max(1) as u64;
@@ -775,7 +775,7 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
-        // The sender only knows from reports what has arrived.
+        // The sender knows the throughput at the receivers only from their reports.
         let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,

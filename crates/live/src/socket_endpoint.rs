@@ -502,7 +502,7 @@ impl Reports {
     /// Learns the address from media of the followed source. `anew` is true if another source was followed before.
     fn on_media(&mut self, from: SocketAddr, anew: bool) {
         let Self::Sender { known, mux, heard } = self else { return };
-        // The address that was confirmed belongs to the previous source.
+        // If the source has changed, the confirmed address belongs to the previous one.
         *heard &= !anew;
         if !*heard {
             let port = if *mux { from.port() } else { from.port().saturating_add(1) };
@@ -1053,7 +1053,8 @@ mod tests {
     #[test]
     fn ipv6_origins_cannot_be_chosen_to_collide() {
         let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        // With a hash that folds both halves of the address without a key, `chosen` would collide with `known`.
+        // If the hash combined the two halves of the address without a key, an attacker could construct `chosen` so
+        // that it collides with `known`.
         let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (upper, bits) = (0x2001_0db8_bad0_0000, known.to_bits());
         let lower = spread(upper) ^ spread((bits >> 64) as u64) ^ bits as u64;

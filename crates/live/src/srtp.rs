@@ -240,8 +240,8 @@ impl Keys {
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
-        // The HMAC tag follows the index and covers it. The GCM tag belongs to the ciphertext and precedes it (RFC
-        // 7714, section 9.2).
+        // The HMAC tag follows the SRTCP index and protects it. The GCM tag belongs to the ciphertext and precedes the
+        // index (RFC 7714, section 9.2).
         let (tag, index) = match profile {
             SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
             _ => more.split_at(profile.tag()),

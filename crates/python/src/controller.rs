@@ -166,7 +166,7 @@ impl PythonController {
 
     fn every(&self) -> Span {
         let seconds = Python::attach(|py| self.class.bind(py).getattr("report_every_s").ok()?.extract::<f64>().ok());
-        // An invalid period has already been reported before the run.
+        // An invalid period is replaced by 100 ms. It has already been reported before the run.
         seconds.filter(|s| *s >= 0.001 && s.is_finite()).map_or(Span::millis(100), Span::from_secs_f64)
     }
 }
@@ -441,7 +441,7 @@ impl ReceiverHalf for PythonReceiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let reply = self.echo.report(slot);
-        // The class's bytes are appended to the echo's report, so nothing is sent without such a report.
+        // The class appends its bytes to the echo's report. Without a report of the echo, nothing is sent.
         let Reply::Body(mut body) = reply else { return reply };
         let slot_object = PySlot {
             at_s: slot.now.as_secs_f64(),

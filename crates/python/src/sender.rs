@@ -21,7 +21,8 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 /// A parameter's value.
 #[derive(FromPyObject)]
 enum Value {
-    // The order of the variants matters: a Python bool can also be converted to a float.
+    // The variants are tried in this order. `Switch` precedes `Number`, because a Python bool can also be converted to
+    // a float.
     Switch(bool),
     Number(f64),
     Text(String),
@@ -115,7 +116,7 @@ impl PyDecision {
             target_bps: target.as_bps_f64(),
             pacing_bps: pacing.as_bps_f64(),
             window_bytes: window.map(|window| match window {
-                // A window in packets counts full packets.
+                // If the window is a number of packets, all packets are assumed to have the full size.
                 Window::Packets(packets) => u64::from(packets) * packet.get(),
                 Window::Bytes(bytes) => bytes.get(),
             }),
@@ -352,7 +353,7 @@ impl PyMediaSender {
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
-        // Parity has a fixed rate, like audio. It differs from audio only in its kind.
+        // Parity has a fixed rate, like audio. Its settings are those of audio, with another kind.
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.kind = StreamKind::Parity;
         Ok(self.add(settings))
@@ -397,7 +398,7 @@ impl PyMediaSender {
                 }),
                 Output::Dropped(stream, id) => locked(&self.dropped).push((stream.0, id)),
                 Output::Wait(wake) => {
-                    // `wake_s` returns what the latest poll returned.
+                    // `wake_s` returns the time that the latest poll returned.
                     *locked(&self.wake) = wake.map(|wake| wake.at);
                     return sent;
                 }

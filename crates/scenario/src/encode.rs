@@ -275,7 +275,7 @@ impl FromToml for Quantizers {
         };
         let (low, high) = text.split_once('-').unwrap_or((&text, &text));
         match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
-            // 63 is the largest quantizer of any codec. `read_for` checks the range of the chosen codec.
+            // No codec has a quantizer above 63. `read_for` checks the range of the chosen codec.
             (Ok(low), Ok(high)) if low <= high && high <= 63 => Some(Self(low, high)),
             _ => {
                 let what = format!("{} is not a range of quantizers", item.shown());

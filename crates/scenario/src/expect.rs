@@ -130,10 +130,10 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
     }
 }
 
-/// If `word` is a column heading of a table, or a figure of the flow's receivers, returns the path of the figure that
-/// was probably meant.
+/// Returns the path of the figure that `word` probably means: `word` may be a column heading of a table, or a figure of
+/// the flow's receivers. Returns `None` if it is neither.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
-    // The word is a figure of the flow, so no other path was meant.
+    // If the word is itself a figure of the flow, no other path was meant.
     if find(Of::Flow, word).is_some() {
         return None;
     }

@@ -581,7 +581,8 @@ impl Distribution {
                 let at = (chance.unit() * values.len() as f64) as usize;
                 values.get(at).or(values.last()).cloned().unwrap_or_default()
             }
-            // At the ends of the range, whole numbers are as likely as within it.
+            // The interval is extended by 1 before rounding down, so that the last whole number is as likely as the
+            // others.
             Self::Range { quantity: Quantity::Whole, from, to, scale: Scale::Linear } => {
                 Quantity::Whole.text(chance.between(*from, *to + 1.0).floor().min(*to))
             }
@@ -887,7 +888,7 @@ fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) 
         }
         json!({
             "name": text(&table.name, "name", &table.at, "give it a name", out),
-            // A list of pairs: the labels are tried in the file's order.
+            // The labels are written as a list of pairs, because they are tried in the file's order.
             "labels": table.labels.as_ref().map_or_else(Vec::new, |labels| {
                 labels.value.0.iter().map(|(label, item)| json!([label, literal(&item.value)])).collect()
             }),
@@ -921,7 +922,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             .0
             .iter()
             .map(|(label, value)| {
-                // Without a path, only `${ }` uses the values.
+                // Without a path, the values are only used through `${ }`.
                 let sets = if path.is_empty() { json!([]) } else { json!([format!("{path}={value}")]) };
                 of(&[label], &[value], sets)
             })
@@ -930,7 +931,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             sets.value.0.iter().map(|(label, changes)| of(&[label], &[label], changes.json())).collect()
         }
         (None, None, Some(all)) if path.is_empty() && table.name.is_none() => {
-            // Rows set no key themselves; `${ }` uses their values.
+            // Rows do not set keys. Their values are only used through `${ }`.
             let each = rows(&table.columns, all, out)?.into_iter();
             each.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
         }
@@ -1234,7 +1235,8 @@ mod tests {
         for (one, other) in alone.as_array().unwrap().iter().zip(both.as_array().unwrap()) {
             assert_eq!(one["sets"][0], other["sets"][1]);
         }
-        // A logarithmic range has half of its draws below its geometric mean, a whole range has all of its values.
+        // About half of the draws from a logarithmic range are below its geometric mean. A range of whole numbers
+        // yields each of them.
         let rates: Vec<f64> = alone.as_array().unwrap().iter().map(|one| number(&one["sets"][0])).collect();
         let low = rates.iter().filter(|rate| **rate < 1e7).count();
         assert!((70..=130).contains(&low), "{low} of 200 below 10 Mb/s");

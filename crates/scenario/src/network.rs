@@ -351,7 +351,7 @@ impl Network {
             };
             let mut links = self.find_links(name, &name.at, out);
             count += links.len() as u64;
-            // Ranges in several entries multiply.
+            // Each entry can change a range of links, so there can be many more changes than links.
             if count > 10 * MAX_COUNT {
                 out.problem(&name.at, "more than two million changes of links", "make it smaller");
                 break;
@@ -725,7 +725,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     // Queue limits in multiples of the bandwidth-delay product need a single delay. For a trace, the mean is used.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
-    // A mean of 0 stands for no jitter. A change removes the jitter in this way.
+    // A mean of 0 means no jitter, so that a change can remove the jitter.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // A rate that could not be read was already reported. It is replaced by an arbitrary valid rate.

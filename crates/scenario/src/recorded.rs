@@ -134,7 +134,7 @@ struct Columns {
     divider: Option<char>,
     taken: [usize; 2],
     count: usize,
-    /// The units of the time column in seconds, and of the value column in the quantity's unit.
+    /// One unit of the time column in seconds, and one unit of the value column in the quantity's unit.
     units: [f64; 2],
 }
 
@@ -217,7 +217,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
             return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));
         }
         last = time;
-        // Times are relative to the first line, so that the series begins at 0.
+        // The first line's time is subtracted from all times, so that the series begins at 0.
         let since = (time - *first.get_or_insert(time)) * to_s;
         if since > LONGEST_S {
             let what = "more than 30 days after the first line".into();
@@ -226,7 +226,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         if values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
-        // The limit is in the quantity's unit, but the value is still in the column's unit.
+        // `number` takes the limit in the column's unit, because the value is converted only afterwards.
         values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
     }
     let mut steps: Vec<Span> =

@@ -32,7 +32,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
-    // When links are read, the number of changes of a trace within this duration is checked.
+    // When a link with a trace is read, the number of the trace's changes within this duration is checked.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
     // A scenario that lists its nodes may have no flow, because other programs can use its network.
@@ -116,7 +116,8 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            // No time is later than this end, so only the missing key is reported.
+            // The duration is missing, and only this is reported. No time is later than `Span::MAX`, so the times cause
+            // no further problems.
             Span::MAX
         }
     };

@@ -47,7 +47,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         text(over).is_some() && text(over) != text(base)
     };
     if other("kind") || other("preset") {
-        // A queue of another kind keeps the length. The other keys belong to the old kind, and are dropped.
+        // A queue of another kind keeps its length (`limit`). The other keys belong to the old kind, and are dropped.
         let mut whole = above.clone();
         if over.get("limit").is_none() {
             whole.extend(below.iter().filter(|(key, _)| key == "limit").cloned());
@@ -277,13 +277,14 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // Flows have names, and keep their keys when their kind changes. Keys that no longer fit are reported.
+            // A table with a name is a flow. It keeps its keys when its kind changes, and keys that no longer fit are
+            // reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
                 && !table.iter().any(|(k, _)| k == "name")
             {
-                // The queue or loss changes its kind, so the keys of the old kind are dropped.
+                // This is a queue or a loss, whose kind changes. The keys of the old kind are dropped.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
@@ -299,8 +300,7 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
         }
-        // A plain value is replaced by a table, because it gets keys. `vbr = "…"` never gets keys, but a queue can be
-        // set where there was none.
+        // The item is a plain value but gets keys, so a table replaces it.
         _ => {
             item.value = Value::Table(Vec::new());
             put(item, keys, value, at)

@@ -120,7 +120,8 @@ impl AudioSender {
     /// Processes a receiver's report block, if it is about this stream.
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
-            // A single report without loss must not switch off the protection, since losses occur in groups.
+            // A single report without loss must not switch off Opus's in-band error correction, since losses occur in
+            // groups.
             self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
         }
     }

@@ -353,7 +353,7 @@ impl SenderHalf for Breaker {
     }
 
     fn probe(&self) -> Option<Probe> {
-        // A probe would exceed the reduced rate.
+        // Once the breaker has tripped, a probe would exceed the reduced rate.
         self.half.probe().filter(|_| matches!(self.state, State::Closed)).and_then(|probe| self.orders.pass(probe))
     }
 }
@@ -537,8 +537,8 @@ mod tests {
 
     #[test]
     fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
-        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate if √(2p/3) is 0.8, that is p = 0.96. At 20 Mb/s, a tenth
-        // of that loss rate would suffice. Here 125 packets per second are sent, and most of them are lost.
+        // 125 packets of 1000 B per second are 1 Mb/s. With an RTT of 100 ms this is ten times TCP's rate if √(2p/3) is
+        // 0.8, that is if 96 % of the packets are lost.
         let mut world = World::new(false);
         world.seconds(20, |seq| Some((seq, 110)));
         assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");

@@ -46,7 +46,7 @@ impl Window {
         Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET] }
     }
 
-    /// Adds an arrival. Returns the number of unreported packets that this removes from the window.
+    /// Adds an arrival. Old arrivals may leave the window: returns the number of those that had not been reported.
     fn on_packet(&mut self, seq: u16, arrival: Arrival) -> u64 {
         let next = self.next();
         let number = next.saturating_add_signed(i64::from(seq.wrapping_sub(next as u16) as i16));

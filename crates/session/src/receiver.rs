@@ -1388,7 +1388,8 @@ impl Stream {
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));
-        // Reordered packets of earlier frames must not set the reference back.
+        // `timestamp` and `ticks` are those of the newest frame. A reordered packet of an earlier frame must not
+        // replace them.
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }

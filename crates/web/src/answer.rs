@@ -195,7 +195,7 @@ const MEDIA_STREAM: &str = "steadycast";
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// H.264 profiles, with the relations by which one is a subset of another (H.264, A.2).
+/// The H.264 profiles. Some of them are subsets of others (H.264, A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -362,7 +362,8 @@ impl NegotiatedParameters {
             let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF");
             let fits = fits && fits_direction;
             let (payload_type, fmtp) = opus(media).filter(|_| fits)?;
-            // In a bundle, the payload type also determines to which section a packet belongs (RFC 9143, section 9.2).
+            // In a bundle, the payload type also determines the section to which a packet belongs, so two sections
+            // can't share one (RFC 9143, section 9.2).
             if payload_type == self.payload_type || Some(payload_type) == self.repair {
                 return None;
             }
@@ -454,7 +455,7 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
         transport: number.filter(|_| asks(&["transport-cc"])),
-        // Two extensions with one ID can't be distinguished in a packet.
+        // Two extensions with the same ID can't be distinguished in a packet. In that case the send time is not used.
         send_time: own.extension(SEND_TIME).filter(|id| number != Some(*id)),
         peer,
         fingerprints,
@@ -603,8 +604,8 @@ impl NegotiatedParameters {
         add_attribute(media, "setup", if is_answer { "passive" } else { "actpass" });
         for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
             let (foundation, ip, port) = (n + 1, address.ip(), address.port());
-            // The priority of host candidates. The first candidate has the highest local preference (RFC 8445, section
-            // 5.1.2.1).
+            // This is the priority of a host candidate. The first candidate has the highest local preference (RFC 8445,
+            // section 5.1.2.1).
             let priority = (126 << 24) + ((65_535 - n) << 8) + 255;
             add_attribute(media, "candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));
         }

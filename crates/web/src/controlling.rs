@@ -68,7 +68,7 @@ impl Controlling {
         }
         let packet = StunPacket { proto: Protocol::Udp, source: from, destination: local, message };
         let is_authentic = self.agent.handle_packet(now, packet);
-        // A response may allow a nomination.
+        // After an authentic response, the agent may be able to nominate a candidate pair.
         self.agent.handle_timeout(now);
         is_authentic.then_some(is_response)
     }

@@ -619,7 +619,7 @@ impl Tunnel {
     /// Calls DTLS and takes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
-        // The output that precedes an error is an alert for the browser.
+        // Even if DTLS has failed, its output is sent first, because it contains an alert for the browser.
         self.drain();
         if let Err(error) = done {
             self.end(format!("DTLS failed: {error}"));
@@ -648,8 +648,8 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
-                    // The certificate arrives before the keys, so this is an error of the DTLS implementation or an
-                    // attack.
+                    // DTLS gives the certificate before the keys. Keys without a known certificate are therefore an
+                    // error of the DTLS implementation or an attack.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }
@@ -708,8 +708,8 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
 
 /// Returns the transaction ID for this number. It can't be computed without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
-    // The crate creates a given transaction ID only by parsing a message. An indication without attributes is therefore
-    // built and parsed (RFC 8489, section 5).
+    // The crate can't create a transaction ID from given bytes, but returns the ID of a message that it parses. A
+    // message without attributes is therefore built and parsed (RFC 8489, section 5).
     let mut header = [0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let hash = hmac(secret, &[&number.to_be_bytes()]);
     header.iter_mut().skip(8).zip(hash).for_each(|(byte, hashed)| *byte = hashed);

@@ -270,7 +270,8 @@ pub fn payloads(
     fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
-        // All fragments of a NAL unit repeat its header fields, but only the first fragment contains them.
+        // Each packet of a NAL unit repeats the fields of the unit's header. Only the first fragment contains the
+        // header, so it is kept for the other fragments.
         if fragment.starts_unit && format.row().stood_for > 0 {
             let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
@@ -324,7 +325,8 @@ impl Mpeg2Picture {
                     };
                     self.temporal_reference = u16::from(a) << 2 | u16::from(b >> 6);
                     self.coding_type = b >> 3 & 7;
-                    // The forward vector's flag and code have three bits in one byte and one in the next.
+                    // The forward vector's flag and code are the last three bits of one byte and the first bit of the
+                    // next.
                     let forward = (d << 1 & 0x0e | e >> 7) & 0x0f;
                     let backward = e >> 3 & 0x0f;
                     self.vectors = match self.coding_type {

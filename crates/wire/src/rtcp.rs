@@ -58,7 +58,7 @@ pub struct ReportBlock {
 
 impl ReportBlock {
     fn encode(&self, out: &mut Vec<u8>) {
-        // The field has 24 bits with a sign.
+        // The field is a signed number of 24 bits.
         let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
         let words =
             [self.ssrc, u32::from(self.fraction) << 24 | lost, self.highest_seq, self.jitter, self.lsr, self.dlsr];
@@ -474,7 +474,7 @@ fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseEr
     let (what, mut group) = ("receiver summary's sub-report", None);
     while !reader.rest.is_empty() {
         let [kind, words] = reader.array(what)?;
-        // The length counts words and includes these two bytes (RFC 5760, section 7.1).
+        // The length counts 32-bit words, and includes the two bytes that have just been read (RFC 5760, section 7.1).
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });

@@ -154,7 +154,7 @@ impl RtpHeader {
         out.reserve(size + payload.len());
         let start = out.len();
         let extended = size > FIXED;
-        // This is version 2, with X if there is an extension (RFC 3550, section 5.1).
+        // The first byte has version 2, and the bit X if there is an extension (RFC 3550, section 5.1).
         out.push(0x80 | if extended { 0x10 } else { 0 });
         out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
         out.extend_from_slice(&self.seq.to_be_bytes());

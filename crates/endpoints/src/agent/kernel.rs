@@ -155,7 +155,8 @@ mod tests {
         source.sample();
         assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
-        // Each of the two connections has ten packets for 100 ms. The time between the connections does not count.
+        // Each of the two connections has a window of ten packets for 100 ms. The time between the connections does not
+        // count.
         assert_eq!(source.window.over, Span::millis(200));
         assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
     }

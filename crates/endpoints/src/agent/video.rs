@@ -438,7 +438,7 @@ impl VideoSource {
         let backlog = sender.backlog().bytes;
         let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
-        // The limit may change between two decisions when the encoder reaches its best quality.
+        // `by_encoder` may change between two decisions of the controller, when the encoder reaches its best quality.
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
             self.decisions.push(DecisionRow { at: now, decision, by_encoder });

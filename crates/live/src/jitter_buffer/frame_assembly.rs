@@ -148,7 +148,7 @@ impl FrameAssembler {
             // Another sender may use markers differently.
             self.markers = Markers::default();
         }
-        // The gap is between two frames, so it only affects the start of the new one.
+        // If no frame is open, the gap is between two frames, and only affects the start of the new one.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -252,8 +252,8 @@ impl FrameAssembler {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // After a loss, a larger step means that frames are missing, each of at least one packet. Without a loss,
-            // the sender has skipped them.
+            // After a loss, a larger step of the timestamps means that frames are missing, each of at least one packet.
+            // Without a loss, the sender has skipped them.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }

@@ -179,7 +179,8 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // Under heavy loss a packet of this stream may be that far ahead. Several such packets would confirm it.
+            // The packet is far ahead of the followed stream. This is possible under heavy loss, so its number is
+            // remembered, and further packets that continue from it confirm it.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {

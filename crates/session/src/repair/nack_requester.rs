@@ -293,7 +293,8 @@ impl NackRequester {
         // play-out delay below the default RTT, no packet would be requested, and the RTT would never be measured.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
-        // The play-out delay begins when the frame was ready, which is a one-way delay before the expected arrival.
+        // The play-out delay begins when the frame is ready. The packet is expected to arrive half an RTT later, so
+        // this part of the delay has passed by then.
         let due = self.settings.useful().saturating_sub(round_trip / 2);
         let (mut wants, mut untried) = (false, 0);
         for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {

@@ -190,9 +190,10 @@ impl RepairStreams {
 
     /// Processes a member's announcement that it uses parity, and its play-out delay.
     pub(crate) fn on_parity_use(&mut self, now: Time, member: u32, playout: Span) {
-        // With `Time::NEVER`, parity is sent in any case, with the play-out delay of the settings.
+        // If `until` is [`Time::NEVER`], parity does not depend on announcements: it is always sent, with the play-out
+        // delay of the settings.
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        // A bound on the announced delay bounds the block duration, which depends on it.
+        // The announced delay is bounded, because the duration of the blocks depends on it.
         parity.announced.announce(now, member, playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
         let Some(playout) = parity.announced.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);

@@ -123,7 +123,8 @@ impl Fragments<'_> {
         let skipped = if starts_unit { unsent(offset) } else { 0 };
         // The next OBU is only added if it directly follows this one, without an omitted OBU in between.
         let second = self.units.peek().copied().filter(|second| unsent(second.offset) == 0);
-        // Two elements need the aggregation header and the length of the first.
+        // If this OBU and the start of the next one share a payload, the payload also has the aggregation header and
+        // the length of this OBU.
         let shared = 1 + leb128_len(left - skipped);
         let room = self.max.saturating_sub(shared + left - skipped);
         let alone = (self.max - 1 - head + prefix).min(left);
@@ -180,7 +181,7 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let mut reader = Reader::new(payload);
     let flags = reader.u8("AV1 aggregation header")?;
     let count = usize::from(flags >> 4 & 3);
-    // Z and N contradict each other.
+    // N (a coded video sequence begins) and Z (the first OBU began in an earlier packet) contradict each other.
     if flags & 0x88 == 0x88 {
         return malformed("a coded video sequence of AV1 that begins inside an OBU");
     }
@@ -217,7 +218,7 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
     }
     let obu = Obu::first(bytes);
     let whole = bytes.len() > usize::from(bytes[0] & HAS_EXTENSION != 0);
-    // A size field that the sender has kept must be right.
+    // If the sender has kept an OBU's size field, the size must be right.
     let sized = bytes[0] & HAS_SIZE != 0;
     let right = !sized
         || obu.size > 0 && obu.len() == bytes.len() && leb128(&bytes[obu.head..]).map(|it| it.0) == Some(obu.body);
@@ -250,11 +251,12 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
         match obu.kind {
             SEQUENCE_HEADER => {
                 sequence = true;
-                // seq_profile (3), still_picture (1), reduced_still_picture_header (1). With the last one set, frame
-                // headers have no frame type, and the picture is a key frame.
+                // The fields are seq_profile (3 bits), still_picture (1 bit) and reduced_still_picture_header (1 bit).
+                // If the last one is set, frame headers have no frame type, and the picture is a key frame.
                 still = first & 0x08 != 0;
             }
-            // show_existing_frame (1) 0, frame_type (2) 0, show_frame (1) 1.
+            // In a key frame that is shown, show_existing_frame (1 bit) is 0, frame_type (2 bits) is 0, and show_frame
+            // (1 bit) is 1.
             FRAME | FRAME_HEADER => return sequence && (still || first >> 4 == 1),
             _ => {}
         }

@@ -19,7 +19,7 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     match format {
         // A vop_coding_type of 0 is an I picture.
         PayloadFormat::Mpeg4 => after(VOP, 0).is_some_and(|byte| byte >> 6 == 0),
-        // A picture_coding_type of 1, after ten bits of temporal_reference, is an I picture.
+        // Ten bits of temporal_reference precede picture_coding_type, which is 1 for an I picture.
         PayloadFormat::Mpeg2 => after(PICTURE, 1).is_some_and(|byte| byte >> 3 & 7 == 1),
         PayloadFormat::H263p => is_h263_intra(frame),
         PayloadFormat::H264 => {

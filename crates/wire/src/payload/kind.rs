@@ -24,9 +24,10 @@ const VOP: u8 = 0xb6;
 /// Returns the kind of a frame from its reassembled bytes, or `None` if its header is missing.
 pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> {
     match format {
-        // vop_coding_type: I, P, B, and S, which is a P frame with global motion compensation.
+        // The first two bits are vop_coding_type: 0 is I, 1 is P, 2 is B, and 3 is S, a P frame with global motion
+        // compensation.
         PayloadFormat::Mpeg4 => Some(by_number(u32::from(after(frame, VOP)?.first()? >> 6), [0, 2])),
-        // temporal_reference of ten bits, then picture_coding_type: 1 I, 2 P, 3 B.
+        // Ten bits of temporal_reference precede picture_coding_type: 1 is I, 2 is P, and 3 is B.
         PayloadFormat::Mpeg2 => Some(by_number(u32::from(after(frame, PICTURE)?.get(1)? >> 3 & 7), [1, 3])),
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),

@@ -91,7 +91,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
 /// bits, one more in profile 3, `show_existing_frame`, `frame_type`.
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
-    // Profile 3 has a further reserved bit.
+    // In profile 3, a further reserved bit follows the profile's bits, so the next fields come one bit later.
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
     first >> 6 == 2 && bits & 0x0c == 0
 }

@@ -105,8 +105,8 @@ impl CongestionFeedback {
             let mut done = 0;
             loop {
                 let rest = &arrivals[done..];
-                // If only the stream header fitted, without at least one word of packets, the rest of the report would
-                // be wasted.
+                // A stream begins in this report only if its header and at least one word of its packets fit. A header
+                // alone would waste the rest of the report.
                 if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
                     reports.push(std::mem::replace(&mut report, fresh()));
                     left = room;

@@ -167,7 +167,7 @@ impl ReceiverEstimate {
         if reader.array("REMB").ok() != Some(*b"REMB") {
             return Ok(None);
         }
-        // Bits: number of sources 8, exponent 6, mantissa 18.
+        // The word consists of the number of sources (8 bits), the exponent (6 bits) and the mantissa (18 bits).
         let word = reader.u32("REMB")?;
         // The exponent can be up to 63, so the rate can exceed 64 bits. The rate is computed in 128 bits, and then
         // saturated.

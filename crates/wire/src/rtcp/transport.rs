@@ -164,7 +164,7 @@ impl TransportFeedback {
             let chunk = reader.u16(what)?;
             let left = expected - symbols.len();
             match chunk >> 14 {
-                // Only the first bit distinguishes a run-length chunk. The second bit belongs to its symbol.
+                // A run-length chunk is recognised by its first bit alone. The second bit belongs to its symbol.
                 0 | 1 => {
                     let run = usize::from(chunk) & MAX_RUN;
                     symbols.resize(symbols.len() + run.min(left), (chunk >> 13) as u8 & 3);

@@ -138,7 +138,7 @@ impl Adaptive {
         self.open.remove(&frame);
         let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
-        // The first frame sets the delay even if it equals the initial value.
+        // At the first frame, the delay is returned even if it equals the initial value.
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
