@@ -352,7 +352,8 @@ impl Direction {
             }
             DepartureClock::Stamps
         };
-        // In the other case, neither departures nor arrivals are times of the recording, so batches do no harm.
+        // If departures are send times and arrivals come from reports, no times of the recording are used, and batches
+        // do no harm.
         if departures == DepartureClock::Record || !by_reports {
             self.check_batches(notes)?;
         }
@@ -606,7 +607,7 @@ impl Direction {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
-            // The arrival times of reports are on the clock that was set, too.
+            // Reports arrived by the same clock, so their arrival times are shifted as well.
             arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
             self.set_by.push(Span::nanos(by.unsigned_abs()));

@@ -36,7 +36,7 @@ impl Departure {
 pub enum Arrival {
     /// The recording was made where packets arrived, and this is its time.
     Recorded(PeerTime),
-    /// The receiver reported it: transport-wide feedback or RFC 8888.
+    /// The receiver reported the arrival: transport-wide feedback or RFC 8888.
     Reported(PeerTime),
     /// The arrival time is unknown.
     Unknown(Unknown),

@@ -89,7 +89,7 @@ pub(crate) fn new_network() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
-/// Moves the calling thread into a new mount namespace. Its later mounts are not visible to other processes.
+/// Moves the calling thread into a new mount namespace. Later mounts of the thread are not visible to other processes.
 pub(crate) fn new_mounts() -> io::Result<()> {
     // SAFETY: the call only takes a number. The thread gets its own copy of the working directory.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })

@@ -143,7 +143,7 @@ struct Prepared {
     gates: Vec<Gate>,
     members: Vec<Member>,
     ends: Vec<Ready>,
-    /// The sources of the kernels' TCP, in the order of its sessions.
+    /// The sources of the kernels' TCP, one per session, in the order of the sessions.
     sources: Vec<AgentIx>,
     tcp: Runner,
     streams: Streams,

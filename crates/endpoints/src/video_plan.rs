@@ -82,8 +82,8 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor for a flow whose scenario sets none and whose media has no lowest rate. If the floor is higher, an
-    /// operator can't lower it below this value.
+    /// The floor for a flow whose scenario sets none and whose media has no lowest rate. If the flow's floor is higher,
+    /// an operator can't lower it below this value.
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
@@ -423,7 +423,7 @@ impl VideoPlan {
         source
     }
 
-    /// Returns a function that creates receiver number `n` of a session. `chosen` says that the receiver is in one of
+    /// Returns a function that creates receiver number `n` of a session. `chosen` is true if the receiver is in one of
     /// several groups of a simulcast.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);

@@ -100,7 +100,7 @@ impl AudioFeed for AudioQueue {
         let (index, len) = (queue.next, u16::try_from(bytes.len()).unwrap_or(u16::MAX));
         queue.next = queue.next.wrapping_add(1);
         queue.taken.push_back((index, bytes));
-        // The encoder may be waiting for this room.
+        // The encoder may be waiting for the room in the queue that is now free.
         self.0.1.notify_all();
         Some(CodedAudio { index, at, len, begins })
     }

@@ -287,7 +287,7 @@ pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
     home: Option<SocketAddr>,
-    /// The SSRC of all reports of a server; `None` for a browser, whose reports keep theirs.
+    /// The SSRC to which all reports of a server are set; `None` for a browser, whose reports keep their own SSRCs.
     reporter: Option<Reporter>,
 }
 

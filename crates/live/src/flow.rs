@@ -63,7 +63,7 @@ impl FlowKeys {
     }
 
     /// Adds the defaults of a live sender to this address: feedback is checked for plausibility, and pictures are
-    /// repaired. Both do not apply in paper mode.
+    /// repaired. Neither applies in paper mode.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");

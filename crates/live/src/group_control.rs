@@ -239,7 +239,8 @@ impl GroupControl {
     }
 }
 
-/// Byte budget of a group of pictures: what the rate sends in its duration, minus the backlog, but at least half of it.
+/// Byte budget of a group of pictures: the bytes that the rate sends in the group's duration, minus the backlog. The
+/// budget is at least half of these bytes.
 pub(crate) fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }

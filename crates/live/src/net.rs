@@ -477,7 +477,7 @@ impl Pair {
         Self::waiting(PairPort::Own(port))
     }
 
-    /// Opens the pair of a session whose peer ICE finds: one port at all local addresses of this family.
+    /// Opens the pair of a session whose peer is found by ICE: one port at all local addresses of this family.
     pub(crate) fn to_server(family: IpAddr, options: &PairOptions) -> Result<Self, LiveError> {
         Ok(Self::of_port(Port::open(local(any(family), options, 0), options, false)?))
     }

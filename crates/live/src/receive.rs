@@ -65,7 +65,7 @@ const PLAYOUT_STEP: Span = Span::millis(10);
 
 /// A running receiver.
 pub struct Receiving {
-    /// The handle by which other threads observe and stop it. The session ends with the sender's BYE or by
+    /// The handle by which other threads observe and stop the session. The session ends with the sender's BYE or by
     /// [`Handle::stop`].
     pub handle: Handle,
     /// The queue of its frames.

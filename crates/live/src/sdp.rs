@@ -465,7 +465,7 @@ impl Description {
 
 /// Normalises a description, so that the strict parser accepts what cameras write. Repeated blanks are reduced to those
 /// that RFC 8866, section 9, allows. Lines that are not used, and may be malformed, are replaced by a placeholder.
-/// Comments are removed. Text before the version line, such as FFmpeg's line `SDP:`, is removed, too (RFC 8866, section
+/// Comments are removed. Text before the version line, such as FFmpeg's line `SDP:`, is also removed (RFC 8866, section
 /// 5.1: the first line is `v=`).
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();

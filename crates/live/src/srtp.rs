@@ -63,7 +63,8 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// The salt. The 12 bytes of AES-GCM are padded with zeros as in libsrtp, because RFC 7714 does not specify it.
+    /// The salt. The 12 bytes of AES-GCM are padded with zeros as in libsrtp, because RFC 7714 does not specify the
+    /// padding.
     salt: [u8; 14],
 }
 
@@ -82,8 +83,9 @@ impl MasterKey {
         (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// Splits the keying material that DTLS has exported into the master keys of client and server. Its order is client
-    /// key, server key, client salt, server salt (RFC 5764, section 4.2). Returns `None` if it is too short.
+    /// Splits the keying material that DTLS has exported into the master keys of client and server. The material's
+    /// order is client key, server key, client salt, server salt (RFC 5764, section 4.2). Returns `None` if it is too
+    /// short.
     pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
         let (key, salt) = profile.lengths();
         let (keys, salts) = material.split_at_checked(2 * key)?;

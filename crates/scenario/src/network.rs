@@ -111,7 +111,7 @@ impl Files {
         };
         Some(RateSpec::Trace(Opportunities { at: at.clone(), looped }, path))
     }
-    /// Reads a quantity over time from a file, and checks that its changes are not too many.
+    /// Reads a quantity over time from a file, and checks that it does not have too many changes.
     fn series(
         &mut self,
         name: &Spanned<String>,

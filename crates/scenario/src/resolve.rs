@@ -312,8 +312,9 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// Returns the rate of the drawn film in CIF at its best quality, including IP, UDP and RTP headers. `None` for a codec
-/// whose frame sizes the program does not ship: encoding 720 lines of the film takes minutes.
+/// Returns the rate of the drawn film in CIF at its best quality, including IP, UDP and RTP headers. Returns `None` for
+/// a codec whose frame sizes the program does not ship: its films stay in CIF, because encoding 720 lines takes
+/// minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),

@@ -1,5 +1,5 @@
-//! ECN path validation: whether the path preserves the ECN field (RFC 6679, sections 7.2 to 7.4), by per-packet
-//! feedback that carries each packet's ECN field on arrival (RFC 8888, section 7).
+//! Checks whether the path preserves the ECN field (ECN path validation; RFC 6679, sections 7.2 to 7.4). The check uses
+//! per-packet feedback that carries each packet's ECN field on arrival (RFC 8888, section 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};

@@ -127,8 +127,8 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// Loss fraction of an interval above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// Maximum rate as a multiple of the rate that arrived. On a link of 2 Mb/s with a report every 5 s, 1.02 loses 0.03 %,
-/// 1.05 loses 0.3 %, and 1.15 loses 2.6 %, since each overshoot lasts for a report's interval.
+/// Maximum rate as a multiple of the rate that arrived. On a link of 2 Mb/s with a report every 5 s, a factor of 1.02
+/// loses 0.03 %, 1.05 loses 0.3 %, and 1.15 loses 2.6 %, since each overshoot lasts for a report's interval.
 const RISE: f64 = 1.02;
 /// The number of intervals whose highest rate is used, so that an outage of some intervals does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
@@ -478,7 +478,8 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Returns the delay of the interval's packet `n`, interpolated between the two RTTs.
+    /// Returns the delay of the interval's packet `n`, interpolated between the RTTs at the interval's beginning and
+    /// end.
     fn delay(&self, n: u64) -> Span {
         let share = (n + 1) as f64 / self.expected as f64;
         self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)

@@ -221,7 +221,7 @@ impl Profile {
         }
     }
 
-    /// Returns true if decoders of this profile play a stream of the given one.
+    /// Returns true if decoders of this profile can play a stream of the profile `stream`.
     fn plays(self, stream: Self) -> bool {
         use Profile::{Baseline, ConstrainedBaseline, ConstrainedHigh, High, High444, Main, Other};
         self == stream

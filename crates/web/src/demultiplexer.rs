@@ -142,7 +142,8 @@ impl<T> Demultiplexer<T> {
         Ok(ufrag)
     }
 
-    /// Binds an address to the session with this user name, and releases it from another one.
+    /// Binds an address to the session with this user name. If the address was bound to another session, releases it
+    /// from that session.
     fn bind(&mut self, now: Time, from: SocketAddr, ufrag: &str) {
         let binding = Binding { ufrag: ufrag.to_owned(), checked: now };
         let former = self.bindings.insert(from, binding).map(|former| former.ufrag);

@@ -451,7 +451,7 @@ impl Tunnel {
         self.on_check(now, from, datagram.len(), &message)
     }
 
-    /// Handles a STUN message of a server: a response to a check of this end, or a check of its own.
+    /// Handles a STUN message of a server: a response to a check of this end, or a check by the server.
     fn on_checks(&mut self, now: Time, from: SocketAddr, message: StunMessage<'_>) -> Option<()> {
         let (local, instant) = (self.ends.local, instant(self.epoch, now));
         let mut authentic = None;
@@ -593,7 +593,7 @@ impl Tunnel {
         self.out.push_back(Output::Peer(at));
     }
 
-    /// Returns the time of the next check or move.
+    /// Returns the time of the next check of a path, or of the next move to another path if that is earlier.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
         self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))

@@ -161,7 +161,8 @@ impl Fragment {
 }
 
 /// Packetises a frame into payloads of at most `max_payload` bytes, see [`MIN_PAYLOAD`]. H.264 and H.265 are in the
-/// byte stream format of their annexes B, or a single NAL unit. AV1 is in the low-overhead format of its section 5.
+/// byte stream format of their annexes B, or a single NAL unit. AV1 is in the low-overhead format of the AV1
+/// specification, section 5.
 ///
 /// Whole units share a payload as far as they fit, except NAL units. A unit that is longer than a payload is divided,
 /// and does not share a payload with other units, so that a loss damages as few units as possible. OBUs are an

@@ -25,8 +25,8 @@ pub struct RtxStream {
     pub payload_type: u8,
     /// The payload type of the originals, the parameter `apt`.
     pub apt: u8,
-    /// The SSRC of the retransmissions. A group requires a separate session for retransmissions, in which it is the
-    /// SSRC of the media.
+    /// The SSRC of the retransmissions. A group requires a separate session for retransmissions, in which the
+    /// retransmissions have the media's SSRC.
     pub ssrc: u32,
     /// The SSRC of the media.
     pub media: u32,
@@ -52,7 +52,7 @@ impl RtxStream {
         out.extend_from_slice(payload);
     }
 
-    /// Restores the header and the payload of the original. Its send time is unknown.
+    /// Restores the header and the payload of the original. The original's send time is unknown.
     ///
     /// # Errors
     /// The packet belongs to another stream, or has no OSN because it is padding.

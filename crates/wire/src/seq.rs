@@ -4,8 +4,8 @@
 /// the next packet confirms the jump, the source has restarted, and the jump is not a loss.
 pub const MAX_DROPOUT: u16 = 3000;
 /// A packet that is at least this far behind the newest is not a late packet of the stream. A jump ahead by at least
-/// this counts only if it can be explained ([`ExtendedSeq::on_packet_within`]), because the packets before it would be
-/// rejected afterwards.
+/// this counts only if it can be explained ([`ExtendedSeq::on_packet_within`]), because late packets from before the
+/// jump would then be rejected.
 pub const MAX_MISORDER: u16 = 100;
 /// Number of consecutive packets after which a source is valid.
 pub const MIN_SEQUENTIAL: u8 = 2;

@@ -1028,8 +1028,8 @@ impl VideoSink {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. `counted` is the number that the session
-    /// counts for it; `packet` has the sender's number.
+    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. `counted` is the session's number of the
+    /// packet, and `packet` has the sender's number.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);

@@ -27,7 +27,7 @@ pub enum Work {
         until: Time,
         /// Whether the application writes in the present period.
         writing: bool,
-        /// The time between two written packets; `None` if it writes as fast as TCP accepts them.
+        /// The time between two written packets; `None` if the application writes as fast as TCP accepts them.
         gap: Option<Span>,
         /// The time at which the next packet is written.
         write: Time,

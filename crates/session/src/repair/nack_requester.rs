@@ -184,7 +184,7 @@ impl NackRequester {
     }
 
     /// Processes an original without a send time. The media clock does not show how long the packet waited at the
-    /// sender, so it is assumed that it was not queued on the path.
+    /// sender, so it is assumed that the packet was not queued on the path.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {

@@ -55,7 +55,7 @@ pub struct StreamArrivals {
     /// The first reported sequence number. If no packet has arrived since the last report, it is the highest number
     /// received, and `arrivals` is empty.
     pub begin_seq: u16,
-    /// The arrivals from that number on; `None` for a packet that has not arrived. At most 16384 are written.
+    /// The arrivals from `begin_seq` on; `None` for a packet that has not arrived. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
 }
 

@@ -150,7 +150,7 @@ pub struct ReceiverEstimate {
     pub sender: u32,
     /// The maximum total rate of the sources.
     pub rate: Rate,
-    /// The sources to which this rate applies in sum.
+    /// The sources whose total rate is limited to `rate`.
     pub ssrcs: Vec<u32>,
 }
 

@@ -6,8 +6,7 @@ use steadycast_units::{Span, Time};
 
 /// The maximum number of incomplete frames. Beyond it, the oldest are dropped.
 const MAX_OPEN_FRAMES: usize = 256;
-/// Half of the longest time window from which the frames' ready times are learned. The window is this period and the
-/// previous one.
+/// The frames' ready times are learned from two periods of this length: the present one and the previous one.
 const ORIGIN_WINDOW: Span = Span::secs(10);
 
 /// Play-out delay per frame.
@@ -154,7 +153,8 @@ impl Adaptive {
 }
 
 /// An estimator of the time at which frame 0 was ready. A frame can't be sent before it is ready, and most frames are
-/// sent immediately. Times are in nanoseconds, because a restarted flow continues its numbers.
+/// sent immediately. Times are signed numbers of nanoseconds: a restarted flow continues its frame numbers, so frame 0
+/// may lie before time zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     /// The minimum of the present period, the minimum of the previous period, and the start of the present period.
