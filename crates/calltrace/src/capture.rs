@@ -236,8 +236,8 @@ fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
-    // A plain report has the SSRC of its subject after the first eight bytes. SRTCP encrypts this SSRC, but not the
-    // first eight bytes.
+    // An unencrypted report has the SSRC of its subject after the first eight bytes. SRTCP encrypts this SSRC, but not
+    // the first eight bytes.
     let names_source = |one: &CapturedRtcp| {
         let about = one.bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
         about.is_some_and(|ssrc| ssrc == 0 || sources.contains(&ssrc))

@@ -224,8 +224,8 @@ impl Flow {
         }
         apart.sort_unstable();
         let at = |percent: usize| apart.get(apart.len() * percent / 100).copied().unwrap_or(0);
-        // Two interfaces of one host record copies at a nearly constant distance. The path between two hosts makes it
-        // vary.
+        // Two interfaces of one host record copies at a nearly constant distance. The path between two hosts makes the
+        // distance vary.
         let varies = at(95) - at(5) > LONGEST_COPY_SPREAD_NS || at(50) > COPY_WITHIN.as_nanos() as i64;
         if apart.len() * 2 > first.len() && varies {
             let what = format!(

@@ -264,7 +264,7 @@ impl Path {
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
                 // Trains between the steps are right even if the delay stepped. Trains across a step are used only if
-                // they agree with them.
+                // they agree with the trains between the steps.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
         }
@@ -766,7 +766,7 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
 /// packets that found no other packet of the call in the queue. The result is true if a tenth of these packets waited
 /// for more than 3 ms nevertheless. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
-    // The service time of a byte, measured by the previous train.
+    // For each train: the time of its first packet, and its service time per byte.
     let byte: Vec<(f64, f64)> = trains
         .iter()
         .map(|train| {

@@ -35,7 +35,8 @@ fn address(addr: Ipv4Addr) -> libc::sockaddr {
         sin_addr: libc::in_addr { s_addr: u32::from(addr).to_be() },
         sin_zero: [0; 8],
     };
-    // SAFETY: both are 16 bytes of plain data, and the kernel reads a `sockaddr` of this family as a `sockaddr_in`.
+    // SAFETY: both types are 16 bytes of plain data, and the kernel reads a `sockaddr` of this family as a
+    // `sockaddr_in`.
     unsafe { std::mem::transmute(inner) }
 }
 

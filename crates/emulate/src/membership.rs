@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_source_specific_group_is_left_with_its_last_source() {
-        // Kernels repeat reports.
+        // Kernels repeat reports, which must not change the membership.
         assert_eq!(is_in(&[(5, &[A]), (5, &[B]), (5, &[B]), (6, &[A]), (6, &[A])]), [true; 5]);
         assert_eq!(
             is_in(&[(5, &[A, B]), (6, &[A]), (6, &[B]), (6, &[B]), (5, &[A])]),

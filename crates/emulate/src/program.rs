@@ -95,7 +95,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        // This ends processes that ignore SIGTERM, and processes that the program has left running.
+        // SIGKILL ends processes that ignore SIGTERM, and processes that the program has left running.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

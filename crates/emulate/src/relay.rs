@@ -295,7 +295,7 @@ impl Relay {
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
-        // A link without rate and delay has delivered this datagram already.
+        // If no link on the path has a rate or a delay, the datagram arrives immediately.
         self.release(now);
     }
 

@@ -99,7 +99,8 @@ mod tests {
     fn half_the_pictures_leave_nine_tenths_and_a_fifth_leaves_the_half() {
         let every = |n: u64| smooth((0..1_000).map(|slot| (slot % n == 0, PERIOD)), PERIOD);
         near(every(2).expect("there are slots"), 0.90, 0.01);
-        // Four slots of 40 ms between two pictures exceed the unnoticed time by 60 ms, which is 30 % of the time.
+        // Each picture is shown for 200 ms: for its own slot of 40 ms, for the unnoticed 100 ms, and for 60 ms more,
+        // which is 30 % of the time.
         let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
         near(alone, 0.56, 0.01);
         near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STILL_SHARE_SCALE), 0.01);

@@ -512,9 +512,9 @@ fn interleaved(offer: &Format) -> bool {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
     };
     match offer.format {
-        // RFC 6184, section 8.1.
+        // `packetization-mode` 2 is the interleaved mode (RFC 6184, section 8.1).
         Some(PayloadFormat::H264) => above("packetization-mode", 1),
-        // RFC 7798, section 7.1.
+        // A value above 0 means that NAL units may be sent out of decoding order (RFC 7798, section 7.1).
         Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
         _ => false,
     }
@@ -525,7 +525,7 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     match format {
         Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
         Some(PayloadFormat::H264) => described(fmtp, &["sprop-parameter-sets"]),
-        // RFC 7798, section 7.1.
+        // The parameters have the parameter sets (RFC 7798, section 7.1).
         Some(PayloadFormat::H265) => described(fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
         _ => Vec::new(),
     }

@@ -265,7 +265,7 @@ impl Sending {
         TempStore::keep(source.stored_rows());
         // The sender does not learn the fate of each packet, so per-packet records and completed frames are not kept.
         source.frames = SentFrames::lean();
-        // The encoder's packets replace packets without content.
+        // The encoder's audio packets replace audio packets without content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.audio.clone_from(&audio_queue);

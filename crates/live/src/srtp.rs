@@ -437,7 +437,7 @@ impl Srtp {
         let sealed = self.incoming.rtp.split(datagram, 0)?;
         let packet = sealed.packet;
         let (sealed, ssrc) = (Sealed { clear: payload_at(packet)?, ..sealed }, word(packet, 8)?);
-        // See `of_sources`.
+        // Only the SSRCs that `of_sources` has named are accepted.
         if !self.described.is_empty() && !self.described.contains(&ssrc) {
             return None;
         }

@@ -622,7 +622,7 @@ impl Declared for Params {
                 let schema = match (default, param.within) {
                     (Of::Number(default), within) => {
                         let mut schema = json!({ "type": "number", "default": default });
-                        // JSON has no infinity.
+                        // JSON has no infinity, so only finite limits are written.
                         if let Within::Range(Of::Number(least), Of::Number(most)) = within {
                             let finite =
                                 [("minimum", least), ("maximum", most)].into_iter().filter(|(_, n)| n.is_finite());

@@ -245,7 +245,7 @@ impl Breaker {
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
-        // If a single receiver still gets packets, the path to the group works.
+        // As long as one receiver gets packets, the path to the group works.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }

@@ -288,8 +288,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // Another controller's initial rate may be far below the fallback's, and the first report would only have
-            // doubled it.
+            // Another controller's initial rate may be far below the fallback's, and the first report could only double
+            // it.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);

@@ -632,7 +632,7 @@ impl NegotiatedParameters {
 
     /// Writes the attributes of the video's section.
     fn describe_video(&self, media: &mut Media, own: &LocalParameters<'_>) {
-        // An end that sends may not retransmit.
+        // An end that sends does not always retransmit.
         let repair = self.repair.filter(|_| own.sources.is_none_or(|own| own.repair.is_some()));
         let pt = self.payload_type;
         media.fmt = pt.to_string();

@@ -194,7 +194,7 @@ fn connection_of(
     let is_dtls_client = match transport.values("setup").first() {
         Some(&"passive") => true,
         Some(&"active") => false,
-        // An answer chooses one of both roles (RFC 8842, section 5.3).
+        // An answer has to choose one of the two roles (RFC 8842, section 5.3).
         _ => return refuse("answer.setup", "it is neither active nor passive", SERVER),
     };
     let (peer, fingerprints) = transport.peer("answer.ice", "answer.fingerprint", SERVER)?;

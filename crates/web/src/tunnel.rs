@@ -667,7 +667,7 @@ impl Tunnel {
                     self.state = State::Ended;
                     return;
                 }
-                // The connection is complete with its keys, and no application data is exchanged over DTLS.
+                // With the keys the connection is complete. No application data is exchanged over DTLS.
                 _ => {}
             }
         }

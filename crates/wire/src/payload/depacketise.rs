@@ -215,7 +215,7 @@ impl Depacketiser {
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {
-            // The previous unit has no end.
+            // If the previous unit has not ended, the frame is damaged.
             self.frame.damaged |= self.open;
             (self.headless, self.skipped) = (false, None);
             self.append(&START, nal)?;
