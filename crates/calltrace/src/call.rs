@@ -126,7 +126,7 @@ pub(crate) enum Vantage {
 /// The reason why no report of the receiver names single packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
-    /// No RTCP goes back.
+    /// There is no RTCP from the receiver.
     Absent,
     /// The RTCP is encrypted.
     Sealed,
@@ -153,7 +153,7 @@ pub(crate) struct Direction {
     pub(crate) set_by: Vec<Span>,
     /// The number of packets whose header extension was cut off.
     pub(crate) cut_extensions: usize,
-    /// The number of reports that were cut off.
+    /// The number of reports that were cut when they were captured.
     pub(crate) cut_reports: usize,
     pub(crate) unread: Unread,
     /// The resolution of the recording's clock.

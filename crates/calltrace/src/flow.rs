@@ -188,7 +188,7 @@ impl Flow {
         format!("SSRC {main}, {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
     }
 
-    /// Notes joined endpoints and removed copies.
+    /// Adds notes on joined endpoints and on removed copies.
     pub(crate) fn note(&self, notes: &mut Vec<String>) {
         if self.endpoints.len() > 1 {
             let pairs = counted(self.endpoints.len() as u64, "pair");

@@ -52,11 +52,11 @@ const LEAST_KNOWN: f64 = 0.4;
 /// A rate with its confidence interval, from the 5th to the 95th percentile of a bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
-    /// The lower end.
+    /// The lower end of the confidence interval.
     pub low: Rate,
-    /// The estimate.
+    /// The estimated rate.
     pub rate: Rate,
-    /// The upper end.
+    /// The upper end of the confidence interval.
     pub high: Rate,
 }
 
@@ -149,7 +149,7 @@ pub struct Path {
 /// When a packet left the bottleneck. The time is on the sender's clock, and the delay of an empty queue is subtracted.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
-    /// The time in seconds.
+    /// The packet left at this time, in seconds.
     At(f64),
     /// The time in seconds, for a packet whose departure is unknown. The packet has no delay, but other packets may
     /// have waited for it.

@@ -10,7 +10,7 @@ const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_TCP: u8 = 6;
 const LONGEST: usize = 65_535;
 
-/// An address of a flow's end.
+/// The address and the port of one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The address of the host or the multicast group.

@@ -43,12 +43,12 @@ pub enum Body {
 pub struct Arriving<'a> {
     /// The agent that sent the packet.
     pub from: AgentIx,
-    /// The IP size.
+    /// The packet's IP size.
     pub size: Bytes,
     /// The time at which the packet was sent.
     pub sent: Time,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The content.
+    /// The packet's content.
     pub body: &'a Body,
 }

@@ -16,7 +16,7 @@ pub trait Law: Send {
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
 
-/// An event for a law.
+/// An event that is passed to a control law.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// The flow starts.
@@ -100,7 +100,7 @@ fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     (echo, added)
 }
 
-/// The decision of a law.
+/// The decision of a control law.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
     /// The target rate. It is limited to the range from floor to cap.

@@ -28,7 +28,7 @@ pub struct Publisher {
     pub address: IpAddr,
     /// Further addresses of the port.
     pub others: Vec<IpAddr>,
-    /// Whether its audio is wanted.
+    /// Whether the browser's audio is wanted.
     pub audio: bool,
 }
 

@@ -12,7 +12,7 @@ use steadycast_units::{Ecn, Span, Spread, Time};
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The port that it arrived at.
+    /// The port at which the datagram arrived.
     pub which: Which,
     /// The datagram's bytes.
     pub bytes: &'a [u8],
@@ -217,12 +217,12 @@ impl<E: End> Loop<E> {
         Ok(EndIx(ix))
     }
 
-    /// Returns an end.
+    /// Returns the end with this index.
     pub fn end(&self, ix: EndIx) -> &E {
         &self.places[ix.0].end
     }
 
-    /// Returns the sockets of an end.
+    /// Returns the sockets of the end with this index.
     pub fn pair(&self, ix: EndIx) -> &Pair {
         &self.places[ix.0].pair
     }

@@ -96,7 +96,7 @@ pub struct EncodedFrame {
 /// The answer to an encoder that requests a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextJob {
-    /// A job.
+    /// A job for the encoder.
     Job(EncoderJob),
     /// No job is available yet.
     Nothing,

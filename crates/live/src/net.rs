@@ -362,7 +362,7 @@ impl PairPort {
         }
     }
 
-    /// See [`Port::send`].
+    /// Sends a datagram, as [`Port::send`] does.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
         match self {
             Self::Own(port) => port.send(bytes, to, ecn),
@@ -370,7 +370,7 @@ impl PairPort {
         }
     }
 
-    /// See [`Port::receive`].
+    /// Receives datagrams, as [`Port::receive`] does.
     pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, each: impl FnMut(&[u8], &Meta)) -> bool {
         match self {
             Self::Own(port) => port.receive(clock, buffers, each),

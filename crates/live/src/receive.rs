@@ -68,9 +68,9 @@ pub struct Receiving {
     /// The handle by which other threads observe and stop the session. The session ends with the sender's BYE or by
     /// [`Handle::stop`].
     pub handle: Handle,
-    /// The queue of its frames.
+    /// The queue of received frames.
     pub frame_queue: FrameQueue,
-    /// The queue of its audio packets.
+    /// The queue of received audio packets.
     pub audio_queue: ReceivedAudioQueue,
     /// The description of what is received.
     pub description: Description,

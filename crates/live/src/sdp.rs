@@ -193,7 +193,7 @@ pub struct Sources {
     pub media: u32,
     /// SSRC of the retransmissions or the parity.
     pub repair: u32,
-    /// Canonical name of both.
+    /// Canonical name of both SSRCs.
     pub cname: String,
 }
 

@@ -52,7 +52,7 @@ pub enum Medium {
         format: PayloadFormat,
         /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// The source.
+        /// The broadcast from which the session takes its frames.
         broadcast: Broadcast,
     },
     /// A clip that was encoded in advance at every quantizer.
@@ -80,7 +80,7 @@ impl Medium {
         }
     }
 
-    /// Returns the source of its frames.
+    /// Returns the source of the medium's frames.
     fn supply(&self) -> Supply {
         match self {
             Self::Greedy => Supply::Endless(None),

@@ -395,7 +395,7 @@ impl RunCandidates {
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
-    /// See [`Receiver::run`].
+    /// The index of the run, as [`Receiver::run`] returns it.
     run: u32,
     min_delay: Option<OneWay>,
     sent: Option<PeerTime>,

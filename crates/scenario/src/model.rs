@@ -336,7 +336,7 @@ pub struct Video {
     pub mode: Mode,
     /// The given parameters per controller. All of them are checked; only those of the chosen controller are used.
     pub params: Vec<(String, Vec<(String, Given)>)>,
-    /// The source of its frames.
+    /// The source of the video's frames.
     pub media: Media,
     /// The encoder's settings. Frame rate and GOP also apply to media without pixels.
     pub encode: Encode,

@@ -38,7 +38,7 @@ pub struct AudioSettings {
 pub struct AudioPacket {
     /// The packet's index at its source, which the driver uses to find the payload.
     pub index: u32,
-    /// The sampling time of its first sample.
+    /// The sampling time of the packet's first sample.
     pub sampled: Time,
     /// The payload's length in bytes.
     pub len: u16,
@@ -52,7 +52,7 @@ pub(crate) fn timestamp(first: u32, at: Time, clock_rate: u32) -> u32 {
     first.wrapping_add(ticks as u32)
 }
 
-/// The sender's state of audio.
+/// The sender's side of an audio stream.
 pub(crate) struct AudioSender {
     pub(crate) settings: AudioSettings,
     /// The next extended sequence number.
@@ -178,7 +178,7 @@ pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, time
     video.rtp.wrapping_add(ticks as u32)
 }
 
-/// The receiver's state of audio.
+/// The receiver's side of an audio stream.
 pub(crate) struct AudioReceiver {
     payload_type: u8,
     /// The followed source and its reception state. The source's SSRC is that of the first packet with the audio

@@ -79,7 +79,7 @@ pub struct Media {
     pub seq: u64,
     /// The extended sequence number of the original of a retransmission; `None` in media packets.
     pub repairs: Option<u64>,
-    /// The IP size.
+    /// The packet's IP size.
     pub size: Bytes,
     /// The ECN field of the IP header: as sent, or, at a receiver, as received.
     pub ecn: Ecn,

@@ -26,7 +26,7 @@ pub struct RtcpSettings {
     pub profile: Profile,
     /// The session bandwidth, of which RTCP may take 5 %.
     pub session_bandwidth: Rate,
-    /// The minimum interval; `None`: the profile's.
+    /// The minimum report interval; with `None`, that of the profile.
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,

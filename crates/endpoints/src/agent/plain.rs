@@ -72,7 +72,7 @@ impl PlainSource {
         }
     }
 
-    /// Starts, or restarts.
+    /// Starts the source, or restarts it after a stop.
     pub fn start(&mut self, now: Time) {
         self.next = now;
         self.activity.begin(now);
@@ -144,7 +144,7 @@ impl PlainSource {
 
 /// A sink that counts arrivals.
 pub struct PlainSink {
-    /// The arrivals.
+    /// The counts of arrived packets.
     pub intake: Intake,
     first: Option<u64>,
     next: u64,

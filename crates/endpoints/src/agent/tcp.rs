@@ -111,7 +111,7 @@ impl TcpSource {
         }
     }
 
-    /// Starts, or restarts.
+    /// Starts the source, or restarts it after a stop.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;

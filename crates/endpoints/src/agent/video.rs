@@ -700,7 +700,7 @@ pub struct VideoSink {
     pub joined: Time,
     /// The sink's periods of membership, each from a join to the following leave.
     stays: Vec<(Time, Time)>,
-    /// The arrivals.
+    /// The counts of arrived packets.
     pub intake: Intake,
     /// The assembly of frames, if there are frames.
     pub assembly: Option<Assembly>,

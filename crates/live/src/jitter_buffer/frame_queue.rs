@@ -14,7 +14,7 @@ use steadycast_units::{Bytes, Span, Time};
 pub struct ReceivedFrame {
     /// Presentation time in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
-    /// The bytes that are usable.
+    /// The usable bytes of the frame.
     pub bytes: Vec<u8>,
     /// Whether a part of the frame is missing.
     pub damaged: bool,

@@ -33,7 +33,7 @@ pub struct Depacketiser {
     unit: usize,
     /// The unsupported packetisation of the unit that the next payload continues, if it has one.
     skipped: Option<&'static str>,
-    /// See [`Depacketiser::is_orphaned`].
+    /// Whether the latest payload was dropped, see [`Depacketiser::is_orphaned`].
     orphaned: bool,
 }
 

@@ -46,7 +46,7 @@ pub(super) const fn kind(header: [u8; 2]) -> u8 {
     header[0] >> 1 & 0x3f
 }
 
-/// Returns the header with another type.
+/// Returns the header with its type replaced by `kind`.
 const fn with_kind(header: [u8; 2], kind: u8) -> [u8; 2] {
     // F and the highest bit of LayerId stay as they are.
     [header[0] & 0x81 | kind << 1, header[1]]

@@ -58,7 +58,7 @@ pub struct TransportFeedback {
     pub count: u8,
     /// The transport-wide sequence number of the first packet.
     pub begin_seq: u16,
-    /// The statuses from that number on.
+    /// The statuses of the packets from `begin_seq` on.
     pub packets: Vec<PacketStatus>,
 }
 
