@@ -88,6 +88,7 @@ impl<'a> Fields<'a> {
     /// Returns the next field; `None` if the field is cut or invalid.
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
         let key = self.varint()?;
+        // Protobuf's wire types: 0 is a varint, 1 has 64 bits, 2 is preceded by its length, and 5 has 32 bits.
         let value = match key & 7 {
             0 => Value::Number(self.varint()?),
             1 => Value::Number(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
@@ -146,6 +147,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
     let mut bits = Bits { bytes: packed, at: 0 };
     let kind = bits.take(2)?;
     let width = bits.take(6)? as u32 + 1;
+    // Kind 0 is the short header. Kind 1 is the general header, with three further fields.
     let (signed, optional, value_width) = match kind {
         0 => (false, false, 64),
         1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
@@ -163,6 +165,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
             return Some(None);
         }
         last = Some(match last {
+            // If the column has no base, the first value that exists is written in full.
             None => bits.varint()?,
             Some(last) => {
                 let mut delta = bits.take(width)?;
@@ -291,6 +294,7 @@ fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result
             seq: seq[i].unwrap_or(0) as u16,
             timestamp: timestamp[i].unwrap_or(0) as u32,
             ssrc: ssrc[i].unwrap_or(0) as u32,
+            // The logged sizes do not include the authentication tag and the UDP and IP headers.
             size: part(&payload) + part(&header) + part(&padding) + SRTP_TAG + IP_UDP_OVERHEAD as u64,
             transport: transport[i].map(|n| n as u16),
             send_time: send_time[i].map(|n| n as u32 & 0xff_ffff),
@@ -322,6 +326,7 @@ impl<'a> Log<'a> {
         while fields.at < bytes.len() {
             let at = fields.at;
             let Some((number, value)) = fields.field() else {
+                // A log that ends within a field is read up to this field.
                 log.cut = Some(at);
                 break;
             };
@@ -348,6 +353,7 @@ impl<'a> Log<'a> {
             }
             LOSS_BASED => rates(&Batch::new(bytes, begin, 5)?, 2, 102, 1, &mut self.loss_based)?,
             DELAY_BASED => rates(&Batch::new(bytes, begin, 4)?, 2, 102, 1, &mut self.delay_based)?,
+            // SCReAM's rates are logged in kb/s, those of the other estimators in bit/s.
             SCREAM => rates(&Batch::new(bytes, begin, 7)?, 3, 103, 1000, &mut self.scream)?,
             BEGIN => self.begins.extend(Batch::new(bytes, begin, 0)?.number(1).map(|at| at as i64)),
             _ if UNUSED.contains(&number) => {}

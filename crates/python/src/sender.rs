@@ -68,6 +68,7 @@ fn results(fates: Vec<Fate>) -> Vec<PacketResult> {
     let result = |(number, arrived): Fate| PacketResult {
         number,
         arrived: arrived.map(|at| {
+            // NaN stands for an arrival at an unknown time.
             let at = (!at.is_nan()).then(|| PeerTime::from_nanos((at * 1e9) as i64));
             PacketArrival { at, ecn: None }
         }),
@@ -396,6 +397,7 @@ impl PyMediaSender {
                     kind: stream_name(left.kind),
                     size_bytes: left.size.get(),
                 }),
+                // `take_dropped` returns the packets that were dropped.
                 Output::Dropped(stream, id) => locked(&self.dropped).push((stream.0, id)),
                 Output::Wait(wake) => {
                     // `wake_s` returns the time that the latest poll returned.

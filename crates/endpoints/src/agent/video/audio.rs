@@ -160,7 +160,7 @@ mod tests {
         let sent: Vec<Time> = (0..200_000).map(|n| Time::ZERO + AUDIO_PACKET_TIME * n).collect();
         for (first, index) in [(0, 0), (65_530, 3), (65_530, 9), (7, 65_529), (7, 131_071), (40_000, 199_999)] {
             let seq = u64::from(first) + index as u64;
-            // The packet is up to 10 s late. `counted` includes either all wraps of the sequence numbers or none.
+            // The packet takes up to 10 s. `counted` includes either all wraps of the sequence numbers or none.
             for (delay, counted) in [(0, seq), (10_000, seq), (30, seq & 0xffff)] {
                 let at = sent[index] + Span::millis(delay);
                 assert_eq!(index_of(&sent, first, counted, at), Some(index), "{first} {index} {delay}");
