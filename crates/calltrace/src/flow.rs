@@ -19,8 +19,8 @@ pub(crate) const IN_SEQUENCE: usize = 20;
 const LONGEST_STEP: i16 = 64;
 /// The longest time between two copies of a packet that has a header extension.
 const COPY_WITHIN: Span = Span::secs(2);
-/// The longest time between two copies of a packet without a header extension. It is shorter, because the bytes of such
-/// a packet do not show whether a second packet is a retransmission.
+/// The longest time between two copies of a packet without a header extension. It is shorter than [`COPY_WITHIN`],
+/// because the bytes of such a packet do not show whether a second packet is a retransmission.
 const COPY_WITHIN_BARE: Span = Span::millis(5);
 /// The largest variation of the time between two copies, if they come from two interfaces of one host or from a mirror
 /// port.

@@ -29,7 +29,7 @@ pub(crate) enum Change<'a> {
 pub(crate) enum Sources {
     /// The host receives from all sources. Excluded sources are not tracked.
     All,
-    /// The host receives from these sources only. If there are none, it is not in the group.
+    /// The host receives from these sources only. If there are none, the host is not in the group.
     Only(BTreeSet<Source>),
 }
 

@@ -213,7 +213,7 @@ struct AllowanceLeft {
     /// The end of the allowance, which identifies it.
     until: Time,
     spent: Bytes,
-    /// Whether a frame did not fit into the allowance. If so, no later frame is sent in it.
+    /// Whether a frame did not fit into the allowance. If so, no later frame is sent in this allowance.
     closed: bool,
 }
 
