@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Encode the clip, and store its sizes."""
     with tempfile.TemporaryDirectory() as folder:
+        # An empty cache, so that the clip is encoded by this machine's FFmpeg.
         os.environ["STEADYCAST_CACHE"] = folder
         known, ladder.KNOWN = ladder.KNOWN, ()
         encoders = ("{}", '{ codec = "h264", bframes = 0 }')

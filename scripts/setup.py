@@ -129,6 +129,7 @@ def make_venv() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     if run_quietly([sys.executable, "-m", "venv", VENV]):
         return
+    # The failed attempt may have left an incomplete environment.
     shutil.rmtree(VENV, ignore_errors=True)
     if not run_quietly([sys.executable, "-m", "venv", "--without-pip", VENV]):
         raise SetupError(

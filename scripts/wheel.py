@@ -141,6 +141,7 @@ def attempt(wheel: Path, folder: Path, *, here: bool) -> None:
     began = time.monotonic()
     venv, empty = folder / "venv", folder / "empty"
     empty.mkdir()
+    # These variables could make the new environment import modules of this one.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
     environment["STEADYCAST_CACHE"] = str(folder / "cache")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)

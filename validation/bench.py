@@ -114,6 +114,7 @@ class Theirs:
     def rate_moving(self) -> float:
         """Hops per CPU second without set-up; NaN if set-up is nearly all of the measured time."""
         moving = self.cpu_s - self.setup_s
+        # The difference of two nearly equal times is mostly noise.
         return self.hops / moving if moving > 0.2 * self.cpu_s else math.nan
 
 

@@ -218,6 +218,7 @@ def serving(words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             assert process.stdout is not None
             yield process.stdout.readline().strip(), process
         finally:
+            # SIGINT, as Ctrl-C does, lets the program write its record.
             process.send_signal(signal.SIGINT)
 
 
@@ -406,6 +407,7 @@ def watched_by(count: int, source: str, folder: Path) -> tuple[dict[str, Any], l
         began, before = time.monotonic(), processor_s(process.pid)
         told = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
         cores = (processor_s(process.pid) - before) / (time.monotonic() - began)
+        # SIGINT, as Ctrl-C does, lets the server write its records.
         process.send_signal(signal.SIGINT)
         process.wait(60)
     summaries = [json.loads(each.read_text()) for each in folder.glob("*/summary.json")]

@@ -46,6 +46,7 @@ def plain(clips: Sequence[Path], size: tuple[int, int], fps: str, gop: int) -> t
 
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "clips.txt"
+        # In FFmpeg's list of files, a quote inside quotes is written as in a shell.
         quoted = (str(clip.resolve()).replace("'", "'\\''") for clip in clips)
         listed.write_text("".join(f"file '{clip}'\n" for clip in quoted), encoding="utf-8")
 

@@ -58,6 +58,7 @@ def _counted(workload: str, seconds: int) -> tuple[int, int]:
         text=True,
         timeout=300,
         stdin=subprocess.DEVNULL,
+        # A fixed seed for the hashes of strings makes the number of instructions repeatable.
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     hops = re.search(r"^hops (\d+)$", done.stdout, re.MULTILINE)

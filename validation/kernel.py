@@ -58,6 +58,7 @@ class Ack:
 
 def segment(offset: int) -> int:
     """Return the number of the segment that begins at a byte. The SYN is the first segment and has one byte."""
+    # TCP's sequence numbers wrap at 2^32.
     return (offset - 1) % 2**32 // PAYLOAD + 1
 
 

@@ -335,6 +335,7 @@ def _decided(rates: pl.DataFrame, decisions: pl.DataFrame, flow: Json, here: pl.
     receivers = [r["name"] for r in flow["receivers"]]
     sender = (pl.col("flow") == flow["name"]) & ~pl.col("node").is_in(receivers)
     rows = decisions.filter(sender)
+    # Without 1e-9 s, rounding could put a time on a step's lower edge into the step before.
     number = ((pl.col("t_s") + 1e-9) / step).floor().cast(pl.Int64).alias("step")
     decided = rows.group_by(number).agg(
         pl.col("rule").str.extract(r"^n = ([0-9.]+):").cast(pl.Float64).mean().round(3).alias("n"),

@@ -300,6 +300,7 @@ _AROUND_S = 3.0
 
 def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
     lengths = {key: job.load().duration_s + _AROUND_S for key, job in todo.items()}
+    # The longest runs begin first, which shortens the time until the last one ends.
     order = sorted(todo, key=lambda key: -lengths[key])
     whole = makespan([lengths[key] for key in order], at_once)
     what = f"{len(todo)} runs in real time"

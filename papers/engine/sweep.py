@@ -212,6 +212,7 @@ def design(listed: Sequence[tuple[str, Sequence[str]]], rows: int, seed: int) ->
     for name, others in listed:
         levels = ["", *others]
         column = [levels[n % len(levels)] for n in range(rows)]
+        # The seed includes the factor's name, so that a further factor does not change the order of this one.
         random.Random(f"{seed} {name}").shuffle(column)
         columns.append(column)
     return [Tried("design", f"design {n + 1}", frozenset(c[n] for c in columns if c[n])) for n in range(rows)]

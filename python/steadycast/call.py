@@ -368,6 +368,7 @@ def write(call: Json, place: Path) -> Path:
     write_json(place / "path.json", call)
     text = None
     if call["path"]["refusals"]:
+        # An earlier analysis may have written this file.
         (place / "path.toml").unlink(missing_ok=True)
     else:
         text = "# The path of a call, as its packets showed it; unknown parts are the middle of what they can be.\n"

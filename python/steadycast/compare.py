@@ -76,6 +76,7 @@ class Verdict:
         if not self.condition.relative:
             return step
         if self.was == 0:
+            # No relative change from 0 is finite.
             return math.copysign(math.inf, step) if step else 0.0
         return step / abs(self.was)
 

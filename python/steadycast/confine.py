@@ -171,6 +171,8 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
         there.mkdir(parents=True, exist_ok=True)
         for name in names:
             try:
+                # O_NOFOLLOW refuses a link to a file elsewhere. Without O_NONBLOCK, a named pipe without a writer
+                # would block.
                 file = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -210,6 +212,7 @@ def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
 
 def descendants(process: int) -> Iterator[int]:
     """Yield the direct and indirect child processes of a process."""
+    # A process may end between the two reads.
     with suppress(OSError):
         for task in os.scandir(f"/proc/{process}/task"):
             for child in Path(task.path, "children").read_text().split():

@@ -383,6 +383,7 @@ def _lost(
             total.append((at, total[-1][1] + (max(value, 0.0) if anew else value - before)))
         least = math.inf
         kept = []
+        # A later fall is subtracted from all earlier values above the value after the fall.
         for at, value in reversed(total):
             least = min(least, value)
             kept.append((at, max(least, 0.0)))
@@ -504,6 +505,7 @@ def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
     """Return the last value of the longest series before each bin's end; `None` if it is too old."""
     values = max(map(_numbers, all_of), key=len, default=[])
     gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
+    # A value counts as current for two usual intervals between the reports.
     holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
     found: list[float | None] = []
     for end in edges[1:]:

@@ -47,6 +47,7 @@ def whole(
         yield new
         if new is not path:
             new.replace(path)
+    # Nothing remains of a failed block, even if it was interrupted.
     except BaseException as error:
         if new is not path:
             with suppress(OSError):

@@ -79,6 +79,7 @@ def film(
     if cut.quantizer is not None:
         options["crf"] = str(cut.quantizer)
     factor = min(1.0, (cut.width or ladder.width) / ladder.width)
+    # Pictures with half the colour resolution (4:2:0) need even sides.
     width, height = (max(2, round(side * factor / 2) * 2) for side in (ladder.width, ladder.height))
     buffer = io.BytesIO()
     with _encoding(kind), av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
@@ -166,6 +167,7 @@ def _again(data: bytes, width: int, quantizer: int) -> bytes:
         pictures: Any = film
         source = pictures.streams.video[0]
         factor = min(1.0, 2 * width / source.width)
+        # Pictures with half the colour resolution (4:2:0) need even sides.
         sides = (round(side * factor / 2) * 2 for side in (source.width, source.height))
         stream = _stream(out, "webm", source.average_rate, options, *sides)
         for picture in pictures.decode(source):

@@ -333,6 +333,7 @@ class Claim:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
+            # Removed before the lock is released; afterwards, the file could be another process's lock.
             self._lock.unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
@@ -390,6 +391,7 @@ class Claim:
 
 
 def _lock_of(path: Path) -> Path:
+    # Two names of one folder have the same lock.
     whole = path.resolve()
     return whole.parent / f"{whole.name}.lock"
 
@@ -423,6 +425,7 @@ class Draft:
         self.path = Path(path)
         self._goes_on = goes_on
         self.mark = mark
+        # A path such as "." has no last part to which a suffix can be added.
         named = self.path if self.path.name not in ("", "..") else self.path.resolve()
         self.part = named.parent / f"{named.name}.part"
         self._claim = Claim(path, force=force)
@@ -567,6 +570,7 @@ def _ours_or_free(path: Path, remedy: str) -> None:
 def replace_folder(source: Path, target: Path) -> None:
     """Rename `source` to `target`; an older `target` is removed only after the new one is in place."""
     if target.exists():
+        # The process id keeps two processes from using the same name.
         old = target.with_name(f"{target.name}.old-{os.getpid()}")
         target.rename(old)
         source.rename(target)

@@ -184,6 +184,7 @@ class Crew:
             if self.plan.until_s is not None and time.monotonic() - self.began > self.plan.until_s:
                 raise FailedError("too-long", member.name, f"not ready at {self.plan.until_s:g} s, the end")
             self.look(member)
+            # Neither a socket table nor a log notifies of changes, so that they are polled.
             time.sleep(0.02)
         self.told("ready", program=member.name)
 
@@ -194,6 +195,7 @@ class Crew:
                 for row in _sockets(self.running[member.name][1].pid, kind)
             )
         if kind == "log":
+            # The program may not have a log yet.
             with suppress(OSError):
                 return re.search(what, Path(member.log or "").read_text(errors="replace")) is not None
         return kind == "file" and Path(what).exists() and Path(what).stat().st_size > 0
@@ -298,11 +300,14 @@ def _end_descendants() -> None:
     until = time.monotonic() + READY_S
     while (left := [*descendants(os.getpid())]) and time.monotonic() < until:
         for process in left:
+            # The process may have ended by itself.
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         with suppress(ChildProcessError):
+            # Ended children remain as zombies until they are waited for, and would be listed again.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+        # A process may have started a child after the list was made, so that the loop makes a new list.
         time.sleep(0.01)
 
 
@@ -331,6 +336,7 @@ class Load:
     def poll(self, pid: int, now: float) -> None:
         """Sample all threads of a process and its descendants."""
         for task in _tasks(pid):
+            # The thread may have ended.
             with suppress(OSError, ValueError):
                 ran, waited, _ = map(int, Path(task, "schedstat").read_text().split())
                 self.first.setdefault(task, (now, ran, waited))

@@ -139,6 +139,7 @@ class _Pair:
         self.original, self.by, self.counts = opened(original, told), by, [0, 0]
         try:
             self.received = opened(received, told)
+        # The original is open already, and `__exit__` isn't called if this fails.
         except BaseException:
             self.original.__exit__()
             raise

@@ -126,6 +126,7 @@ def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, co
 
 def _estimated_bytes(target: Path, viewer: Viewer, track: Track | None) -> int:
     raw, slots = viewer.ladder.raw, viewer.slots
+    # The pictures in the middle of the clip stand for the whole clip.
     first = max(0, viewer.ladder.table.frames // 2 - SAMPLE // 2)
     last = min(first + SAMPLE, viewer.ladder.table.frames)
     sample = [raw.picture(place) for place in range(first, last)]

@@ -188,6 +188,7 @@ def _held(call: Json) -> float | None:
 def sustained(bins: Sequence[Json]) -> float:
     """Return the 95th percentile of the rate over two seconds, in bit/s."""
     sent: list[float] = [each["sent_bps"] for each in bins]
+    # A bin has half a second, so that four bins are two seconds.
     means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
     return means[len(means) * 95 // 100]
 

@@ -34,6 +34,7 @@ class _Heard:
         if first:
             self.owed = True
             return
+        # Standard error may be closed.
         with suppress(OSError):
             print("steadycast: ending; once more to abort", file=sys.stderr)
 
@@ -111,6 +112,7 @@ def obeyed() -> Iterator[None]:
     """Handle the three signals in the block like Ctrl-C; an ignored signal (`nohup`) remains ignored."""
     before: dict[signal.Signals, Any] = {}
     _heard.count, _heard.holding, _heard.owed = 0, False, False
+    # Windows has no SIGHUP.
     for each in filter(None, (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         found = signal.getsignal(each)
         if found is not signal.SIG_IGN:

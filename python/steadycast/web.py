@@ -394,6 +394,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
             path.read_bytes()
         except OSError as error:
             raise UserError(f"{option} {path}", f"it can't be read ({reason(error)})", remedy) from None
+    # 7 is the mask of the permissions of users outside of the file's group.
     if key.stat().st_mode & 0o007:
         raise UserError(
             f"--key {key}", "everybody on this machine may read it", f"take that away: chmod o= {key}"
@@ -447,6 +448,7 @@ class Sparing(logging.Filter):
     def tell(self, kind: str, what: str) -> None:
         """Print a line on stderr, unless it exceeds the limit."""
         if (more := self.passes(kind)) is not None:
+            # A closed standard error must not end the server.
             with suppress(OSError):
                 print(f"steadycast: {what}{more}", file=sys.stderr, flush=True)
 
@@ -505,6 +507,7 @@ async def serve(
     loop.set_exception_handler(_on_exception)
     if signals and sys.platform != "win32":
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # A signal that is ignored (`nohup`) remains ignored.
             if signal.getsignal(each) is not signal.SIG_IGN:
                 loop.add_signal_handler(each, setattr, server, "should_exit", True)
     ready()

@@ -118,6 +118,7 @@ class Workers:
                 except (EOFError, OSError):
                     how = self._buried(worker)
                     first, *others = worker.given
+                    # The crash concerns only the first task; the queued ones return to the front in their old order.
                     todo.extendleft(reversed(others))
                     deaths[first[0]] = deaths.get(first[0], 0) + worker.begun
                     if deaths[first[0]] < _TRIES:
@@ -149,6 +150,7 @@ class Workers:
 
     def _end(self, *, gently: bool) -> None:
         for worker in self._all:
+            # The process may have ended by itself.
             with suppress(ProcessLookupError):
                 worker.process.send_signal(signal.SIGINT if gently and worker.begun else signal.SIGKILL)
         for worker in self._all:
@@ -239,6 +241,7 @@ def serve(number: int) -> None:
             index, task = queue.get()
             _answer(channel, index, _done(do, task))
     except (KeyboardInterrupt, EOFError, OSError):
+        # The parent is gone or ends this process, so that nothing needs to be cleaned up.
         os._exit(1)
 
 
@@ -248,12 +251,14 @@ def _listen(channel: Connection, queue: SimpleQueue[tuple[int, object]]) -> None
         while True:
             queue.put(channel.recv())
     except (EOFError, OSError):
+        # The parent has closed the pipe. The main thread may be in a long task, which this call ends as well.
         os._exit(1)
 
 
 def _done(do: Callable[[object], object], task: object) -> object:
     try:
         return do(task)
+    # The error is sent to the parent, which raises it there.
     except Exception as error:
         return error
 

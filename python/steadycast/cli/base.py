@@ -221,6 +221,7 @@ def main() -> None:
         except (OSError, MemoryError, ImportError, RuntimeError) as error:
             code = _refused(error)
         try:
+            # Flushed here, because an error of the flush at the interpreter's exit could not be reported.
             sys.stdout.flush()
         except OSError as error:
             code = _refused(error)
@@ -290,6 +291,7 @@ def _leave_threads(code: int) -> None:
             each.join(max(0.0, until - time.monotonic()))
     if endless := [each.name for each in others if each.is_alive() and not each.daemon]:
         tell(f"left behind: the thread {', '.join(endless)}, which did not end in {_THREADS_S:g} s")
+        # A normal exit would wait for this thread.
         os._exit(code)
 
 
@@ -306,6 +308,7 @@ def _of(words: list[str]) -> typer.Typer:
 
 def _run() -> int:
     left.clear()
+    # Python represents undecodable bytes of the command line as lone surrogates, which can't be printed.
     for word in (*sys.argv[1:], os.environ.get("PWD", "")):
         if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             code = sys.getfilesystemencoding()

@@ -201,6 +201,7 @@ def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[
     for numbers in known:
         last, keys = known[0][0], list[Hashable]()
         for number in numbers:
+            # Of all numbers with this remainder, the one nearest to the last number is taken.
             key = last + (number - last + wraps // 2) % wraps - wraps // 2
             keys.append(key)
             last = max(last, key)

@@ -36,6 +36,7 @@ def write(run: Run, place: Path) -> None:
     step = times[1] - times[0] if len(times) > 1 else 1.0
     # Consecutive rows are grouped, so that a series has at most `_POINTS` steps.
     wide = step * max(1, -(-len(times) // _POINTS))
+    # Without 1e-6, rounding could put a time on a group's lower edge into the group before.
     group = (pl.col("t_s") / wide + 1e-6).floor().cast(pl.Int64)
     steps = int(times[-1] / wide + 1e-6) + 1 if times else 0
 

@@ -114,6 +114,7 @@ def run(what: str, cell: Path, clip: Path | None, program: str | None) -> None:
     words = ["--autoplay-policy=no-user-gesture-required", "--disable-features=WebRtcHideLocalIpsWithMdns"]
     words += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
     words += [f"--use-file-for-fake-video-capture={clip}"] if clip is not None else []
+    # Chromium refuses to run as root with its sandbox.
     words += ["--no-sandbox"] if os.geteuid() == 0 else []
     sends = what == "offer"
     with (

@@ -135,6 +135,7 @@ def run(setup: Setup, task: Task) -> Outcome:
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
     for old in (place, rooms.work):
+        # Remains of an interrupted run would be counted as results of this run.
         shutil.rmtree(old, ignore_errors=True)
     rooms.make(setup)
     table = scenario(setup, task.network, setup.seed + task.run - 1)
@@ -209,6 +210,7 @@ class Rooms:
         if setup.user is None:
             return
         for path in (setup.rooms, *(each for each in self.pipes.parents if setup.rooms in each.parents)):
+            # Execute permission without read permission: others can reach the paths inside but can't list the folder.
             path.chmod(path.stat().st_mode | 0o011)
         self.judge.chmod(0o700)
         self.pipes.chmod(0o755)
@@ -232,6 +234,7 @@ def _vmaf(cell: Cell) -> float | None:
     counted = [cell.window[0] <= at - cell.began < cell.window[1] for at in rows["at"]]
     kept = cell.folder / _KEPT
     found = clips.vmaf_of(cell.pair.clip, kept, numbers, counted)
+    # The pictures are large, and only their scores are needed from here on.
     kept.unlink()
     return found
 
@@ -301,6 +304,7 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
             serves.append(("feed", "clip.pipe", {}))
         for what, place, more in serves:
             os.mkfifo(values[place])
+            # The umask reduces the mode that mkfifo sets, so that it is set again.
             os.chmod(values[place], 0o666 if setup.user else 0o600)
             words = clips.words_of(what, clip, Path(values[place]), rooms.judge / f"{what}.tsv", **more)
             own.append(hosts.Member(what, None, words, log=str(rooms.judge / f"{what}.log"), own=True))

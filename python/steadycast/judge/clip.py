@@ -118,6 +118,7 @@ def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
     began: float | None = None
     number = -1
     while True:
+        # The reader may close the pipe and open it again.
         with suppress(BrokenPipeError), fifo.open("wb", buffering=0) as pipe:
             _whole(pipe, _header(raw))
             while True:

@@ -154,6 +154,7 @@ class Cell:
     def rows(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
         """Read a table of numbers from the judge's programs or a browser; malformed lines are skipped."""
         path = self.folder / name
+        # A program that was killed may have written half a line, or bytes that are not text.
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         kept = [row for line in lines if (row := _numbers(line, len(columns))) is not None]
         return pl.DataFrame(
@@ -431,6 +432,7 @@ def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
 def _codec(cell: Cell) -> str | None:
     """Return the codec in the session description, if four bytes of its payload identify key frames."""
     path = cell.folder / "session.sdp"
+    # The file comes from a tested program, and may contain any bytes.
     text = path.read_text(errors="replace").upper() if path.exists() else ""
     clear = "SAVP" not in text
     return next((c for c in ("H264", "H265", "VP8") if clear and f" {c}/90000" in text), None)
@@ -623,6 +625,7 @@ def _quality(shown: pl.DataFrame, unread: int) -> Figures:
 def browser(cell: Cell) -> Figures | None:
     """Score a browser's own statistics in `stats.jsonl`: timed reports of getStats, one line per second."""
     low, high = cell.window
+    # The file may end in the middle of a character, if the browser was killed.
     text = (cell.folder / "stats.jsonl").read_text(errors="replace")
     seen = []
     for at, reports in filter(None, map(_stats, text.splitlines())):

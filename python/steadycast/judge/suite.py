@@ -165,6 +165,7 @@ def key_of(setup: Setup, task: Task) -> str:
     pair = setup.pair
     paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
+    # Size and time of modification identify a program's version without reading the whole file.
     programs = [(path, state.st_size, state.st_mtime_ns) for path, state in states]
     network = asdict(setup.networks[task.network])
     asked = (setup.seed, task.run, setup.up, setup.level)

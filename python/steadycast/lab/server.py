@@ -379,6 +379,7 @@ def _text(sent: Json, name: str, most: int) -> str:
 
 
 def _json(content: object) -> str:
+    # NaN and infinity are not valid in JSON, and a browser would refuse the whole answer.
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -100,6 +100,7 @@ def checked(
     for key, name in _files(tree):
         allowed = key == "clip" and (
             name in named_clips()
+            # Resolved first, because a name may contain ".." or be a link.
             or (clips is not None and (base.place.parent / name).resolve().is_relative_to(clips.resolve()))
         )
         if name not in base.names and not allowed:

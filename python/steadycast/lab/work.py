@@ -111,6 +111,7 @@ class Board:
         # A worker wrote the progress just before it noticed that its work was cancelled.
         if ticket != self.newest(place):
             return "", 0, 0
+        # The text was cut to a number of bytes, perhaps inside a character.
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 
     def over(self, place: int, ticket: int) -> None:

@@ -98,6 +98,7 @@ class Ends:
             try:
                 stop()
                 self._run = finished(self._core, warnings)
+            # The error is kept, because each later request for the results raises it again.
             except BaseException as error:
                 self._failed = error
                 raise

@@ -250,6 +250,7 @@ class Outlets:
         try:
             if options.metrics is not None:
                 self._server = _serve(options.metrics, lambda: [self])
+        # The files are already open.
         except BaseException:
             self._close()
             raise
@@ -365,6 +366,7 @@ class _Lines:
     def close(self) -> None:
         file, self._file = self._file, None
         if file is not None and file is not sys.stdout:
+            # Closing flushes the buffer, which fails on a full disk.
             with suppress(OSError):
                 file.close()
 
@@ -434,6 +436,7 @@ def _notify(state: str) -> None:
     if not place:
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        # "@" stands for the zero byte at the beginning of an abstract socket's name.
         channel.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)
 
 

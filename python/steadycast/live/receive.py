@@ -107,6 +107,7 @@ class Player:
         self._left_out = 0
         self.gone = False
         """Whether the player has ended."""
+        # A daemon thread, because a player that does not read must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
@@ -160,6 +161,7 @@ class Player:
 
     def finish(self) -> list[str]:
         """Wait until the player has read the rest, or end it; return warnings for the record."""
+        # The queue is full if the player does not read; it is then ended below.
         if not self.gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
@@ -376,6 +378,7 @@ class Sink:
 
     def _take_away(self) -> None:
         if self._out is not None and self._place != self._out:
+            # The file was written under a temporary name.
             self._place.unlink(missing_ok=True)
 
     def finish(self) -> None:
@@ -434,6 +437,7 @@ def unplayable(path: Path, form: str | None) -> str | None:
             film = recording.streams.video[0]
             for packet in itertools.islice(recording.demux(film), _LOOKED_AT):
                 seen += bool(packet.size)
+                # Packets before the first key frame can't be decoded.
                 with contextlib.suppress(av.error.FFmpegError, EOFError, ValueError):
                     if film.codec_context.decode(packet):
                         return None

@@ -65,6 +65,7 @@ class Outbox:
         """Decode until there are no more frames."""
         try:
             self._decode()
+        # The error is raised again in the thread that reads the frames.
         except BaseException as error:
             self.failed = error
         with self._change:

@@ -187,6 +187,7 @@ class Camera(Newest):
         width, height = parse_size(size, (facts.width, facts.height))
         rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
         super().__init__(Shape(width, height, rate), self._reader.warnings)
+        # A daemon thread, because a read from a camera can block for an unlimited time.
         threading.Thread(target=self._read, daemon=True, name="camera").start()
 
     def _read(self) -> None:

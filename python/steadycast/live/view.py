@@ -441,6 +441,7 @@ class Watch:
             time.sleep(max(0.0, min(self.period_s, until - time.monotonic())))
             status = json.loads(core.status())
             told(status)
+            # A closed terminal must not end the session.
             with suppress(OSError):
                 show(status)
 

@@ -318,5 +318,6 @@ def _plain(text: str) -> str:
 
 
 def _tell(line: str) -> None:
+    # A closed standard error must not end the session.
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)

@@ -72,6 +72,7 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
     if size in SIZES:
         return SIZES[size]
     if size == "clip":
+        # Pictures with half the colour resolution (4:2:0) need even sides.
         return own[0] // 2 * 2, own[1] // 2 * 2
     if size == "auto":
         return _bounded(own)

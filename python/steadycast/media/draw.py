@@ -157,6 +157,7 @@ class Canvas:
         (ax, ay), (bx, by), r = a, b, max(ra, rb)
         part, x, y = self.grid(min(ax, bx) - r, min(ay, by) - r, max(ax, bx) + r, max(ay, by) + r)
         dx, dy = bx - ax, by - ay
+        # The small term prevents a division by zero if both points are equal.
         along = (((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy + 1e-9)).astype(np.float32)
         np.clip(along, 0, 1, out=along)
         radius = ra + (rb - ra) * along

@@ -444,6 +444,7 @@ def _start(encoder: av.VideoCodecContext) -> None:
         encoder.open()
     finally:
         for task in map(int, os.listdir("/proc/self/task")):
+            # The thread may have ended.
             with suppress(ProcessLookupError):
                 if os.sched_getparam(task).sched_priority == _SVT_PRIORITY:
                     os.sched_setscheduler(task, os.SCHED_BATCH, os.sched_param(0))
@@ -543,6 +544,7 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
         except BaseException as error:  # every exception is raised again in the waiting thread
             done.set_exception(error)
 
+    # A daemon thread, because a hung encoder can't be stopped and must not keep the process from ending.
     Thread(target=run, daemon=True).start()
     while not wait([done], timeout=1.0).done:
         if time.monotonic() - heard > patience:

@@ -72,6 +72,7 @@ def overall_db(y: float, u: float, v: float) -> float:
     Luma has four of six samples.
     """
     error = (4 * 10 ** (-y / 10) + 10 ** (-u / 10) + 10 ** (-v / 10)) / 6
+    # Equal pictures have no error, and thus an infinite PSNR.
     return float(-10 * np.log10(error)) if error > 0 else np.inf
 
 
@@ -93,6 +94,7 @@ def opinions(psnr: F64) -> F64:
     It interpolates linearly between the bounds of the classes. A bound between the classes 2 and 3, for example, has
     the score 2.5. The score is 5 from 40 dB on, and 1 up to 17.5 dB.
     """
+    # A slot without a picture has no PSNR, and gets the lowest score.
     known = np.where(np.isnan(psnr), 0.0, psnr)
     return np.interp(known, (17.5, *OPINION_BOUNDS_DB, 40.0), (1.0, 1.5, 2.5, 3.5, 4.5, 5.0))
 

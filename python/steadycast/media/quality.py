@@ -203,6 +203,7 @@ class _Decoded:
             return found.result()
         try:
             pictures = self._decode(chosen_q, told, groups)
+        # The entry is removed, so that a later call decodes the segment again.
         except BaseException as error:
             with self.lock:
                 del self.kept[key]

@@ -66,9 +66,11 @@ def _load(path: Path, about: Path) -> RawVideo | None:
     try:
         facts = json.loads(about.read_text())
         width, height, count = int(facts["width"]), int(facts["height"]), int(facts["frames"])
+        # The file is truncated if a process was killed while writing it.
         if path.stat().st_size != count * width * height * 3 // 2:
             return None
         samples = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, width * height * 3 // 2))
+        # The checksum is computed in parts, so that the whole clip is never in memory.
         check = 0
         for start in range(0, count, 64):
             check = zlib.crc32(samples[start : start + 64].data, check)

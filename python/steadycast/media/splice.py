@@ -77,6 +77,7 @@ def fates(table: FrameTable, told: Fates) -> U8:
     opens = (
         np.concatenate([[True], groups[1:] != groups[:-1]]) if len(groups) else np.zeros(0, dtype=np.bool_)
     )
+    # A frame is undecodable if a loss precedes it within its GOP; losses before the GOP don't count.
     broken = before > np.maximum.accumulate(np.where(opens, before, 0))
     result = np.full(told.frames, Fate.OK, dtype=np.uint8)
     if told.arrival_ns is not None and told.play_ns is not None:

@@ -229,6 +229,8 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
     ordered = sorted(map(fitted, labels), key=lambda label: label.y)
     lines = [label.text.count("\n") + 1 for label in ordered]
     places = [min(max(label.y, low), high) for label in ordered]
+    # Labels that are too close push each other apart. The number of rounds is limited, because a crowded chart may have
+    # no room for all.
     for _ in range(50):
         moved = False
         for i in range(1, len(places)):

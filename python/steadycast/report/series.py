@@ -96,6 +96,7 @@ def series(folder: Folder, column: str) -> list[Series]:
             gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
             nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
             mine = pl.concat([mine, nothing]).sort("t_s")
+            # A row is for the interval that begins at `t_s`, and is drawn in the middle of the interval.
             t = (mine["t_s"] + step / 2).to_list()
             result.append(
                 Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())

@@ -186,6 +186,7 @@ class LiveSource:
         Returns `None` if the source has too few pictures.
         """
         encoder = self._encoder(pictures)
+        # The cost depends on the quantizer, and the middle one represents them.
         middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
         spent, count = 0.0, min(encoder.gop, _MEASURED)
         for number in range(count):

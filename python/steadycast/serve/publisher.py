@@ -83,6 +83,7 @@ def fitted(frame: Any, width: int, height: int) -> U8:
     """Return a decoded picture's samples (yuv420p) at this size, with black bars where its aspect ratio differs."""
     scale = min(Fraction(width, frame.width), Fraction(height, frame.height))
     inner = [
+        # Pictures with half the colour resolution (4:2:0) need even sides.
         max(2, min(most, round(side * scale / 2) * 2))
         for side, most in ((frame.width, width), (frame.height, height))
     ]

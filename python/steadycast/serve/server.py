@@ -90,6 +90,7 @@ class Serving:
         """The token of publishers, which viewers do not have."""
         self.port = port
         """The core's `MediaPort`."""
+        # The times of the last `_POSTS` offers, which limit the offers per second.
         self._posts: deque[float] = deque(maxlen=_POSTS)
 
     def app(self) -> Starlette:

@@ -349,5 +349,6 @@ class Viewers:
 
 def say(what: str) -> None:
     """Print a line for the operator."""
+    # A closed standard error must not end the server.
     with suppress(OSError):
         print(what, file=sys.stderr, flush=True)

@@ -140,6 +140,7 @@ class Cluster:
                     ending.update([given([place]) for place in part])
         finally:
             for key in waiting:
+                # The scheduler may be gone, and its error must not hide the one that ended the loop.
                 with suppress(Exception):
                     client.cancel([key])
 

@@ -304,6 +304,7 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
     try:
         with (
             readable(f"--with {path}", "name a CSV file"),
+            # Spreadsheet programs put a byte order mark before the first line, which utf-8-sig skips.
             path.open(encoding="utf-8-sig", newline="") as file,
         ):
             lines = [[cell.strip() for cell in row] for row in csv.reader(file) if any(row)]

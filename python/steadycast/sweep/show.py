@@ -517,6 +517,7 @@ def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
     with written(place):
         if place.exists() or metrics:
             place.mkdir(exist_ok=True)
+        # Figures of an earlier call would be taken for figures of this one.
         for old in itertools.chain.from_iterable(place.glob(f"*{ending}") for ending in (*_ENDINGS, ".csv")):
             old.unlink()
         if not metrics and place.exists():
@@ -610,6 +611,7 @@ def _scale(of: Grid) -> tuple[float, float, Shades]:
 
 
 def _shade(value: float, low: float, high: float, shades: Shades) -> str:
+    # All cells have the same value, and get the middle shade.
     level = (value - low) / (high - low) if high > low else 0.5
     place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
     n = min(int(place), len(shades) - 2)

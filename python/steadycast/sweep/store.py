@@ -49,14 +49,17 @@ class Part:
     def append(self, line: bytes) -> None:
         """Append a row."""
         try:
+            # The file is created with the first row, so that a call without new rows leaves no file.
             if self._file is None:
                 self._folder.mkdir(exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o666)
             left = memoryview(line)
             while left:
+                # A write may accept only part of the bytes.
                 left = left[os.write(self._file, left) :]
             if time.monotonic() - self._synced > _SYNC_S:
+                # Each synchronization waits for the disk, so that it is done at intervals and not for each row.
                 os.fsync(self._file)
                 self._synced = time.monotonic()
         except OSError as error:
