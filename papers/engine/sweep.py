@@ -45,6 +45,9 @@ FINALISTS = 3
 """Number of settings that are run with all seeds of `CHOOSING`."""
 _STEPS = 8
 """Maximum number of changes that are tried in step 3 from each of the two settings."""
+_TOGETHER = 500
+"""Up to this number of runs, those of all experiments are made by the same processes. More are made experiment by
+experiment, because the observations of a whole family need gigabytes."""
 _T995 = {4: 5.598, 19: 3.174}
 """Student's t for a two-sided 99.5 % interval, by degrees of freedom."""
 MORE = tuple(range(JUDGED[0], JUDGED[0] + 20))
@@ -316,16 +319,20 @@ def run(
     """Run the settings of a family, and return the numbers of its statements. Runs that are cached are not repeated."""
     without = frozenset(without)
     found = [Found(t, tuple(seeds)) for t in tried]
-    for e in FAMILIES[family]:
-        if e.id in without:
-            continue
-        # One experiment is evaluated at a time, because the observations of a whole family need gigabytes.
-        for medium in media_of(e, tuple(clips)):
-            each = _Settings(e, Plan(e, medium, tuple(seeds)), tried)
-            if not each.statements or (medium.pixels and not pictures):
-                continue
-            for at, id, outcome in each.outcomes(progress or Silent()):
-                found[at].numbers[e.id, id] = outcome
+    parts = [
+        each
+        for e in FAMILIES[family]
+        if e.id not in without
+        for medium in media_of(e, tuple(clips))
+        if pictures or not medium.pixels
+        if (each := _Settings(e, Plan(e, medium, tuple(seeds)), tried)).statements
+    ]
+    jobs = [job for each in parts for job in each.plan.jobs()]
+    if len(jobs) <= _TOGETHER:
+        run_all(jobs, progress or Silent())
+    for each in parts:
+        for at, id, outcome in each.outcomes(progress or Silent()):
+            found[at].numbers[each.experiment.id, id] = outcome
     return found
 
 
