@@ -98,6 +98,7 @@ def with_cargo() -> dict[str, str]:
 
     """
     environment = dict(os.environ)
+    # rustup installs cargo in this folder, which only shells that were started afterwards have on their PATH.
     if shutil.which("cargo") is None:
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
         environment["PATH"] = f"{environment.get('PATH', '')}{os.pathsep}{home}"

@@ -203,6 +203,7 @@ def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
     count.passed += len(cases) - len(failed) - len(skips)
     for skip in skips:
         count.skipped[skip.get("message") or "no reason is given"] += 1
+    # pytest can fail without a failed test, for example if it can't import a module.
     if code != 0 and not failed:
         count.broken.append(f"pytest ended with code {code}")
 

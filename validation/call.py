@@ -386,6 +386,7 @@ def main() -> int:
     rows = []
     print(page.head(HEADS))
     for seed in seeds:
+        # Only every fourth network has another flow in the queue.
         if options.beside and seed % 4:
             continue
         rows.append(measured(seed, options.beside))

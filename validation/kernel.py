@@ -121,6 +121,7 @@ def main() -> None:
         if args.write:
             lines = [(ack.at_s, ack.line()) for ack in acks]
             for row in done.tcp.to_polars().iter_rows(named=True):
+                # A row has the values at the end of its interval, and the time of its beginning.
                 at = row["t_s"] + INTERVAL_S
                 ssthresh = math.inf if row["ssthresh_packets"] is None else row["ssthresh_packets"]
                 lines.append((at, f"w {round(at * 1e6)} {row['cwnd_packets']:g} {ssthresh:g}"))

@@ -336,6 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lines += cells(row)
         except UserError as why:
             print(why, file=sys.stderr)
+            # A missing program is reported once, and its other rows are skipped.
             if isinstance(why, MissingError):
                 missing.add(row.program)
     made = page.table(["program", "set-up", "figure", "theirs", "ours", "ours / theirs", "near"], lines)

@@ -152,15 +152,18 @@ def share(law: Law, p: float, *, one: bool, seed: int = 1, end: float = 2000.0) 
             flows.append(Connection(rtt, law.times, law.eager))
         del flows[number:]
         now = _LEAST_RTT + queue / _CAPACITY
+        # As in RFC 5348, a new sample of the round-trip time has the weight 0.1.
         rtt += 0.1 * (now - rtt)
         offered = sum(f.rate for f in flows) * (n if one else 1.0) * now
         full = max(0.0, queue + offered - _CAPACITY * now - law.queue)
         served = min(queue + offered - full, _CAPACITY * now)
+        # The random loss and the loss at the full queue are independent.
         loss = 1.0 - (1.0 - p) * (1.0 - full / offered)
         for flow in flows:
             flow.advance(flow.rate * now, loss, rtt, flow.rate * min(1.0, served / offered), random)
         queue += offered - full - served
         time, waits, rounds = time + now, waits + now - _LEAST_RTT, rounds + 1
+        # The first 300 s are not measured.
         if time > 300.0:
             arrived, measured = arrived + served * (1.0 - p), measured + now
         if time >= decide:

@@ -82,11 +82,13 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
     for n, variant in enumerate(figure.variants):
         runs = part.runs(variant)
         for name, content in runs[0].content["flows"].items():
+            # Of the flows other than the video, only those of the first variant are drawn.
             if content["kind"] != "video" and n:
                 continue
             flows = [run.flow(name) for run in runs]
             rows = [[x / 1e6 for x in flow.rates] for flow in flows]
             shape, crowd = look(content), _crowd(runs[0], content)
+            # All TCPs are drawn together with the first one.
             if crowd and crowd[0] is not content:
                 continue
             if crowd:
@@ -169,6 +171,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
         shapes = _distinguished([each[0].content for _, each in chosen])
         here = [(line, each, shape) for (line, each), shape in zip(chosen, shapes, strict=True)]
         rows = [[_numbers(flow, line, figure.until) for flow in each] for line, each, _ in here]
+        # NaN stands for an unknown value, and differs from itself.
         top = max((x for row in rows for one in row for x in one if x == x), default=0.0)
         name = _UNITS[here[0][0].series]
         factor = _FACTORS.get(here[0][0].series, 1.0)

@@ -108,6 +108,7 @@ def _arguments(text: str, number: Callable[..., float | None], said: str | None)
     args: list[float | str] = []
     repeated = [rest] * (len(words) - len(fixed)) if rest is not None else []
     for word, parameter in zip(words, [*fixed, *repeated], strict=False):
+        # A parameter that is not in `_WORDS` accepts any word.
         known = _WORDS.get(parameter.name, (word,))
         if word not in known:
             raise UserError(text, f'there is no {parameter.name} "{word}"', f"there are: {', '.join(known)}")

@@ -305,6 +305,7 @@ def figure(path: Path, table: Table) -> Figure:
     first, second = key("axes", ("", ""))
     variants = tuple(key("variants", ()))
     series, lines = key("series", ""), tuple(_line(key, row) for row in key("lines", ()))
+    # With `series` in place of `lines`, the figure has one line for each variant.
     if series:
         lines += tuple(Line("", name, "video", series) for name in variants)
     return Figure(
@@ -408,6 +409,7 @@ class _Reader:
             real_time=self._real_time(),
             seconds=key("seconds", 0),
         )
+        # `has` needs the experiment, so that the alternatives are chosen after it was made.
         found = replace(
             found,
             alternatives=tuple(c for c in self.others if found.has(c)),

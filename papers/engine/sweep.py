@@ -178,6 +178,7 @@ def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
         for other in value.others:
             if other.name not in taken:
                 found.append(_one(taken, other.name, levels, frozenset({other.name})))
+        # The joint setting has another value than the scenario, so that the scenario's value is tried as well.
         if taken & levels:
             found.append(_one(taken, f"{value.name}: as set up", levels, frozenset()))
     read = frozenset(_readings(experiments))
@@ -267,6 +268,7 @@ def search(
         found += runs([best_levels(found, factors(family))], seeds)
     moves = [f.tried for f in _gaining(found)][:_STEPS]
     designed = [f for f in found if f.tried.kind == "design"]
+    # The steps begin once at the joint setting, and once at the best row of the design.
     for start in (found[0], *sorted(designed, key=lambda f: -len(f.holds))[:1]):
         best = start
         for move in moves:
@@ -282,6 +284,7 @@ def search(
     judged = runs([found[0].tried, replace(chosen, kind="candidate")], JUDGED)
     made = Search(tuple(found), tuple(finals), (judged[0], judged[1]))
     mean, half = made.gain
+    # The gain is positive, but not larger than its uncertainty, so that both settings are run on more seeds.
     if not 0 < mean <= half:
         return made
     left |= _same_in(family, judged[0].tried, judged[1].tried)

@@ -99,6 +99,7 @@ def read(
             return _averaged(dumps.read(file, data, side), key_file)
         place = str(file) if other is None else f"{file} and {other}"
         asked["other"] = None if other is None else contents(other, _MOST_BYTES)
+        # With two files, `file` is the sender's. Otherwise the core decides if no side is given.
         asked["sender"] = None if side is None or other is not None else side == "sender"
         return _packets(file, json.loads(core.call(place, data, names, asked)), beside)
     except OSError as error:

@@ -51,8 +51,10 @@ def sentence(call: Json) -> str:
     part = [each for each in bins[first:last] if each["packets"]]
     lost, weighed = lost_share(part), [each for each in part if each["delay_ms"] is not None]
     weight = sum(each["packets"] for each in weighed)
+    # Each bin counts with its number of packets.
     delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
+    # Only the results from averages have `limited`: from a browser's dump or from a run's tables.
     if "limited" in seen:
         least = min((each["delay_ms"] for each in bins if each["delay_ms"] is not None), default=None)
         return _averaged(seen, where, lost, delay, least)

@@ -143,6 +143,7 @@ def _differences(run: Run, against: Run) -> list[str]:
         differences.append("other clips")
     if names(one) != names(other):
         differences.append("other flows")
+    # An interrupted run has another length for this reason alone.
     if one.get("complete") is not False and other.get("complete") is not False:
         ends = [number(s.get("to_s")) for s in (one, other)]
         if None not in ends and ends[0] != ends[1]:

@@ -112,6 +112,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
     if os.geteuid() != 0 or MARK in os.environ:
         return None, None
     number, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    # A number of 0 means that root itself called sudo.
     if number.isdecimal() and group.isdecimal() and int(number):
         found = int(number), int(group)
         if (closed := _closed(found, paths)) is not None:
@@ -122,6 +123,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
         entry = pwd.getpwnam("nobody")
         found = entry.pw_uid, entry.pw_gid
     except KeyError:
+        # This is the number of `nobody` on most systems.
         found = 65534, 65534
     if (closed := _closed(found, paths)) is not None:
         what = f'the programs run as root, without capabilities: the user "nobody" can\'t read {closed}'

@@ -83,6 +83,7 @@ def contents(path: Path, most_bytes: int) -> bytes:
         )
         if not name:
             opened.seek(0)
+            # One more byte than the limit shows that the file is too large.
             data = opened.read(most_bytes + 1)
         elif opener is None:
             raise UserError(str(path), f"it is compressed in the form {name}, which is not read", "unpack it")

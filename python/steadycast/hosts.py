@@ -156,6 +156,7 @@ class Crew:
             print(f"{words[0]} is not installed; apt-get install util-linux", file=sys.stderr)
             raise SystemExit(3) from None
         finally:
+            # The log ends when all writing ends of its pipe are closed, so that this process closes its own one.
             if to:
                 os.close(to["stdout"])
         self._wait_ready(member)

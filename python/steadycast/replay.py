@@ -364,6 +364,7 @@ def replay(
         empty queue's), and ``pairs``: the number of paths on which the first has the better score; ties count half.
 
     """
+    # An unknown name is reported before the runs begin.
     for name in controllers:
         find(name)
     if call["path"]["refusals"]:

@@ -109,6 +109,7 @@ def way() -> Sequence[str]:
             raise
     else:
         return ()
+    # With LC_ALL=C the messages are in English, and are compared with English ones below.
     tried = subprocess.run(
         [*UNSHARE, sys.executable, "-P", "-m", "steadycast.rootless"],
         env={**os.environ, MARK: "1", "LC_ALL": "C"},

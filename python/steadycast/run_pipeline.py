@@ -293,6 +293,7 @@ def conduct(
             draft.progress(left.summary)
         raise
     except UserError as error:
+        # An error before there are results leaves no folder, except if a file could not be written.
         if draft is not None and done is None and not isinstance(error, UnwrittenError):
             draft.discard()
         raise

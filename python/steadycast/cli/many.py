@@ -219,6 +219,7 @@ def experiment(
         rows += [[each.id, each.title] for each in papers.EXPERIMENTS] if papers is not None else []
         base.listed(rows, "experiment", "question, or subject of a paper's experiment")
         return
+    # An existing file takes precedence over a paper's experiment with the same name.
     if papers is not None and not file.exists() and str(file).upper() in {e.id for e in papers.EXPERIMENTS}:
         if why:
             _explain_paper(papers.chosen([str(file)])[0])

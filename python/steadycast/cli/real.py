@@ -73,6 +73,7 @@ def emulate(
     Needs root, or user namespaces and /dev/net/tun for all. Without -o the results go to runs/NAME-emulated;
     with --only, or with --json alone, nothing is written.
     """
+    # This call may restart the command in a user namespace, so that it comes first.
     base.module("steadycast.rootless").enter()
     file = scenario_at(file)
     if bool(command) != (host is not None):

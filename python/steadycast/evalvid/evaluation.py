@@ -101,10 +101,12 @@ def frames_of(
     small: list[int] = []
     for place, (first, last) in enumerate(pairwise([0, *np.cumsum(counts).tolist()])):
         mine = packets.packets[first:last]
+        # The trace of the packets ends before this frame.
         if not mine:
             break
         sent[place] = mine[0].time_ns
         arrived = [packet.arrival_ns for packet in mine if packet.arrival_ns is not None]
+        # A frame arrives with its last packet, and only if all its packets arrived.
         if len(arrived) == counts[place]:
             arrival[place] = max(arrived)
         carried = [packet.size for packet in mine if packet.size is not None]
@@ -370,6 +372,7 @@ class Evaluation:
         frame_in = {slot: frame for frame, slot in enumerate(clip.slots)}
         order = [frame_in[slot] for slot in range(n)]
         fates = frames.fates
+        # All times count from the sending of the first frame.
         origin = int(frames.sent_ns[frames.sent_ns != NEVER].min())
 
         def seconds(times: I64) -> list[float | None]:

@@ -162,6 +162,7 @@ def _ns2(trace: PacketTrace, lines: Lines) -> None:
     """
     for number, line in lines:
         if not _NS2.match(line):
+            # A line that begins like an event, but has other columns, is damaged.
             if line[0] in "+-rde" and line[1:2] == " ":
                 remedy = "a line has 12 columns (wired trace, trace-all); restore it"
                 raise UserError(f"{trace.path}:{number}", "this line is damaged", remedy)
@@ -247,6 +248,7 @@ def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
             trace.skipped[_NO_ID if is_udp else "packets other than UDP over IPv4"] += 1
             continue
         ends = _ENDS.match(rest)
+        # Only the first fragment of an IP packet has the UDP header with the ports.
         if ends is None or offset != "0":
             trace.skipped[_LATER] += 1
             continue
@@ -283,6 +285,7 @@ def _table(trace: PacketTrace, lines: Lines) -> None:
         for key, known in _COLUMNS.items()
     }
     for number, line in lines:
+        # Blanks separate the columns only if other separators do not give the right number of columns.
         row = re.split(r"\s*[,;\t]\s*", line.strip())
         row = row if len(row) == len(names) else split.split(line.strip())
         if len(row) != len(names):

@@ -271,8 +271,10 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
         return None
     axes.set_xticks(places, path)
     axes.set_xlabel(figure.over, loc="right")
+    # On a linear scale, the smallest values would be drawn at nearly the same place.
     if numeric and min(places) > 0 and max(places) / min(places) >= 20:
         axes.set_xscale("log")
+        # The change of the scale has reset the ticks.
         axes.set_xticks(places, path)
         axes.minorticks_off()
     canvas.from_zero(axes, top * 1.08 or 1.0)

@@ -354,6 +354,7 @@ class Spec:
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
         told: dict[str, Any] = json.loads(core.experiment(text, str(path), draw, count))
+        # A file without variants gets a single one, `ALONE`, which changes nothing.
         variants = {
             one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated", one["group"])
             for one in told["variants"]
@@ -530,6 +531,7 @@ class Spec:
             if name in chosen
         }
         shown = {name: {*each.variants} for name, each in kept.items()}
+        # A table that lacks some of its rows must not replace the file with the complete table.
         tables = (
             one
             if all(

@@ -153,6 +153,7 @@ def main() -> int:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
+    # SIGTERM is handled like Ctrl-C, so that the browser is closed before the process ends.
     signal.signal(signal.SIGTERM, stop)
     try:
         run(given.what, given.cell, given.clip, given.program)

@@ -297,6 +297,7 @@ def _program(table: _Table) -> Program:
         raise table.wrong("ready", f"{program.ready!r} is not understood", f"write {forms}")
     if kind == "delay":
         program = replace(program, ready=f"delay:{seconds(what, 'ready')}")
+    # A mistake in the expression or the command is reported before anything runs.
     try:
         _ = re.compile(what if kind == "log" else "")
         words = shlex.split(program.run)

@@ -183,6 +183,7 @@ def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
     """
     figures = wire(cell)
     by = "wire"
+    # The figures of each level replace those of the levels before it.
     wanted = LEVELS[: LEVELS.index(level) + 1] if level else LEVELS
     frames: Rtp | None = None
     if "rtp" in wanted:
@@ -303,6 +304,7 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
         now = capacity[(at >= change) & (at < end)]
         least = _RATE * min(rate(change), _CAPACITY * (float(now.max()) if len(now) else 0.0))
         since: float | None = None
+        # A window of one second moves in steps of 0.1 s.
         for until in np.arange(change + 1, end + 1e-9, 0.1):
             first, last = np.searchsorted(arrived, (until - 1, until))
             late = np.percentile(over[first:last], 95) if last > first else np.inf
@@ -396,6 +398,7 @@ def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     payload is two bytes longer. The two bytes are the original sequence number before the payload (RFC 4588), which
     SRTP encrypts.
     """
+    # A packet that was recorded twice counts once, with its first times.
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
     )

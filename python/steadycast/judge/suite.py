@@ -86,6 +86,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     networks = named(pair.networks, asked.folder)
     names = [*networks]
     _within_budget(asked, len(names))
+    # Mistakes in the bounds are reported before the cells run.
     text.check(names, asked.fail_if, asked.baseline)
     for each in pair.expect:
         if each.network not in ("*", *names):

@@ -350,6 +350,7 @@ class Lab:
 
         """
         base = sent.get("base", 0)
+        # `bool` is a subclass of `int`, so that the type itself is compared.
         if type(base) is not int or not 0 <= base < len(self.bases):
             raise ValueError("base: no such scenario")
         kind = _text({"kind": "mp4", **sent}, "kind", 9)
@@ -456,6 +457,7 @@ def serve(
         raise UserError(
             f"--allow-clips {clips}", "there is no such folder", "name the folder that has the clips"
         )
+    # Other users of this machine can reach the port, but do not know the token.
     token = secrets.token_urlsafe(24)
     lab = Lab(bases, clips, token, [Watched(place) for place in watched])
     with ExitStack() as stack:

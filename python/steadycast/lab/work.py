@@ -136,6 +136,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         def media(video: Mapping[str, Any], seed: int, progress: Progress | None) -> Any:
             found = kept.of(video, seed, progress)
             scores = getattr(found, "scores", {})
+            # The scores of each tried setting are kept, and would fill the memory.
             if len(scores) > _MOST_SCORES:
                 scores.clear()
             return found

@@ -557,6 +557,7 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
     """Return the options in the core's format."""
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
+    # A session description begins with "v=" (RFC 8866).
     if "\n" in options.what or options.what.startswith("v="):
         text, at = options.what, "the description"
     elif path.suffix == ".sdp" or _is_file(path):
@@ -677,6 +678,7 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
             session.write(record, summary, draft, sdp=None)
         except UserError as error:
             failed.append(error)
+    # Only one error can be raised, so that the others are printed.
     for more in failed[1:]:
         print(f"steadycast: {more}", file=sys.stderr)
     if failed:

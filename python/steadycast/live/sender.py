@@ -267,6 +267,7 @@ class Sender(ends.Ends):
         try:
             self._inbox.put(samples, timeout)
         except ValueError:
+            # If the encoder failed, its error is the reason for the closed queue.
             self._raise_failure()
             raise
 
@@ -367,6 +368,7 @@ def _plan(
     if text is None or text == "clip":
         raise UserError("size", "the pictures' size is not known", "give width and height: size=(640, 480)")
     width, height = parse_size(text, (0, 0), "size")
+    # `parse_size` rounds odd sides down, but the program's pictures must have exactly this size.
     if text != "cif" and text != f"{width}x{height}":
         raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
     shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
@@ -394,6 +396,7 @@ def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:
             f"it is {found}",
             f"{pixels} pictures of {shape.width}x{shape.height} are arrays of shape {wanted} and uint8",
         )
+    # The pictures are copied, so that the program can change its array after the call.
     if pixels == "yuv420p":
         return np.array(picture, dtype=np.uint8, order="C").reshape(-1)
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format=pixels)

@@ -230,6 +230,7 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
     for number, peer in enumerate(order[:20], 1):
         limiting = peer["name"] == decision.get("by")
         silent = peer["silent_s"] > _SILENT_S or peer["left"]
+        # Only the first nine receivers have a key.
         table.add_row(
             str(number) if number < 10 else "",
             peer["name"],

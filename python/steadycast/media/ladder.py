@@ -270,6 +270,7 @@ def encode_ladder(
         "bframes": between,
         "qs": quantizers,
     }
+    # Another version of FFmpeg may encode the same pictures to other sizes.
     libraries = [av.__version__, sorted(av.library_versions.items())]
     name = cache.key({"format": _FORMAT + _CHANGES.get(codec, 0), **facts, "libraries": libraries})
     path = cache.folder() / f"{name}.ladder"
@@ -573,11 +574,14 @@ def _coded(
             raise InterruptedError
         frame = av.VideoFrame.from_ndarray(raw.samples[index].reshape(shape), format="yuv420p")
         frame.pts, frame.time_base = index, encoder.time_base
+        # I frames are forced, so that all rungs have them at the same positions.
         frame.pict_type = PictureType.I if index % gop == 0 else PictureType.NONE
         take(frame)
         beat()
+    # `None` makes the encoder return the frames that it still has.
     take(None)
     display = np.array(places, dtype=np.uint32)
+    # A B frame is displayed before a frame that precedes it in coding order.
     shown_before = np.maximum.accumulate(display) > display
     kinds = np.where(shown_before, Kind.B, Kind.P).astype(np.uint8)
     kinds[opens] = Kind.I

@@ -254,6 +254,7 @@ class Reader:
         """Yield times and samples of all pictures, once; damaged pictures are skipped, with a warning."""
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
+        # The first picture was decoded when the file was opened, to learn its properties.
         for frame in itertools.chain((self._first,), self._decoded):
             if frame.is_corrupt:
                 self._note("pictures marked as corrupt")

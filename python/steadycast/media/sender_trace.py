@@ -88,6 +88,7 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
     before: tuple[int, float] | None = None
     for line, fields in _lines(text):
         place = f"{path}:{line}"
+        # Lines before the first line with a number are a heading.
         if before is None and not _is_number(fields[0]):
             continue
         if len(fields) != 5:
@@ -100,6 +101,7 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
         if size < packets:
             raise TraceError(place, f"{packets} packets carry {size} bytes", "each carries at least one byte")
         if before is not None:
+            # A header has the same number as the I frame after it.
             if number != before[0] + 1 and not (header is not None and number == before[0]):
                 raise TraceError(
                     place, f"frame {number} follows frame {before[0]}", "give a trace without a gap"

@@ -111,6 +111,7 @@ def _evalvid(path: Path, text: str) -> FrameTable:
         times.append(time)
     if not rows:
         raise TraceError(str(path), "the trace holds no frame", "name a trace with at least one frame")
+    # The median is not affected by single irregular intervals.
     step = int(np.median(times))
     if step <= 0:
         raise TraceError(
@@ -243,6 +244,7 @@ def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
                 if kinds[place] == Kind.B:
                     display[place], slot = slot, slot + 1
                     continue
+                # The B frames after a reference frame in coding order are displayed before it.
                 if held is not None:
                     display[held], slot = slot, slot + 1
                 held = place

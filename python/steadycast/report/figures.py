@@ -101,6 +101,7 @@ def draw_delay(folder: Folder) -> Figure | None:
     for flow in folder.scenario.get("flow", []):
         limit = units.read(flow.get("playout"), units.SPAN)
         if limit is not None:
+            # A limit far above all delays is not drawn, because it would press the delays to the bottom.
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
                 labels.append(canvas.level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))

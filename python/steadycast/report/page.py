@@ -226,6 +226,7 @@ def _reasons(folder: Folder) -> list[Html]:
         mine = decisions.filter(pl.col("flow") == flow["name"])
         if not mine.height:
             continue
+        # A decision holds until the next one, and the last one until the end of the run.
         held = mine.with_columns(
             held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0),
             step=pl.col("target_bps").diff(),

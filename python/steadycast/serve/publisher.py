@@ -200,6 +200,7 @@ class Publishers:
             former = self.present
             if former is not None and not former.core.done:
                 former.look()
+                # A silent publisher is replaced, because it may have stopped without ending its session.
                 if not former.connection["is_silent"]:
                     raise BusyError(
                         "publisher", "another one is sending", "end that one first, or try again later"

@@ -312,6 +312,7 @@ def _work(
     from steadycast.sweep.work import Setup, failed
     from steadycast.workers import Workers, cores
 
+    # The clips are encoded before the workers start, which then find them in the cache.
     encoded = prepare(scenarios, progress)
     crew: Cluster | Workers
     if scheduler is None:
