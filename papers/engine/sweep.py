@@ -442,12 +442,16 @@ def overview(tables: Iterable[tuple[str, Sequence[Mapping[str, str]]]]) -> str:
         holds = int(base["statements that hold"])
         best = max(holds, *(int(row["statements that hold"]) for row in allowed))
         fresh = next(row for row in rows if row["difference per seed"])
-        difference = f"{float(fresh['difference per seed']):+.2f} ± {fresh['difference per seed ±']}"
+        difference = f"{_signed(float(fresh['difference per seed']))} ± {fresh['difference per seed ±']}"
         counts = (int(base["of"]), holds, best, holds + len(gained))
         sums = [a + b for a, b in zip(sums, counts, strict=True)]
         lines.append(f"| {link} | {' | '.join(map(str, counts))} | {difference} |")
     lines.append(f"| all | {' | '.join(map(str, sums))} | |")
     return "\n".join(lines)
+
+
+def _signed(number: float) -> str:
+    return f"{number:+.2f}".replace("-", "−")
 
 
 def _names(places: Iterable[Place]) -> str:
@@ -523,6 +527,6 @@ def _answer(found: Search, link: str) -> list[str]:
         f"{len(found.finals[0].holds)} in the joint setting. The two differ in: {'; '.join(differs)}. On the fresh "
         f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold on average with "
         f"the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
-        f"{mean:+.2f} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for each "
-        "of five papers.",
+        f"{_signed(mean)} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for "
+        "each of five papers.",
     ]

@@ -84,8 +84,8 @@ def test_an_overview_counts_what_a_table_of_a_sweep_has(draw: int) -> None:
     line = sweep.overview([("a", rows)]).splitlines()[2]
     best = max(len(f.holds) for f in (base, *others))
     ever = len(set().union(*(f.holds for f in (base, *others))))
-    gain = len(candidate.holds) - len(base.holds)
-    assert line == f"| a | 6 | {len(base.holds)} | {best} | {ever} | {gain:+.2f} ± 0.00 |"
+    gain = f"{len(candidate.holds) - len(base.holds):+.2f}".replace("-", "−")
+    assert line == f"| a | 6 | {len(base.holds)} | {best} | {ever} | {gain} ± 0.00 |"
 
 
 @pytest.mark.parametrize(
