@@ -7,15 +7,16 @@ the section links to. Without such a table, it is that of the first table in the
     Measured at commit eb0f74c (2026-11-21).
     <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
 
-A source is a file or a folder. It is compared without comments, blank lines and Rust's unit tests, and a TOML file
-without the wording of its reasons. `records:PREFIX` stands for the hashes in `crates/sim/tests/records.txt` of the
-scenarios whose path begins with PREFIX. These change only if the behaviour of the scenarios changes.
+A source is a file or a folder. It is compared without comments, docstrings, blank lines and Rust's unit tests, and a
+TOML file without the wording of its reasons. `records:PREFIX` stands for the hashes in `crates/sim/tests/records.txt`
+of the scenarios whose path begins with PREFIX. These change only if the behaviour of the scenarios changes.
 
     python scripts/measured.py      # the pages, and what has changed since their commits
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -37,7 +38,7 @@ TABLE = re.compile(r"\(((?:\.\./)*data/[a-z0-9-]+)\.csv\)")
 SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
-COMMENT = {".rs": "//", ".py": "#", ".tcl": "#"}
+COMMENT = {".rs": "//", ".tcl": "#"}
 PROSE = frozenset({"title", "why", "says", "differs", "told", "ours", "range", "kept"})
 """Keys of TOML files whose text changes no number. Only whether the text is empty may change a number."""
 SHOWN = 4
@@ -106,15 +107,41 @@ def pinned(records: str, prefix: str) -> list[str]:
 
 
 def code(text: str, name: str) -> list[str]:
-    """Return a source's lines without comments, blank lines and Rust's unit tests at the end; a TOML file's values."""
+    """Return a source's lines without comments, blank lines and Rust's unit tests at the end.
+
+    A Python file is compared by its statements without docstrings, and a TOML file by its values.
+    """
     suffix = Path(name).suffix
     if suffix == ".toml":
         return _toml(text)
+    if suffix == ".py":
+        return _python(text)
     if suffix == ".rs":
         text = UNIT_TESTS.sub("", text)
     comment = COMMENT.get(suffix, "\0")
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith(comment)]
+
+
+def _python(text: str) -> list[str]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return text.splitlines()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
+    return ast.dump(tree, indent=0).splitlines()
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is only a text: a docstring, or the description of the name before it."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _toml(text: str) -> list[str]:

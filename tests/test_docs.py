@@ -331,6 +331,25 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
 @pytest.mark.parametrize(
     ("now", "same"),
     [
+        (
+            '"""Other words."""\n\nM = 3  # a comment\n"""The number of M."""\ndef f(x):\n    return M * x\n',
+            True,
+        ),
+        ("M = 3\ndef f(x):\n    return M * x\n", True),
+        ("M = 4\ndef f(x):\n    return M * x\n", False),
+        ('M = 3\ndef f(x):\n    "A text."\n    return M * "x"\n', False),
+        ("M = 3\ndef f(x):\n    return (M * x\n", False),
+    ],
+)
+def test_comments_and_docstrings_do_not_make_a_table_older(now: str, same: bool) -> None:
+    code = script("measured").code
+    before = '"""Words."""\nM = 3\ndef f(x):\n    """Multiply."""\n    # A reason.\n    return M * x\n'
+    assert (code(before, "a.py") == code(now, "a.py")) is same
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
         ('[[statement]]\nmost = 3\nwhy = "another reason"\n', True),
         ('# A comment.\nstatement = [{ why = "one", most = 3 }]\n', True),
         ('[[statement]]\nmost = 4\nwhy = "one"\n', False),
