@@ -57,21 +57,21 @@ HEADS = (
     "error, 90 % (%)",
     "in band (%)",
     "replay",
-    "pairs told right",
-    "told wrong",
-    "not told",
-    "far apart",
-    "of these told right",
+    "pairs ranked right",
+    "ranked wrong",
+    "not ranked",
+    "pairs that differ",
+    "of these ranked right",
 )
 KNOWN, ERROR, IN_BAND, REPLAY, RIGHT = 4, 6, 7, 8, 9
-"""Indices in a row of "known", "error, 90 %", "in band", "replay" and "pairs told right".
+"""Indices in a row of "known", "error, 90 %", "in band", "replay" and "pairs ranked right".
 
 The columns after `RIGHT` have the numbers of wrong and of missing answers, and the other counts of `judged`.
 """
 BOUNDS = {
     "capacity: of the paths shown, those with nine of ten half seconds within 10 % (%)": 90,
-    "bands: half seconds in which they hold the truth (%)": 85,
-    "ranking: of the calls replayed, those in which no pair that differs is told the other way (%)": 90,
+    "bands: half seconds whose true capacity is in the band (%)": 85,
+    "ranking: of the calls replayed, those in which no pair that differs is ranked the other way round (%)": 90,
     "beside a CUBIC: paths refused (%)": 95,
 }
 """The lowest acceptable percentage for each of these results."""
