@@ -323,6 +323,14 @@ pub trait SenderHalf: Send {
         }
     }
 
+    /// Records that the session cannot send probes ([`SenderHalf::probe`]). Bursts of its media are then no probes. A
+    /// half for which this is never called assumes that its probes are sent.
+    fn on_no_probes(&mut self) {
+        if let Some(half) = self.inner_mut() {
+            half.on_no_probes();
+        }
+    }
+
     /// Sets the longest interval between two reports, which may exceed the round-trip time. A lack of reports for a
     /// shorter time does not count as missing feedback. Until this is called, a half uses round trips instead.
     fn on_feedback_interval(&mut self, interval: Span) {

@@ -229,8 +229,12 @@ impl Remote {
         // The receiver half of a controller that does not read per-packet feedback itself is replayed here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
+        let mut half = factory.sender(&setup);
+        if !bounds.offers.contains(&Need::Probes) {
+            half.on_no_probes();
+        }
         Ok(Self {
-            half: factory.sender(&setup),
+            half,
             history: History::default(),
             joined: Joined::default(),
             unknown: Vec::new(),

@@ -190,10 +190,11 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether the sender sends packet trains. It does so only with greedy media, because a source of frames has no
-    /// packets to send between two frames.
+    /// Whether the sender sends packet trains. It does so only if the session can send probes, and only with greedy
+    /// media, because a source of frames has no packets to send between two frames. Without trains, the bursts of a
+    /// sender that is not paced must not be taken for trains.
     fn has_trains(&self) -> bool {
-        !self.config.frames && self.config.train_packets >= 2.0
+        self.config.probes && !self.config.frames && self.config.train_packets >= 2.0
     }
 
     /// Returns the number of the last train requested, and the number of its packets.

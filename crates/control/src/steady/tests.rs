@@ -979,6 +979,38 @@ fn trains_tell_no_share_where_no_queue_stood_before_them() {
     assert_eq!(trains(0.002, 0.0), None);
 }
 
+/// Returns whether a law in COMPETE requests a train, and its share of the queue by trains. Four of fifty packets leave
+/// back to back, and arrive at the rate of a shared link of 2 Mb/s.
+fn share_by_bursts(sends_probes: bool) -> (bool, Option<f64>) {
+    let mut driver = LawDriver::with(Rate::mbps(50), |config| Config { probes: sends_probes, ..config });
+    driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    let (mut sent, mut came) = (driver.now, 0.0_f64);
+    for n in 0..500_u64 {
+        let is_back_to_back = n % 50 > 0 && n % 50 < 4;
+        if !is_back_to_back {
+            sent += if n % 50 == 4 { 0.032 } else { 0.008 };
+        }
+        // A train needs room in the queue, so the queue is long at first.
+        let waits = if n < 120 { 0.15 } else { 0.05 };
+        came = if is_back_to_back { came + 0.004 } else { (sent + 0.02 + waits).max(came) };
+        let (at, size, number) = (Time::ZERO + Span::from_secs_f64(sent), Bytes::new(1_000), driver.number + n);
+        (driver.law.mode, driver.law.rate) = (Rules::Compete, 1e6);
+        driver.law.on_sent(at, number, size.get(), None, 0.0);
+        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((came * 1e9) as i64)), ecn: None };
+        let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
+        driver.law.on_feedback(Time::ZERO + Span::from_secs_f64(came + BACK), None, &[report]);
+    }
+    driver.law.mode = Rules::Compete;
+    (driver.law.train().is_some(), driver.law.signals.trains.share(came))
+}
+
+#[test]
+fn bursts_count_as_trains_only_if_the_session_sends_the_trains_that_are_requested() {
+    let (requests, share) = share_by_bursts(true);
+    assert!(requests && share.is_some_and(|share| (0.4..0.6).contains(&share)), "{share:?}");
+    assert_eq!(share_by_bursts(false), (false, None));
+}
+
 #[test]
 fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends_that() {
     let mut trains = TrainMonitor::default();
