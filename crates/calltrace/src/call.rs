@@ -65,7 +65,7 @@ pub struct Call {
     pub packets: Vec<Flight>,
     /// The number of reports that name single packets.
     pub reports: usize,
-    /// The controller's input; empty if the recording was not made at the sender.
+    /// The input of the sender's controller; empty if the recording was not made at the sender.
     pub exchange: Exchange,
     /// Whether the recording has the call's first packets. It lacks them if a report arrived less than a round trip
     /// after the recording's first packet.
@@ -792,7 +792,7 @@ impl Direction {
             };
             all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
         }
-        // Recordings of different calls have almost no packets in common.
+        // If less than half of the packets are in both recordings, the recordings are of different calls.
         if arrived * 2 < all.len() {
             let what = "the two files have less than half of the packets in common";
             return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
@@ -878,7 +878,7 @@ impl Call {
         let mut delays: Vec<i64> = times.iter().map(|(left, arrived)| arrived - left).collect();
         delays.sort_unstable();
         let Some(&median) = delays.get(delays.len() / 2) else { return Ok(self) };
-        // Two clocks drift apart by less than 1000 ppm.
+        // Two clocks drift apart by less than 1000 ppm, so the limit grows by a thousandth of the duration.
         let lasted = times.last().zip(times.first()).map_or(0, |(last, first)| last.0.saturating_sub(first.0));
         let most = LONGEST_DELAY.as_nanos() as i64 + lasted / 1000;
         let (mut removed, mut farthest) = (0_u64, 0);

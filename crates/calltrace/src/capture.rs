@@ -325,7 +325,7 @@ impl Capture {
     fn datagram(&mut self, at: Time, found: &Datagram<'_>, is_cut: bool, is_outgoing: Option<bool>) {
         let endpoints = (found.from, found.to);
         let Some(&head) = found.payload.first() else {
-            // Empty datagrams are sent to keep a NAT binding alive.
+            // The payload is empty. Datagrams without a payload are sent to keep a NAT binding alive.
             let why = if is_cut { Skipped::CutShort } else { Skipped::NotRtp };
             *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
             return self.skip(why, Some(endpoints));

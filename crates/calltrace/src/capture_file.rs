@@ -147,7 +147,7 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
     let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
     let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
     let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper four bits are about the frame check sequence, not the link type.
+    // The upper four bits describe the frame check sequence and do not belong to the link type.
     let link = Linktype(header.network.0 & 0x0fff_ffff);
     while !rest.is_empty() {
         let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };

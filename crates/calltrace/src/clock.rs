@@ -60,7 +60,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            // If records are out of order, the record that comes later has the earlier time on both clocks.
+            // If two records are out of order, the later record has the earlier times on both clocks. Their difference
+            // is then no jump.
             let advances = after.0 - after.1 >= before.0 - before.1;
             advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })

@@ -334,7 +334,7 @@ impl Relay {
 
 impl Groups {
     fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, change: Change<'_>) {
-        // 224.0.0.x is link-local and not forwarded (RFC 5771).
+        // Groups 224.0.0.x are link-local and not forwarded (RFC 5771), so they need no tree.
         if group.octets()[..3] == [224, 0, 0] {
             return;
         }

@@ -323,7 +323,7 @@ impl UdpEnd {
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),
-        // Hosts have IPv4 addresses only.
+        // Hosts have IPv4 addresses only, so an IPv6 address belongs to none of them.
         IpAddr::V6(_) => AgentIx(u32::MAX),
     }
 }
@@ -363,7 +363,7 @@ impl End for UdpEnd {
         self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        // RTCP packets carry no send time.
+        // RTCP packets carry no send time, so the arrival time replaces it.
         let sent = sent.unwrap_or(now);
         if let Some(log) = &mut self.log {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));

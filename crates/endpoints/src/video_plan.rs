@@ -124,10 +124,10 @@ impl Supply {
             sc::Media::Greedy { bytes } => Ok(Self::Endless(*bytes)),
             sc::Media::Rfc8593 { codec, .. } => {
                 let ladder = if codec.model == CodecModel::Statistical { None } else { Some(checked()?) };
-                // A ladder's clip has a fixed frame rate.
+                // With a ladder, the frame period is that of the ladder's clip.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
-                    // RFC 8593's default values are for 30 frames per second.
+                    // Without a ladder, the default is 30 frames per second, for which RFC 8593's values are made.
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))

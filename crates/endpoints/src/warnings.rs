@@ -80,7 +80,7 @@ impl Record<'_> {
 
     /// Returns a warning if a flow has one receiver and the receiver's reports use most of a link on their way back.
     fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
-        // The reports of several receivers use different links.
+        // The reports of several receivers use different links, so only a single receiver is checked.
         let [sink] = ends.sinks[..] else { return None };
         let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
         let share = |way: &u32| {

@@ -621,7 +621,7 @@ impl RungFeed {
     /// Returns true if the rest of the frame's group is to be skipped, because the rate has fallen.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
-        // A rung may have been added since the frame was coded.
+        // A rung may have been added since the frame was coded. The frame's rungs are the last ones in `needs`.
         self.chooser.abandons(&needs[needs.len().saturating_sub(frame.units.len())..], rate)
     }
 
@@ -639,7 +639,8 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // A rung may have been given up or added since the frame was coded.
+        // A rung may have been given up or added since the frame was coded. The frame's rungs are the last ones in
+        // `needs`.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),

@@ -69,7 +69,7 @@ impl FlowKeys {
         let paper = self.is("mode", "paper");
         let keys = self.or("media", "greedy").or("defences", !paper);
         let keys = keys.or("repair", if pictures && !paper { "auto" } else { "none" });
-        // Padding is sent in the retransmission stream.
+        // Padding is sent in the retransmission stream, so it is enabled only together with this stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
         // Receivers in a source-specific group don't receive each other's reports, so the reports go to the source.

@@ -195,7 +195,8 @@ impl Port {
             Some(Interface::Name(name)) if six => self.socket.set_multicast_if_v6(index(&self.socket, name)?)?,
             _ => {}
         }
-        // By default, Linux delivers datagrams of all groups that any process on this machine has joined.
+        // By default, Linux delivers datagrams of all groups that any process on this machine has joined. This socket
+        // must only get those of its own groups.
         if six {
             self.socket.set_multicast_all_v6(false)?;
         } else {
@@ -357,7 +358,7 @@ impl PairPort {
     pub const fn failures(&self) -> (u64, u64) {
         match self {
             Self::Own(port) => port.failures(),
-            // Only a connected socket gets refusals.
+            // Only a connected socket gets refusals. The socket of a shared port is not connected.
             Self::Shared(port) => (0, port.unsent()),
         }
     }

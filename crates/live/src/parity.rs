@@ -81,7 +81,7 @@ struct Parities {
 impl ReceivedSymbols {
     /// Stores an RTP packet of this source's media, or its retransmission. A new SSRC discards all stored symbols.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
-        // Sequence numbers of different sources are unrelated.
+        // Sequence numbers of different sources are unrelated, so all stored symbols are dropped.
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
         }

@@ -416,7 +416,7 @@ impl Description {
             let problem = format!("the video travels by {}", media.proto);
             return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
         }
-        // Port 0 rejects a stream (RFC 8866, section 5.14).
+        // Port 0 rejects a stream, so the sender sends nothing (RFC 8866, section 5.14).
         if media.port == 0 {
             return Err(wrong("its video has port 0: nothing is sent", "give the port to which it is sent"));
         }

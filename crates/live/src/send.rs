@@ -392,7 +392,7 @@ impl SendOptions {
         let to = self.to.ip();
         RemotePeer {
             cname: self.cname.clone(),
-            // A group has no single peer.
+            // A group has no single peer, so `peer` stays empty.
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),

@@ -51,9 +51,9 @@ pub(crate) struct Network {
     groups: BTreeMap<String, Vec<usize>>,
     /// Whether some nodes could not be read. If so, an unknown node's name is not reported.
     pub(crate) partial: bool,
-    /// The default source of flows in a shape.
+    /// The node from which flows start by default, if the network has a shape.
     pub(crate) source: Option<u32>,
-    /// The default receivers of flows in a shape.
+    /// The nodes at which flows end by default, if the network has a shape.
     pub(crate) ends: Vec<u32>,
     pub(crate) layout: Layout,
 }

@@ -882,7 +882,7 @@ impl Sender {
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
-            // RFC 3550, section 6.4.1: arrival − LSR − DLSR.
+            // The RTT is the arrival time minus LSR and DLSR (RFC 3550, section 6.4.1).
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
             let (expected, lost) = peer.count(block);
             peer.on_loss(expected, lost);

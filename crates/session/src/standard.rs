@@ -211,7 +211,7 @@ impl Standard {
         self.half = self.factory.sender(&self.setup);
         self.begin = self.half.decision().pacing;
         self.fallen = true;
-        // The shadow halves belong to the previous controller.
+        // The receiver halves at the sender belong to the previous controller, so they are dropped.
         self.receivers.clear();
         (self.calls, self.limits) = (Ranked::new(), Ranked::new());
         self.left.forget_notices();
@@ -375,7 +375,7 @@ impl Receiver {
             if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
                 let notice = instead.unwrap_or(packet.notice);
                 let at = (packet.at + all.delay(n)).min(report.at);
-                // A report block does not contain ECN marks.
+                // A report block does not contain ECN marks, so the packets are played back without them.
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }

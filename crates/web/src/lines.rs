@@ -94,7 +94,8 @@ pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Sp
     if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
-    // There may be a retransmission type for each media type. Each has its own `apt`.
+    // Each media type may have its own retransmission type. The parameter `apt` of a retransmission type is the number
+    // of its media type.
     let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
     let again = formats(media)
         .into_iter()

@@ -105,7 +105,8 @@ impl NegotiatedParameters {
             Ok(session) => session,
             Err(error) => return refuse("answer.text", format!("not a session description ({error})"), SERVER),
         };
-        // Sections are matched by position (RFC 3264, section 6).
+        // Sections are matched by position (RFC 3264, section 6), so the answer must have the kinds of the offer's
+        // sections in the same order.
         let kinds = |medias: &[Media]| medias.iter().map(|media| media.media.clone()).collect::<Vec<_>>();
         if kinds(&session.medias) != kinds(&self.sections) {
             let (had, offered) = (kinds(&session.medias).join(", "), kinds(&self.sections).join(", "));

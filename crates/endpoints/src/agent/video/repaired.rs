@@ -98,7 +98,7 @@ mod tests {
         }
         assert!(repaired.remove(1, 9_000) && !repaired.remove(1, 9_000) && !repaired.remove(1, 100));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
-        // Another source has another number space.
+        // Another source has another number space, so its packet with this number is not in the list.
         assert!(!repaired.remove(2, 9_001));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
         let mut frames: Vec<u32> = repaired.iter().map(|(_, frame)| frame).collect();
