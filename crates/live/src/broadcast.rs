@@ -786,7 +786,7 @@ mod tests {
             quantizers: (2, 31),
             scale: Scale::Linear,
             sizes: vec![(352, 288), (176, 144)],
-            // No test should wait for the time of a picture.
+            // The pictures of a source with its own pace are due immediately, so no test has to wait.
             own_pace: true,
             overhead: 0,
         }

@@ -419,7 +419,7 @@ impl Srtp {
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
-        // The SRTCP index has 31 bits.
+        // The SRTCP index has 31 bits, because the highest bit is the E flag.
         let index = *next & !ENCRYPTED;
         *next = index + 1;
         let at = PacketIndex { ssrc, index: index.into() };
