@@ -218,7 +218,7 @@ typedef struct {
 typedef struct {
   // `sizeof(SteadycastStream)`.
   size_t size;
-  // `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
+  // The content of the stream: `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
   uint32_t kind;
   // The RTP SSRC.
   uint32_t ssrc;
@@ -250,13 +250,13 @@ typedef struct {
   uint64_t id;
   // The IP size in bytes.
   uint32_t size_bytes;
-  // `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
+  // The packet's position in its frame: `STEADYCAST_FRAME_FIRST`, `STEADYCAST_FRAME_LAST`, both, or 0.
   uint32_t flags;
   // The RTP sequence number. The packets of a stream are added in the order of these numbers.
   uint16_t seq;
 } SteadycastPacket;
 
-// What `steadycast_sender_poll` returns.
+// The output of `steadycast_sender_poll`.
 typedef struct {
   // `sizeof(SteadycastOutput)`, set by the caller.
   size_t size;
@@ -266,7 +266,7 @@ typedef struct {
   uint64_t number;
   // The time of the next call; `STEADYCAST_NEVER` if none is needed.
   int64_t at_ns;
-  // The stream.
+  // The number of the packet's stream.
   uint32_t stream;
   // 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
   uint32_t kind;

@@ -90,7 +90,7 @@ pub struct SteadycastSenderSettings {
 pub struct SteadycastStream {
     /// `sizeof(SteadycastStream)`.
     pub size: usize,
-    /// `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
+    /// The content of the stream: `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
     pub kind: u32,
     /// The RTP SSRC.
     pub ssrc: u32,
@@ -112,7 +112,7 @@ pub struct SteadycastPacket {
     pub id: u64,
     /// The IP size in bytes.
     pub size_bytes: u32,
-    /// `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
+    /// The packet's position in its frame: `STEADYCAST_FRAME_FIRST`, `STEADYCAST_FRAME_LAST`, both, or 0.
     pub flags: u32,
     /// The RTP sequence number. The packets of a stream are added in the order of these numbers.
     pub seq: u16,
@@ -132,7 +132,7 @@ pub struct SteadycastEncoder {
     pub key_frame: u32,
 }
 
-/// What `steadycast_sender_poll` returns.
+/// The output of `steadycast_sender_poll`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastOutput {
@@ -144,7 +144,7 @@ pub struct SteadycastOutput {
     pub number: u64,
     /// The time of the next call; `STEADYCAST_NEVER` if none is needed.
     pub at_ns: i64,
-    /// The stream.
+    /// The number of the packet's stream.
     pub stream: u32,
     /// 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
     pub kind: u32,
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSend
     unsafe { with(handle, |code| code, request) }
 }
 
-/// Converts a name from C.
+/// Converts the name of a packet from C.
 fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
     match kind {
         STEADYCAST_NAME_TRANSPORT => Some(PacketName::Transport(name as u16)),

@@ -17,7 +17,7 @@ pub struct Echo {
     pub held: Span,
     /// The receive rate since the previous report.
     pub received: Rate,
-    /// The packets expected since the previous report.
+    /// The number of packets expected since the previous report.
     pub expected: u32,
     /// The number of these packets that are missing.
     pub lost: u32,

@@ -86,7 +86,7 @@ pub struct Param {
     pub source: &'static str,
     /// The defaults in repaired and in paper mode.
     pub of: [Value; 2],
-    /// The permitted values.
+    /// The permitted values of the parameter.
     pub within: Within,
 }
 
@@ -94,7 +94,7 @@ pub struct Param {
 /// value.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
-    /// The former parameter's name.
+    /// The name of the former parameter.
     pub name: &'static str,
     /// The constant in repaired and in paper mode.
     pub of: [Value; 2],
@@ -540,13 +540,13 @@ pub type Dashes = &'static [f32];
 /// A controller's registry entry, as sessions, scenario files, commands and reports use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {
-    /// The name in scenario files.
+    /// The controller's name in scenario files.
     pub name: &'static str,
-    /// The description, in one line.
+    /// The description of the controller, in one line.
     pub about: &'static str,
     /// When to choose the controller, in one line (`docs/which-controller.md`).
     pub when: &'static str,
-    /// The source: paper or RFC.
+    /// The source of the controller: a paper or an RFC.
     pub source: &'static str,
     /// The number of receivers that the controller can serve.
     pub receivers: Receivers,
@@ -577,7 +577,7 @@ pub struct Controller {
     pub colour: &'static str,
     /// The dash pattern in all plots, which keeps lines apart in black and white.
     pub dashes: Dashes,
-    /// The parameters.
+    /// The controller's parameters.
     pub params: &'static [Param],
     /// The controller's former parameters, which are constants now.
     pub former: &'static [FormerParam],

@@ -104,9 +104,9 @@ pub struct MediaQueue {
 pub struct PacketReport {
     /// The packet's number, as in [`Sent::number`].
     pub number: u64,
-    /// The send time.
+    /// The packet's send time.
     pub sent: Time,
-    /// The IP size.
+    /// The packet's IP size.
     pub size: Bytes,
     /// The packet's stream.
     pub stream: Stream,
@@ -144,9 +144,9 @@ pub struct Probe {
 /// section 6.4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reception {
-    /// The packets that were expected in the interval.
+    /// The number of packets that were expected in the interval.
     pub expected: u64,
-    /// The packets of the interval that are missing; negative with duplicates.
+    /// The number of packets of the interval that are missing; negative with duplicates.
     pub lost: i64,
     /// The fraction lost, in steps of 1/256 as in the report block.
     pub fraction: f64,
@@ -161,7 +161,7 @@ pub struct Reception {
 pub struct Report<'a> {
     /// The arrival time, on the sender's clock.
     pub at: Time,
-    /// The receiver that sent it.
+    /// The receiver that sent the report.
     pub from: ReceiverId,
     /// The round-trip time from LSR and DLSR, measured by the sender, if the report block carries them (RFC 3550,
     /// section 6.4.1).
@@ -464,20 +464,20 @@ pub struct ExtraArrival {
 /// Another member's report that arrived by multicast.
 #[derive(Clone, Copy, Debug)]
 pub struct Overheard<'a> {
-    /// The arrival time.
+    /// The arrival time of the report.
     pub at: Time,
-    /// The member that sent it.
+    /// The member that sent the report.
     pub from: ReceiverId,
-    /// The content.
+    /// The content of the report.
     pub body: &'a Body,
 }
 
 /// An announcement of the sender half to the group.
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
-    /// The arrival time.
+    /// The arrival time of the announcement.
     pub at: Time,
-    /// The content.
+    /// The content of the announcement.
     pub body: &'a Body,
 }
 
@@ -488,7 +488,7 @@ pub enum Due {
     Rtcp,
     /// At this time, as a regular RTCP packet outside RTCP's 5 %. A time in the past means now.
     At(Wake),
-    /// Not until the state changes.
+    /// No report until the half's state changes.
     Hold,
 }
 
@@ -497,7 +497,7 @@ pub enum Due {
 pub struct Slot {
     /// The current time.
     pub now: Time,
-    /// The packets expected since the last report.
+    /// The number of packets expected since the last report.
     pub expected: u64,
     /// The number of these packets that are missing; negative with late and duplicate packets.
     pub lost: i64,

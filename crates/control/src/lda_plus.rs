@@ -14,7 +14,7 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
-/// The registry entry.
+/// The registry entry of `lda-plus`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "lda-plus",
     about: "at each RTCP report, up in proportion to what is left of the bottleneck, down by the root of the loss",

@@ -37,7 +37,7 @@ impl Default for LossSettings {
 pub struct ReceivedPacket {
     /// The extended sequence number. Consecutive packets differ by one.
     pub seq: u64,
-    /// The arrival time.
+    /// The packet's arrival time.
     pub at: Time,
     /// Whether the packet is marked CE. A mark counts as a loss at the packet's arrival.
     pub ce: bool,

@@ -8,7 +8,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The maximum size in bytes.
+    /// The maximum size of a notice, in bytes.
     pub const MOST: usize = 24;
     /// The notice of a packet without a header extension.
     pub const NONE: Self = Self { id: 0, len: 0, bytes: [0; Self::MOST] };

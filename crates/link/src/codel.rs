@@ -85,7 +85,7 @@ impl Discipline for FqCoDel {
     }
 }
 
-/// The most packets that one overflow drops, as in Linux and RFC 8290, section 4.1.
+/// The maximum number of packets that one overflow drops, as in Linux and RFC 8290, section 4.1.
 const MAX_DROP_BATCH: usize = 64;
 
 /// The queues of FQ-CoDel. CoDel is FQ-CoDel with one queue, except for the handling of overflow.

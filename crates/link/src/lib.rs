@@ -162,26 +162,26 @@ pub enum Fate {
 /// Counters of a link since its start.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// The packets offered.
+    /// The number of offered packets.
     pub offered: u64,
     /// The bytes that the transmitter has sent, lost packets and link-layer retransmissions included. Internally this
     /// field counts the bytes that the transmitter has accepted.
     pub sent: Bytes,
-    /// The packets dropped because the queue was full.
+    /// The number of packets dropped because the queue was full.
     pub full: u64,
-    /// The packets dropped by the queue discipline although there was room.
+    /// The number of packets dropped by the queue discipline although there was room.
     pub early: u64,
-    /// The packets marked CE by the queue discipline.
+    /// The number of packets marked CE by the queue discipline.
     pub marked: u64,
-    /// The packets dropped by the policer.
+    /// The number of packets dropped by the policer.
     pub policed: u64,
-    /// The packets lost by the medium.
+    /// The number of packets lost by the medium.
     pub lost: u64,
-    /// The packets refused because they were larger than the MTU.
+    /// The number of packets refused because they were larger than the MTU.
     pub too_large: u64,
-    /// The packets delivered after a packet that was sent later (RFC 4737). Copies are not counted.
+    /// The number of packets delivered after a packet that was sent later (RFC 4737). Copies are not counted.
     pub reordered: u64,
-    /// The packets delivered a second time.
+    /// The number of packets delivered a second time.
     pub duplicated: u64,
     /// The time from offer to start of transmission, per packet.
     pub wait: Spread,
@@ -213,7 +213,7 @@ struct Idle {
     span: Span,
     /// The time from offer to arrival of a packet of `size` on the idle link.
     latency: Span,
-    /// The packets of `size` that found the link idle and are not yet in [`LinkState::counts`].
+    /// The number of packets of `size` that found the link idle and are not yet in [`LinkState::counts`].
     passed: u64,
     plain: Plain,
 }

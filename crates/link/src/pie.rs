@@ -58,7 +58,7 @@ struct State {
     accu_prob: f64,
     qdelay_old: Span,
     burst_allowance: Span,
-    /// When the next update is due.
+    /// The time of the next update.
     update: Time,
 }
 

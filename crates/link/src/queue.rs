@@ -120,7 +120,7 @@ pub(crate) struct Arrival {
     pub(crate) ecn: Ecn,
     /// Whether the packet fits into the queue.
     pub(crate) room: bool,
-    /// The packets in the queue, the one on the transmitter included.
+    /// The number of packets in the queue, the one on the transmitter included.
     pub(crate) packets: usize,
     /// The bytes in the queue, those of the packet on the transmitter included.
     pub(crate) bytes: u64,

@@ -164,7 +164,7 @@ struct State {
     /// Whether the average counts bytes. A packet's drop probability is then proportional to its size.
     by_bytes: bool,
     average: f64,
-    /// The packets since the last drop; `None` below the lower threshold.
+    /// The number of packets since the last drop; `None` below the lower threshold.
     since: Option<u64>,
 }
 
@@ -203,13 +203,14 @@ impl State {
         } else {
             self.average += red.weight * (length - self.average);
         }
-        // Below the lower threshold the count restarts, so that drops are also spread evenly after a quiet time.
+        // Below the lower threshold the count of packets since the last drop restarts, so that drops are also spread
+        // evenly after a quiet time.
         let average = self.average;
         if average < self.min {
             self.since = None;
             return false;
         }
-        // The first packet above the threshold only starts the count.
+        // The first packet above the threshold only starts the count of packets since the last drop.
         let Some(since) = self.since else {
             self.since = Some(0);
             return false;

@@ -90,11 +90,11 @@ pub struct Coded {
     pub clip: u32,
     /// The frame's number in the flow, in display order.
     pub display: u32,
-    /// The coding type.
+    /// The frame's coding type.
     pub kind: FrameKind,
-    /// The quantizer.
+    /// The quantizer with which the frame is coded.
     pub quantizer: u8,
-    /// The size in bytes.
+    /// The frame's size in bytes.
     pub size: Bytes,
 }
 

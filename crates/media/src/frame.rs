@@ -27,9 +27,9 @@ words! {
 pub struct Frame {
     /// The frame's number in the flow, in coding order.
     pub index: u32,
-    /// The coding type.
+    /// The frame's coding type.
     pub kind: FrameKind,
-    /// The size without headers.
+    /// The frame's size without headers.
     pub size: Bytes,
     /// The sampling time of the picture, on the sender's clock. It orders frames for display.
     pub sampled: Time,

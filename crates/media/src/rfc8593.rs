@@ -160,7 +160,7 @@ pub struct SyntheticCodec {
     due: Span,
     /// The current target R_v in bit/s, and the time before which it can't change.
     target: Option<(f64, Span)>,
-    /// The frames of the burst that are still to come.
+    /// The number of frames of the burst that are still to come.
     burst: u32,
     /// The position in the sequence, t_current.
     place: u64,

@@ -27,16 +27,16 @@ const CLIMB_SHARE: f64 = 0.8;
 /// At the start, a climb may pass over rungs if the finer rung needs at most this share of the rate.
 const JUMP_SHARE: f64 = 0.5;
 
-/// If the rate is below this share of the rate at the last key frame, it counts as falling, and the stream does not
-/// climb.
+/// If the rate is below this share of the rate at the last key frame, the rate counts as falling, and the stream does
+/// not climb.
 const STEADY_SHARE: f64 = 0.95;
 
-/// If the rate at a key frame is below this share of the rate that a rung needs, it no longer carries this rung.
+/// If the rate at a key frame is below this share of the rate that a rung needs, the rate no longer carries this rung.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// If the rate is below this share of the highest rate at the last two key frames, it has collapsed. A stream that has
-/// not used its target may have a target above the capacity of the path. Therefore the new rung may need at most
-/// [`COLLAPSED_FITTING_SHARE`] of the rate.
+/// If the rate is below this share of the highest rate at the last two key frames, the rate has collapsed. A stream
+/// that has not used its target may have a target above the capacity of the path. Therefore the new rung may need at
+/// most [`COLLAPSED_FITTING_SHARE`] of the rate.
 const COLLAPSE_SHARE: f64 = 0.65;
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
@@ -50,7 +50,7 @@ const FIRST_WAIT: Span = Span::secs(4);
 /// Replaces [`FIRST_WAIT`] until the stream first steps down: at its start, a stream still looks for its rung.
 const START_WAIT: Span = Span::secs(1);
 
-/// The factor by which the wait grows after each failed climb, and the longest wait.
+/// The factor by which the wait before a climb grows after each failed climb, and the longest wait.
 const WAIT_GROWTH: u64 = 8;
 const MAX_WAIT: Span = Span::secs(240);
 

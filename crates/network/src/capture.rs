@@ -53,7 +53,7 @@ pub(crate) struct Captures {
 
 struct LinkCapture {
     name: String,
-    /// The link's two directions.
+    /// The numbers of the link's two directions.
     links: [u32; 2],
     file: CaptureFile,
 }

@@ -41,7 +41,7 @@ pub(crate) fn link_config(
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
-            // If the link has no rate before this event, it is unlimited until then.
+            // If the link has no rate before this event, the link is unlimited until then.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {

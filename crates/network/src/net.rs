@@ -228,9 +228,9 @@ impl Group {
 /// A packet at its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// The receiving agent.
+    /// The agent that receives the packet.
     pub agent: AgentIx,
-    /// The packet.
+    /// The packet's index in the pool.
     pub packet: PacketIx,
     /// The ECN field at arrival.
     pub ecn: Ecn,

@@ -10,7 +10,7 @@ use steadycast_units::{Bytes, Time};
 pub enum To {
     /// One agent, on this path.
     One {
-        /// The receiving agent.
+        /// The agent that receives the packet.
         agent: AgentIx,
         /// The path to the agent.
         path: PathIx,
@@ -22,9 +22,9 @@ pub enum To {
 /// A packet's header fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// The destination.
+    /// The packet's destination.
     pub to: To,
-    /// The sending agent.
+    /// The agent that sends the packet.
     pub from: AgentIx,
     /// The size of the IP packet.
     pub size: Bytes,
@@ -37,9 +37,9 @@ pub struct Head {
 /// A packet: header and body.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// The header fields.
+    /// The packet's header fields.
     pub head: Head,
-    /// The body.
+    /// The packet's body.
     pub body: Body,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Pool {
     free: u32,
 }
 
-/// No slot.
+/// The index that stands for "no slot".
 const NONE: u32 = u32::MAX;
 
 impl Default for Pool {
@@ -129,7 +129,7 @@ impl Pool {
         &self.packets[ix.0 as usize].1
     }
 
-    /// Adds `more` copies.
+    /// Adds `more` copies of a packet.
     #[inline]
     pub(crate) fn copy(&mut self, ix: PacketIx, more: u32) {
         self.packets[ix.0 as usize].0 += more;
@@ -141,7 +141,7 @@ impl Pool {
         self.release_copies(ix, 1);
     }
 
-    /// Removes `less` copies.
+    /// Removes `less` copies of a packet.
     #[inline]
     pub(crate) fn release_copies(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;

@@ -17,15 +17,15 @@ pub enum PictureError {
     /// The width or the height is zero.
     #[error("a picture of {width}x{height} samples is empty")]
     Empty {
-        /// Samples per row.
+        /// The number of samples per row.
         width: usize,
-        /// Rows.
+        /// The number of rows.
         height: usize,
     },
     /// The stride is shorter than a row of samples.
     #[error("rows of {width} samples do not fit a stride of {stride} bytes")]
     Stride {
-        /// Samples per row.
+        /// The number of samples per row.
         width: usize,
         /// Bytes from one row to the next.
         stride: usize,
@@ -35,7 +35,7 @@ pub enum PictureError {
     Short {
         /// The number of bytes from the first sample to the last, both included.
         need: usize,
-        /// The bytes of the memory.
+        /// The number of bytes of the memory.
         got: usize,
     },
     /// The two pictures differ in size.
@@ -49,9 +49,9 @@ pub enum PictureError {
     /// The picture is smaller than the window of 8×8 samples that SSIM needs.
     #[error("SSIM needs at least 8x8 samples, the picture has {width}x{height}")]
     TooSmall {
-        /// Samples per row.
+        /// The number of samples per row.
         width: usize,
-        /// Rows.
+        /// The number of rows.
         height: usize,
     },
 }

@@ -17,7 +17,7 @@ pub enum Demand {
 pub struct Claims {
     /// For each claim, the indexes of its links in `links`.
     ways: Vec<Vec<u32>>,
-    /// The links' numbers.
+    /// The numbers of the links that the claims use, in ascending order.
     links: Vec<u32>,
     /// The claims on each link.
     users: Vec<Vec<u32>>,

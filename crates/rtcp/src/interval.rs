@@ -24,7 +24,7 @@ const MIN_INTERVAL: Span = Span::millis(1);
 pub struct IntervalInputs {
     /// The number of members of the session, including this participant.
     pub members: u32,
-    /// Members that send media.
+    /// The number of members that send media.
     pub senders: u32,
     /// The bandwidth of the whole session's RTCP.
     pub rtcp_bw: Rate,
@@ -34,7 +34,7 @@ pub struct IntervalInputs {
     pub avg_size: f64,
     /// Whether this participant has not sent RTCP yet. In this case `t_min` is halved.
     pub initial: bool,
-    /// The shortest interval.
+    /// The minimum of the interval.
     pub t_min: Span,
 }
 
@@ -78,7 +78,7 @@ pub enum Profile {
     /// RFC 4585: there is early feedback, and no minimum interval except 1 s before the first report in a group. Unless
     /// `t_rr_interval` is zero, regular reports are about this time apart.
     Avpf {
-        /// Spacing of full regular reports.
+        /// The approximate time between two full regular reports.
         t_rr_interval: Span,
     },
 }
@@ -175,9 +175,9 @@ pub enum Leave {
 pub struct Timer {
     config: TimerConfig,
     chance: Chance,
-    /// When the previous regular packet was sent, or would have been sent if it was skipped or suppressed.
+    /// The time at which the previous regular packet was sent, or would have been sent if it was skipped or suppressed.
     tp: Time,
-    /// When the next packet is due, before timer reconsideration.
+    /// The time at which the next packet is due, before timer reconsideration.
     tn: Time,
     /// The number of members when `tn` was last computed.
     pmembers: u32,

@@ -6,7 +6,7 @@ use steadycast_units::{Span, Time};
 /// The numbers of members and senders. The RTCP interval is computed from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// Members, including this participant.
+    /// The number of members, including this participant.
     pub members: u32,
     /// The number of members that send media, including this participant if it sends.
     pub senders: u32,

@@ -65,7 +65,7 @@ pub struct Reception {
     /// Bit i is set if the packet whose number is the newest number minus i has arrived. Reordered packets are at most
     /// 99 behind.
     seen: u128,
-    /// When the last packet of the stream arrived.
+    /// The time at which the last packet of the stream arrived.
     last_arrival: Time,
     /// The mean time per sequence number, and the number of packets over which it is averaged.
     spacing: Span,

@@ -17,7 +17,7 @@ pub enum FrameRole {
 pub struct Backlog {
     /// Bytes of frames that have not been sent.
     pub bytes: Bytes,
-    /// Frames that were skipped, because the backlog was full or the controller's allowance was used up.
+    /// The number of frames that were skipped, because the backlog was full or the controller's allowance was used up.
     pub skipped: u64,
 }
 

@@ -80,13 +80,14 @@ pub enum Output {
 /// The counts of [`MediaSender::on_rtcp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtcpCounts {
-    /// Packets whose fates were reported for the first time.
+    /// The number of packets whose fates were reported for the first time.
     pub packets: u64,
-    /// Packets that a NACK requests.
+    /// The number of packets that NACKs request.
     pub nacked: u64,
-    /// Requests for a key frame.
+    /// The number of requests for a key frame.
     pub key_frames: u64,
-    /// Feedback messages that were ignored, because the compound covers more than the permitted number of packets.
+    /// The number of feedback messages that were ignored, because the compound covers more than the permitted number of
+    /// packets.
     pub refused: u64,
 }
 

@@ -7,12 +7,12 @@ use steadycast_units::{Bytes, Rate};
 /// Counts of a sender's probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
-    /// Probes that were sent completely.
+    /// The number of probes that were sent completely.
     pub whole: u64,
-    /// Probes that ended early, because no packet waited and there was no padding.
+    /// The number of probes that ended early, because no packet waited and there was no padding.
     pub cut: u64,
-    /// Probes that the controller withdrew before they began, because no packet waited or the congestion window was
-    /// full.
+    /// The number of probes that the controller withdrew before they began, because no packet waited or the congestion
+    /// window was full.
     pub skipped: u64,
 }
 

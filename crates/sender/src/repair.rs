@@ -57,15 +57,15 @@ impl RepairBudget {
 /// Counts of a sender's retransmissions, parity packets and refused requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
-    /// Retransmitted packets.
+    /// The number of retransmitted packets.
     pub packets: u64,
     /// The IP bytes of the retransmitted packets.
     pub bytes: Bytes,
-    /// Requests that were refused because repair had used its share of the rate.
+    /// The number of requests that were refused because repair had used its share of the rate.
     pub refused: u64,
-    /// Requests that were refused, because the packets would have arrived too late.
+    /// The number of requests that were refused because the packets would have arrived too late.
     pub stale: u64,
-    /// Parity packets.
+    /// The number of parity packets.
     pub parities: u64,
     /// The IP bytes of the parity packets.
     pub parity_bytes: Bytes,

@@ -37,11 +37,11 @@ impl<T, F: Fn(&T) -> Option<(String, String)>> Rule<T> for F {
 /// A range that includes both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Within<T> {
-    /// The smallest value.
+    /// The smallest valid value.
     pub least: T,
-    /// The largest value.
+    /// The largest valid value.
     pub most: T,
-    /// The range in words.
+    /// The remedy for a value out of the range: the range in words.
     pub remedy: &'static str,
 }
 
@@ -375,7 +375,7 @@ macro_rules! kinds {
         impl $name {
             /// The key that distinguishes the kinds.
             pub const KEY: &'static str = $crate::kinds!(@key $($by)?);
-            /// The words of the kinds.
+            /// The words of the kinds, in the order of their declaration.
             pub const KINDS: &'static [&'static str] = &[$($word),+];
 
             /// Returns the word of this kind.

@@ -270,7 +270,7 @@ settings! {
         [inner] whole_window: bool,
         /// The phase of the connection's clock within a tick, below `tick`; ns-2 draws it.
         [inner] tick_phase: Span,
-        /// What `min_rto` applies to.
+        /// The part of the time-out to which `min_rto` applies.
         [inner] rto_floor: RtoFloor,
         /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with many losses
         /// ends in a time-out ("impatient", RFC 6582, section 4). Otherwise each one does ("slow but steady").
@@ -325,15 +325,15 @@ pub enum ConfigError {
     /// The packet has no room for payload.
     #[error("a packet of {packet} has no room for payload behind {header} of headers")]
     NoPayload {
-        /// [`Config::packet`].
+        /// The value of [`Config::packet`].
         packet: Bytes,
-        /// [`Config::header`].
+        /// The value of [`Config::header`].
         header: Bytes,
     },
     /// The window is empty or too large for the sequence numbers.
     #[error("{what} is {got} segments: it must be 1 … {max}")]
     Window {
-        /// The field.
+        /// The name of the field.
         what: &'static str,
         /// The given value, in segments.
         got: u32,
@@ -343,9 +343,9 @@ pub enum ConfigError {
     /// The minimum time-out exceeds the maximum.
     #[error("the minimum time-out {min} is longer than the maximum {max}")]
     Timeouts {
-        /// [`Config::min_rto`].
+        /// The value of [`Config::min_rto`].
         min: Span,
-        /// [`Config::max_rto`].
+        /// The value of [`Config::max_rto`].
         max: Span,
     },
     /// The payload has more segments than there are sequence numbers.

@@ -15,7 +15,7 @@ struct PacketState {
     app_limited: bool,
     /// The number of segments lost before this one was sent.
     lost: u64,
-    /// The segments in flight, this one included.
+    /// The number of segments in flight, this one included.
     in_flight: u32,
     is_retransmission: bool,
     fate: Fate,
@@ -33,14 +33,14 @@ enum Fate {
 pub(crate) struct Sample {
     /// The delivery rate in segments per second; 0 if the interval is shorter than the minimum RTT.
     pub(crate) rate: f64,
-    /// The segments delivered during the interval.
+    /// The number of segments delivered during the interval.
     pub(crate) delivered: u64,
-    /// The segments that had been delivered when the newest acknowledged segment was sent.
+    /// The number of segments that had been delivered when the newest acknowledged segment was sent.
     pub(crate) prior_delivered: u64,
     pub(crate) app_limited: bool,
-    /// The segments that this acknowledgment reports for the first time.
+    /// The number of segments that this acknowledgment reports for the first time.
     pub(crate) fresh: u32,
-    /// The segments in flight when the newest acknowledged segment was sent.
+    /// The number of segments in flight when the newest acknowledged segment was sent.
     pub(crate) in_flight: u32,
     /// The number of segments lost since the newest acknowledged segment was sent.
     pub(crate) lost: u64,

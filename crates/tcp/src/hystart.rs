@@ -118,7 +118,7 @@ impl HystartState {
     /// Applies RFC 9406, section 4.2.
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
-            // The RTT has fallen again: it was a false alarm.
+            // The RTT has fallen again: the increase was a false alarm.
             if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);

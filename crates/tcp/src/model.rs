@@ -16,9 +16,9 @@ use steadycast_units::{Ecn, Span, Time};
 pub(crate) struct AckEvent {
     pub(crate) now: Time,
     pub(crate) sample: Sample,
-    /// The segments delivered since the start of the connection.
+    /// The number of segments delivered since the start of the connection.
     pub(crate) delivered: u64,
-    /// The segments in flight after the acknowledgment.
+    /// The number of segments in flight after the acknowledgment.
     pub(crate) in_flight: u32,
     pub(crate) cwnd: f64,
     /// Whether the window limited the sender in this round trip.

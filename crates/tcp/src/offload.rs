@@ -20,9 +20,9 @@ pub(crate) struct SendState {
     pub(crate) una: u32,
     /// The number of the new segment.
     pub(crate) seq: u32,
-    /// The segments for which the congestion window has room, at least 1.
+    /// The number of segments for which the congestion window has room, at least 1.
     pub(crate) room: u32,
-    /// The segments that are available to send, at least 1.
+    /// The number of segments that are available to send, at least 1.
     pub(crate) unsent: u32,
     pub(crate) cwnd: u32,
     pub(crate) ssthresh: f64,

@@ -82,8 +82,8 @@ impl PriorWindow {
         cwnd.max(self.cwnd)
     }
 
-    /// Returns the window after an acknowledgment. Once the pipe is `full`, it grows up to `most`. Before that, it may
-    /// also grow beyond `most` while less than the `initial` window has been delivered.
+    /// Returns the window after an acknowledgment. Once the pipe is `full`, the window grows up to `most`. Before that,
+    /// the window may also grow beyond `most` while less than the `initial` window has been delivered.
     pub(crate) fn next_cwnd(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
         let fresh = f64::from(event.sample.fresh);
         // In the first round of recovery, each delivered segment allows one segment to be sent.

@@ -55,7 +55,7 @@ enum State {
 /// The state of proportional rate reduction (PRR, RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProportionalRateReduction {
-    /// The outstanding segments when recovery began (RecoverFS).
+    /// The number of outstanding segments when recovery began (RecoverFS).
     recover_fs: u32,
     prr_delivered: u32,
     prr_out: u32,
@@ -178,11 +178,11 @@ pub struct Sender {
 
     /// The time at which the last byte was acknowledged.
     pub completed: Option<Time>,
-    /// The segments sent, retransmissions included.
+    /// The number of segments sent, retransmissions included.
     pub sent: u64,
-    /// The retransmitted segments.
+    /// The number of retransmitted segments.
     pub retransmitted: u64,
-    /// The retransmission time-outs.
+    /// The number of retransmission time-outs.
     pub timeouts: u64,
     recoveries: u64,
     /// The number of invalid acknowledgments, which acknowledge data that was never sent.

@@ -15,27 +15,27 @@ pub enum QuantityError {
     /// The number can't be parsed.
     #[error("“{text}” has no number: write for example \"{example}\"")]
     NoNumber {
-        /// The text.
+        /// The text that has no number.
         text: String,
-        /// A valid text.
+        /// An example of a valid text.
         example: &'static str,
     },
     /// The unit is missing or unknown.
     #[error("“{text}” has no unit of {what}: use {units}, for example \"{example}\"")]
     Unit {
-        /// The text.
+        /// The text that has no valid unit.
         text: String,
         /// The name of the quantity.
         what: &'static str,
         /// The valid units.
         units: &'static str,
-        /// A valid text.
+        /// An example of a valid text.
         example: &'static str,
     },
     /// The value is negative, infinite, or too large.
     #[error("“{text}” is out of range: a {what} is at least 0 and below {limit}")]
     Range {
-        /// The text.
+        /// The text whose value is out of range.
         text: String,
         /// The name of the quantity.
         what: &'static str,

@@ -40,13 +40,13 @@ pub(super) fn read_rate(notice: &[u8]) -> Option<Rate> {
 /// A receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The requested rate.
+    /// The rate that the receiver requests.
     pub(super) rate: Rate,
-    /// The smoothed loss.
+    /// The receiver's smoothed loss rate.
     pub(super) loss: f64,
-    /// The round-trip time.
+    /// The receiver's round-trip time.
     pub(super) rtt: Span,
-    /// The state of the delay.
+    /// The state of the delay at the receiver.
     pub(super) state: State,
     /// Whether the rate was limited by the send rate.
     pub(super) clamped: bool,

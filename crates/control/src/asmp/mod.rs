@@ -18,7 +18,7 @@ use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Val
 use constants::{AGG_SHARE, SIMILARITY};
 use steadycast_units::{Rate, Span};
 
-/// The registry entry.
+/// The registry entry of `asmp`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "asmp",
     about: "smooth TCP-friendly multicast: receivers compute a rate per RTCP report, the least one counts",
@@ -58,7 +58,7 @@ const LEAST: Promise = Promise {
 };
 
 params! {
-    /// The configuration from the parameters.
+    /// The configuration of `asmp`, computed from its parameters.
     Config(values) {
         number beta: "weight of the newest round-trip time", "ASMP, eq. 11", [0.5; 2], [0.01, 1.0];
         let number gamma_unloaded: "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9; 2], [0.01, 1.0];

@@ -76,7 +76,7 @@ pub(super) struct Receiver {
     indicator: Indicator,
     losses: Losses,
     events: Option<Box<LossHistory>>,
-    /// The packets marked CE since the last report, which count as lost (RFC 6679).
+    /// The number of packets marked CE since the last report. They count as lost (RFC 6679).
     marked: u64,
     ever_lost: bool,
     announced: Option<Rate>,

@@ -28,7 +28,7 @@ struct Entry {
 /// The order of announcements: receivers without any announcement first, then those that have waited longest.
 type AnnounceOrder = (bool, Time);
 
-/// The basis of `r_tx`.
+/// The basis on which `r_tx` was set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Basis {
     #[default]

@@ -9,7 +9,7 @@ pub(super) const SMOOTHING: f64 = 0.9;
 /// The gain of the slope. The slope, times the number of groups so far (60 at most), times this gain is compared with
 /// the threshold (`trendline_estimator.cc`).
 pub(super) const GAIN: f64 = 4.0;
-/// The initial threshold (`trendline_estimator.cc`).
+/// The initial threshold for overuse (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
 /// The gain, per millisecond, with which the threshold follows a slope above it (`trendline_estimator.cc`). The draft's
 /// value, 0.01, belongs to its Kalman filter. With a trend line and that value, the threshold would hardly ever

@@ -54,7 +54,7 @@ const RISING: Span = Span::secs(2);
 const LEAST_P: f64 = 1e-6;
 
 words! {
-    /// The rule that determines the result, as in a decision.
+    /// The rule that determined the estimate, as in the explanation of a decision.
     #[derive(Default)]
     pub(super) enum State {
         #[default]

@@ -23,7 +23,7 @@ use crate::{Need, ReceiverHalf, Wake};
 use constants::{BETA, ETA, FEEDBACK_MAX, FEEDBACK_MIN, K_DOWN, K_UP, MOST_PROBE};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
-/// The registry entry.
+/// The registry entry of `gcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "gcc",
     about: "the trend of the delay and a model of loss, at the sender, with probes: as libwebrtc has it",
@@ -76,7 +76,7 @@ struct Received {
 }
 
 params! {
-    /// The configuration from the parameters.
+    /// The configuration of `gcc`, computed from its parameters.
     Config(values, setup) {
         let rate start: "the rate before any feedback", "libwebrtc, bitrate_settings.h",
             [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];

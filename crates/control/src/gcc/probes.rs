@@ -318,8 +318,8 @@ mod tests {
         assert_eq!(rates(&probes), Some(1_800));
         let found = play(&mut probes, at(100), Rate::kbps(1_800), Rate::mbps(20));
         assert_eq!(kbps(found), Some(1_800));
-        // A result up to 0.7 · 1800 kb/s triggers no further probe. A higher one triggers a probe at twice the result,
-        // up to the limit.
+        // A probe's result up to 0.7 · 1800 kb/s triggers no further probe. A higher one triggers a probe at twice the
+        // result, up to the limit.
         probes.set_estimate(at(200), Rate::kbps(1_260), ProbeLimit::Open);
         assert_eq!(probes.wanted(), None);
         probes.set_estimate(at(210), Rate::kbps(1_800), ProbeLimit::Open);
@@ -336,7 +336,7 @@ mod tests {
     fn a_full_path_gives_a_little_less_than_its_rate() {
         let mut probes = probes();
         assert_eq!(kbps(play(&mut probes, at(0), Rate::kbps(900), Rate::kbps(500))), Some(475));
-        // The receive rate is slightly below the send rate and is the result.
+        // The receive rate is slightly below the send rate and is the probe's result.
         assert_eq!(kbps(play(&mut probes, at(500), Rate::kbps(1_800), Rate::kbps(1_700))), Some(1_700));
     }
 

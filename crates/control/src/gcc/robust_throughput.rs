@@ -130,7 +130,7 @@ mod tests {
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, arrival(i), 1_000)).collect();
         robust.take(&packets);
         assert_eq!(kbps(&robust), Some(800.0));
-        // The receive rate is below the send rate, and is therefore the result.
+        // The receive rate is below the send rate, and is therefore the acknowledged rate.
         let mut slow = RobustThroughput::default();
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 20.0, 1_000)).collect();
         slow.take(&packets);

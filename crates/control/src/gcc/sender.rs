@@ -40,8 +40,8 @@ struct FeedbackSummary {
     /// The packets that have arrived, in the order of arrival.
     received: Vec<Received>,
     batch: Option<Batch>,
-    /// The packets reported for the first time, and the number of newly missing ones. A missing packet that arrives
-    /// late is subtracted.
+    /// The number of packets reported for the first time, and the number of newly missing ones. A missing packet that
+    /// arrives late is subtracted.
     expected: i64,
     lost: i64,
 }
@@ -62,7 +62,7 @@ pub(super) struct Sender {
     was_alr: bool,
     probes: ProbeController,
     pushback: Option<CongestionWindowPushback>,
-    /// The packets expected and lost since the last loss update of v1, and the time of the next update.
+    /// The numbers of packets expected and lost since the last loss update of v1, and the time of the next update.
     unreported: (i64, i64),
     next_loss_update: Time,
     /// The bytes whose fate is unknown. They are added to the next packet that arrives, because the acknowledged rate

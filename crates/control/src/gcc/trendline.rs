@@ -12,7 +12,7 @@ const MOST_DELTAS: u32 = 60;
 const OUTLIER: f64 = 15.0;
 /// The maximum time step of the threshold's adaptation, in milliseconds.
 const LONGEST_STEP: f64 = 100.0;
-/// The bounds of the threshold.
+/// The bounds of the threshold for overuse.
 const LEAST: f64 = 6.0;
 const MOST: f64 = 600.0;
 
@@ -52,7 +52,7 @@ impl Trendline {
     /// difference.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
-        // The count only matters up to 60, so the bound prevents an overflow.
+        // The number of groups only matters up to 60, so the bound prevents an overflow.
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;

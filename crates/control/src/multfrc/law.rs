@@ -4,7 +4,7 @@
 use crate::entry::{Mode, Values};
 use steadycast_units::{Rate, Span, Time};
 
-/// The share of the allowed rate that a source must use for the number to rise.
+/// The share of the allowed rate that a source must use for the number of connections to rise.
 const USED: f64 = 0.9;
 /// The maximum number of connections.
 const MOST: f64 = 64.0;
@@ -12,12 +12,12 @@ const MOST: f64 = 64.0;
 /// The rule by which the number of connections changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
-    /// Inverse increase, additive decrease.
+    /// The number of connections has an inverse increase and an additive decrease.
     Iiad,
-    /// Inverse increase, multiplicative decrease.
+    /// The number of connections has an inverse increase and a multiplicative decrease.
     #[default]
     Iimd,
-    /// No change.
+    /// The number of connections does not change.
     Fixed,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Law {
     period: Span,
     /// Whether the minimum round-trip time is the minimum of single samples instead of the periods' means.
     of_samples: bool,
-    /// Whether the number is kept while the source leaves its rate unused.
+    /// Whether the number of connections is kept while the source leaves its rate unused.
     used: bool,
     /// The number of connections, at least 1.
     pub(super) n: f64,

@@ -37,7 +37,7 @@ struct Connection {
     deficit: f64,
 }
 
-/// The sending half.
+/// The sending half of a controller with parallel connections.
 pub(super) struct Sender {
     setup: Setup,
     settings: Settings,
@@ -194,7 +194,7 @@ struct ReceivingConnection {
     counted: (u64, u64),
 }
 
-/// The receiving half.
+/// The receiving half of a controller with parallel connections.
 pub(super) struct Receiver {
     setup: Setup,
     settings: Settings,

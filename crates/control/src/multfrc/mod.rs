@@ -16,7 +16,7 @@ use steadycast_units::Span;
 
 const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
 
-/// Several connections, with IIAD.
+/// The registry entry of `multfrc`: several connections, with IIAD.
 pub(crate) const MULTFRC: Controller = Controller {
     name: "multfrc",
     about: "several TFRC connections at once: one more in n periods, one less when the round-trip time \
@@ -37,7 +37,7 @@ pub(crate) const MULTFRC: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// Several connections, with IIMD.
+/// The registry entry of `e-multfrc`: several connections, with IIMD.
 pub(crate) const E_MULTFRC: Controller = Controller {
     name: "e-multfrc",
     about: "several TFRC connections at once: a quarter less when the round-trip time grows by a quarter",
@@ -47,7 +47,7 @@ pub(crate) const E_MULTFRC: Controller = Controller {
     ..MULTFRC
 };
 
-/// One connection, with IIAD.
+/// The registry entry of `aio-tfrc`: one connection, with IIAD.
 pub(crate) const AIO_TFRC: Controller = Controller {
     name: "aio-tfrc",
     about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
@@ -63,7 +63,7 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     ..MULTFRC
 };
 
-/// One connection, with IIMD.
+/// The registry entry of `eaio-tfrc`: one connection, with IIMD.
 pub(crate) const EAIO_TFRC: Controller = Controller {
     name: "eaio-tfrc",
     about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \

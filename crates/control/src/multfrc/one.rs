@@ -11,7 +11,7 @@ use steadycast_units::Time;
 /// The RTP header extension element: R in 24 bits as for TFRC, then the [`Mark`].
 pub(super) const EXTENSION: u8 = 3;
 
-/// The sending half.
+/// The sending half of a controller with one connection.
 pub(super) struct Sender {
     tfrc: tfrc::Sender,
     law: Law,

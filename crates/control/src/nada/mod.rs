@@ -14,7 +14,7 @@ use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Set
 use constants::{GAMMA_MAX, R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
-/// The registry entry.
+/// The registry entry of `nada`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "nada",
     about: "delay, loss and marks as one signal; the rate settles where the signal is in inverse proportion to it",

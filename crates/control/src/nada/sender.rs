@@ -69,7 +69,7 @@ impl Law {
     }
 }
 
-/// The sending half.
+/// The sending half of `nada`.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,

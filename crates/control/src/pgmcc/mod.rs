@@ -12,7 +12,7 @@ use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
 use steadycast_units::Span;
 
-/// The registry entry.
+/// The registry entry of `pgmcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "pgmcc",
     about: "the receiver with the least throughput acknowledges each packet, and TCP's window runs on that",
@@ -54,7 +54,7 @@ const RTO_MIN: Span = Span::millis(200);
 const BACKOFF: Span = Span::millis(100);
 
 params! {
-    /// The configuration from the parameters.
+    /// The configuration of `pgmcc`, computed from its parameters.
     Config(values) {
         number a_loss: "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
             DRAFT, [500.0 / 65_536.0; 2], [1e-5, 1.0];

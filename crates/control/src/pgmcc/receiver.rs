@@ -16,7 +16,7 @@ const ASK_AGAIN: Span = Span::millis(500);
 /// The group size for which reports of missing packets are spread, as N in RFC 4654.
 const CROWD: u32 = 10_000;
 
-/// The newest packet.
+/// The newest packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Lead {
     seq: u64,
@@ -24,7 +24,7 @@ struct Lead {
     at: Time,
 }
 
-/// The receiving half.
+/// The receiving half of `pgmcc`.
 pub(super) struct Receiver {
     config: Config,
     id: ReceiverId,
@@ -79,7 +79,7 @@ impl Receiver {
         }
     }
 
-    /// Cancels the pending report because of another receiver's report, unless the loss is higher here.
+    /// Cancels the pending report because of another receiver's report, unless the loss is higher at this receiver.
     fn suppress_by(&mut self, loss: f64) {
         // Lost packets are not repaired, so it does not matter which packets are missing.
         if self.loss <= loss {

@@ -41,7 +41,7 @@ struct RoundTrip {
     deviation: Span,
 }
 
-/// The sending half.
+/// The sending half of `pgmcc`.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
@@ -256,7 +256,7 @@ impl SenderHalf for Sender {
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.patience());
         }
-        // A floor makes packets leave even without acknowledgments, so the list needs a bound.
+        // A floor makes packets leave even without acknowledgments, so the list of packets in flight needs a bound.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }

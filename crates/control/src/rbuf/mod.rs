@@ -17,7 +17,7 @@ use steadycast_units::{Bytes, Rate, Span};
 const SOURCE: &str = "Hong, Park 2011";
 const COLOUR: &str = "#2ca02c";
 
-/// `rbuf-type1`.
+/// The registry entry of `rbuf-type1`.
 pub(crate) const TYPE1: Controller = Controller {
     name: "rbuf-type1",
     about: "keeps the receiver's buffer between a fifth and nine tenths, by its level and its change",
@@ -37,7 +37,7 @@ pub(crate) const TYPE1: Controller = Controller {
     ..CONSTANT
 };
 
-/// `rbuf-type2`.
+/// The registry entry of `rbuf-type2`.
 pub(crate) const TYPE2: Controller = Controller {
     name: "rbuf-type2",
     about: "keeps the receiver's buffer between a fifth and nine tenths, by its level alone",
@@ -50,7 +50,7 @@ pub(crate) const TYPE2: Controller = Controller {
     ..TYPE1
 };
 
-/// `no-control`.
+/// The registry entry of `no-control`.
 pub(crate) const NO_CONTROL: Controller = Controller {
     name: "no-control",
     about: "the least delay between packets, whatever happens",
@@ -97,9 +97,9 @@ params! {
 const PER_PACKET: Span = Span::millis(1);
 /// The time to send a byte, b in t(S) = a + b·S.
 const PER_BYTE: Span = Span::micros(4);
-/// γ₁: the factor of the rate in underflow (equation 14, section 4.4).
+/// γ₁: the factor by which the rate is multiplied in underflow (equation 14, section 4.4).
 const GAMMA_UNDER: f64 = 1.2;
-/// γ₂: the factor of the rate in overflow (equation 16, section 4.4).
+/// γ₂: the factor by which the rate is multiplied in overflow (equation 16, section 4.4).
 const GAMMA_OVER: f64 = 0.9;
 /// γ₁ if ΔB shows that the buffer moves away from its goal (section 4.4).
 const GAMMA_UNDER_FAST: f64 = 1.3;
@@ -133,7 +133,7 @@ const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,
-    /// t(S).
+    /// t(S): the time that it takes to send a packet.
     sending: Span,
 }
 

@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span};
 /// `VIRTUAL_RTT`: with a shorter round-trip time than this, the window grows more slowly in proportion. It is also the
 /// minimum interval between two reductions.
 pub(super) const VIRTUAL_RTT: Span = Span::millis(25);
-/// `BETA_LOSS`: the factor of the window after a loss.
+/// `BETA_LOSS`: the factor by which a loss multiplies the window.
 pub(super) const BETA_LOSS: f64 = 0.7;
 /// `QDELAY_AVG_G`: the gain of the mean queueing delay.
 pub(super) const QDELAY_GAIN: f64 = 0.25;

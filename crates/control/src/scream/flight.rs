@@ -33,10 +33,10 @@ pub(super) struct FeedbackSummary {
     /// among them.
     pub(super) acked: u64,
     pub(super) acked_marked: u64,
-    /// The packets reported as received for the first time, and the marked ones among them.
+    /// The number of packets reported as received for the first time, and the number of marked ones among them.
     pub(super) delivered: u32,
     pub(super) marked: u32,
-    /// The packets newly declared lost.
+    /// The number of packets newly declared lost.
     pub(super) lost: u32,
     /// The send times of the latest marked and of the latest lost packet.
     pub(super) latest_marked: Option<Time>,

@@ -19,7 +19,7 @@ use constants::{BETA_LOSS, REPORT_AFTER, REPORT_PACKETS, VIRTUAL_RTT};
 use profile::{CODE, DRAFT, Profile};
 use steadycast_units::{Ecn, Span};
 
-/// The registry entry.
+/// The registry entry of `scream`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "scream",
     about: "a window in bytes, held by loss, marks and 60 ms of queue; the encoder gets what it carries per round trip",

@@ -3,9 +3,9 @@ use steadycast_units::Span;
 /// The differences between the draft and its authors' code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Profile {
-    /// `QDELAY_TARGET_LO`.
+    /// `QDELAY_TARGET_LO`: the minimum of the queueing delay target.
     pub(super) qdelay_target: Span,
-    /// `BETA_ECN`: the factor of the window after a mark without L4S.
+    /// `BETA_ECN`: the factor by which a mark without L4S multiplies the window.
     pub(super) beta_ecn: f64,
     /// `MUL_INCREASE_FACTOR`: the share of itself by which the window grows per round trip.
     pub(super) mul_increase: f64,

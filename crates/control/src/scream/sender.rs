@@ -47,7 +47,7 @@ const LOSS_GAIN: f64 = 0.0025;
 /// The minimum of the no-feedback timeout, in round trips.
 const TIMEOUT_RTTS: f64 = 4.0;
 
-/// The sending half.
+/// The sending half of `scream`.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
@@ -61,7 +61,8 @@ pub(super) struct Sender {
     peak: PeakFilter,
     acked: Meter,
     alpha: f64,
-    /// The packets reported since the last update of alpha, the marked ones among them, and the time of that update.
+    /// The number of packets reported since the last update of alpha, the number of marked ones among them, and the
+    /// time of that update.
     reported: (u32, u32),
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,

@@ -330,7 +330,7 @@ mod tests {
             start.bytes >= 31_250.0
         });
         assert_eq!(rounds, Some(22));
-        // Marked bytes add nothing.
+        // Marked bytes do not increase the window.
         let before = window.bytes;
         window.update(&Input { acked: 8_000.0, acked_marked: 8_000.0, ..quiet(100) }, &config);
         near(window.bytes, before);

@@ -38,8 +38,8 @@ const ROUND_GROWTH_MAX: f64 = 1.5;
 const WINDOW_MIN: f64 = 2.0;
 /// Before the first loss, a window starts at this share of its plateau.
 const PLATEAU_SHARE: f64 = 0.85;
-/// The factor of the window per round trip until the first loss. START has the same factor: a TCP that began at the
-/// same time is in slow start.
+/// The factor by which the window grows per round trip until the first loss. START has the same factor: a TCP that
+/// began at the same time is in slow start.
 const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
@@ -302,9 +302,9 @@ impl CompeteLaw {
         }
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
-            // Acknowledgments limit a TCP in the same way. Without this limit the rate would jump after a drain,
-            // because the round-trip time is short then and the window is still large. A jump up to `restore`, which
-            // the drain itself gave away, is allowed.
+            // The rate of arrival limits the rate, as acknowledgments limit a TCP. Without this limit the rate would
+            // jump after a drain, because the round-trip time is short then and the window is still large. A jump up to
+            // `restore`, which the drain itself gave away, is allowed.
             rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {

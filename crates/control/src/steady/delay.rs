@@ -29,8 +29,9 @@ pub(super) const UP: &str = "delay: up";
 const LOW_SPAN_MIN: f64 = 0.060;
 /// The longest span over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
-/// The span grows by this many times the time of [`JITTER_PACKETS`] packets, if the jitter is as large as the target.
-/// Set by the random networks of the draws 9303 and 9304 (`steadycast experiment networks --draw`).
+/// The span over which the standing queue is measured grows by this many times the time of [`JITTER_PACKETS`] packets,
+/// if the jitter is as large as the target. Set by the random networks of the draws 9303 and 9304 (`steadycast
+/// experiment networks --draw`).
 const LOW_SPAN_PER_JITTER: f64 = 6.0;
 /// The jitter is measured over the time in which this number of packets is sent.
 const JITTER_PACKETS: f64 = 5.0;

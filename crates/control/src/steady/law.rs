@@ -70,7 +70,7 @@ const BURST_QUEUE_MAX: f64 = 0.25;
 const DELAY_PACING: f64 = 1.1;
 /// A train lasts at least this long at the current rate, in seconds, because reports resolve arrivals to a millisecond.
 const TRAIN_DURATION_MIN: f64 = 0.005;
-/// The most packets of a train.
+/// The maximum number of packets in a train.
 const TRAIN_PACKETS_MAX: f64 = 16.0;
 /// A train is sent only while the queueing delay is below this share of its highest value.
 const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
@@ -104,7 +104,8 @@ struct PolicerTrial {
     share: f64,
     /// The rate of arrival before the trial, in bit/s.
     received: f64,
-    /// The packets reported since the trial began, and the lost ones among them, with consecutive losses counted once.
+    /// The number of packets reported since the trial began, and the number of lost ones among them, with consecutive
+    /// losses counted once.
     packets: u32,
     lost: u32,
 }

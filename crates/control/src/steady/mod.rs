@@ -40,7 +40,7 @@ use crate::report_scheduler::ReportScheduler;
 use crate::{Need, Promise, Wake};
 use steadycast_units::{Ecn, Span};
 
-/// The registry's entry.
+/// The registry entry of `steady`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
     about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",

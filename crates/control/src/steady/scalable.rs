@@ -37,7 +37,7 @@ pub(super) struct ScalableLaw {
     alpha: f64,
     /// The window, in segments.
     window: f64,
-    /// The packets reported in this round, and the marked ones among them.
+    /// The number of packets reported in this round, and the number of marked ones among them.
     packets: u32,
     marked: u32,
     round_since: f64,

@@ -15,7 +15,7 @@ const INITIAL_FEEDBACK_TIMEOUT: f64 = 2.0;
 /// The pacing rate of a train's packets. It is so high that they are sent back to back.
 const TRAIN_SEND_RATE: Rate = Rate::mbps(1_000);
 
-/// The sending half.
+/// The sending half of `steady`.
 pub(super) struct Sender {
     law: Law,
     no_feedback: NoFeedbackTimer,

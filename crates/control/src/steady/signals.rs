@@ -62,8 +62,8 @@ pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 /// clock noise.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
-/// The gain of the share of packets that did not come from a queue. It is a product because the pinned records depend
-/// on its last bit.
+/// The gain of the share of packets that did not come from a queue. It is written as a product, because recorded
+/// results in tests depend on its last bit.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
 /// If at least this share of packets did not come from a queue, all variation of the delay counts as jitter. Below this
 /// share, the jitter is reduced in proportion.
@@ -151,15 +151,15 @@ pub(super) struct Burst {
 /// The content of one report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FeedbackSummary {
-    /// Packets whose arrival is reported for the first time.
+    /// The number of packets whose arrival is reported for the first time.
     pub(super) arrived: u32,
     /// The newly reported packets that carry a CE mark.
     pub(super) marked: u32,
-    /// The packets that were declared lost since the last report.
+    /// The number of packets that were declared lost since the last report.
     pub(super) lost: u32,
     /// The number of lost packets, with consecutive losses counted once.
     pub(super) loss_runs: u32,
-    /// Packets that were declared lost and have arrived now.
+    /// The number of packets that were declared lost and have arrived now.
     pub(super) spurious: u32,
     /// The newest of the lost packets.
     pub(super) loss: Option<Loss>,

@@ -37,7 +37,7 @@ pub(super) struct TrainMonitor {
     open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
     /// The time of the last train that counted, in seconds.
     share_at: f64,
-    /// The sums over trains of the share times its bits, and of the bits. Older trains fade.
+    /// Two sums over trains: the share times the train's bits, and the train's bits. Older trains have smaller weights.
     share: f64,
     weight: f64,
     /// The number of trains in a row that showed a queue of the flow's own.

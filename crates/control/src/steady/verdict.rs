@@ -115,8 +115,8 @@ impl LossClassifier {
 
 /// The half-life of the peak rate, in seconds.
 const PEAK_RATE_HALF_LIFE: f64 = 60.0;
-/// The half-life of the peak rate while there is a queue, in seconds. A new flow may have taken the difference for
-/// good, so that the old peak is outdated.
+/// The half-life of the peak rate while there is a queue, in seconds. A new flow may have taken the difference between
+/// the peak and the present rate permanently. The old peak is then outdated.
 const QUEUED_PEAK_RATE_HALF_LIFE: f64 = 10.0;
 
 /// The peak rate: the highest recent rate, in bit/s. It decays with a half-life.
@@ -139,7 +139,7 @@ const OWN_QUEUE_MEMORY: f64 = 120.0;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnQueue {
     until: f64,
-    /// The rate that was sent when the verdict was made, in bit/s.
+    /// The rate that was sent when the queue was found to be the flow's own, in bit/s.
     rate: f64,
 }
 
@@ -159,16 +159,18 @@ impl OwnQueue {
 const RESPONSE_MEMORY: f64 = 4.0;
 /// Time for which a verdict on a shared queue is valid after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
-/// The minimum total weight of the observations with which the power counts as known. A new observation has weight 1.
+/// The minimum total weight of the observations with which the power of the response counts as known. A new observation
+/// has weight 1.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;
-/// The minimum standard deviation of the logarithms of the sent rates with which the power counts as known. A rate that
-/// hardly varies shows no response.
+/// The minimum standard deviation of the logarithms of the sent rates with which the power of the response counts as
+/// known. A rate that hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
 /// If the power of the response ([`RateResponse`]) plus its standard error is below this, the queue is the flow's own.
 /// Nine in ten of the measured values were 0.06 to 0.14 in a queue of the flow's own, and 0.43 to 0.97 in one shared
 /// with a TCP.
 const OWN_QUEUE_POWER_MAX: f64 = 0.3;
-/// If the power differs from 1 by less than this, nearly all packets in the queue are of other flows.
+/// If the power of the response ([`RateResponse`]) differs from 1 by less than this, nearly all packets in the queue
+/// are of other flows.
 const SMALL_SHARE_POWER_TOLERANCE: f64 = 0.2;
 
 /// The response of the rate of arrival to the sent rate, as the power p in received ~ sent^p. In a queue of the flow's

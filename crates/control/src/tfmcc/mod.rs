@@ -16,7 +16,7 @@ use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use steadycast_units::Span;
 
-/// The registry entry.
+/// The registry entry of `tfmcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfmcc",
     about: "the limiting receiver reports each round trip and sets the rate; the others report in rounds, few of them",
@@ -63,7 +63,7 @@ const RISE: Promise = Promise {
 };
 
 params! {
-    /// The configuration from the parameters.
+    /// The configuration of `tfmcc`, computed from its parameters.
     Config(values) {
         let choice profile: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
             "RFC 4654; SIGCOMM 2001; NRL NORM", ["rfc4654"; 2], &["rfc4654", "sigcomm2001", "norm"];

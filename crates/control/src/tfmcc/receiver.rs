@@ -158,7 +158,7 @@ impl Receiver {
             self.fire = None;
         }
         let round = before.map(|b| forward.fb_nr.wrapping_sub(b.forward.fb_nr));
-        // A number up to half the number space ahead starts a new round, and so does the first one received.
+        // A round number up to half the number space ahead starts a new round, and so does the first one received.
         match round {
             None | Some(1..=127) => self.start_round(now, forward),
             _ if self.is_clr => {}
@@ -244,7 +244,8 @@ impl ReceiverHalf for Receiver {
         let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
-            // After such a pause the sender starts slowly again, and the old losses do not describe the path any more.
+            // After a pause of this length the sender starts slowly again, and the old losses do not describe the path
+            // any more.
             if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }

@@ -353,7 +353,8 @@ impl Sender {
         self.sent.0 = bytes + sent.size;
         let span = sent.at.since(since);
         if span >= self.r_max {
-            // The factor of two leaves headroom, as in slow start relative to the receive rate.
+            // The source counts as using its rate if it sends at least half of it. Slow start leaves the same headroom
+            // above the receive rate.
             self.uses = self.sent.0.per(span).scale(2.0) >= self.x;
             self.sent = (Bytes::ZERO, sent.at);
         }

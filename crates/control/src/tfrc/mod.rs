@@ -16,7 +16,7 @@ pub(crate) use receiver::{CountedPackets, Receiver};
 pub(crate) use sender::Sender;
 use steadycast_units::Span;
 
-/// The registry entry.
+/// The registry entry of `tfrc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfrc",
     about: "TCP-friendly rate control for one receiver: TCP's throughput equation at the measured loss event rate",
@@ -43,7 +43,7 @@ const TWICE: Promise = Promise {
 };
 
 params! {
-    /// The configuration from the parameters.
+    /// The configuration of `tfrc`, computed from its parameters.
     pub(crate) Settings(values) {
         let choice profile:
             "ns2: ns-2's constants, also of what stands at the \

@@ -12,7 +12,7 @@ const ACK: u8 = 2;
 /// The body of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The packets since the previous report.
+    /// The numbers of packets since the previous report.
     ///
     /// ```text
     ///   0          4          8

@@ -66,25 +66,25 @@ fn original(setup: &Setup, values: &Values) -> Box<dyn SenderHalf> {
     build(setup, values, Law::Double, false)
 }
 
-/// `tfrcp`.
+/// The registry entry of `tfrcp`.
 pub(crate) const TFRCP: Controller =
     entry("tfrcp", "TCP's throughput once per 32 round trips; without loss the rate doubles", &[], RATE);
-/// `tfrcp-eai`.
+/// The registry entry of `tfrcp-eai`.
 pub(crate) const EAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Additive, false),
     ..entry("tfrcp-eai", "as tfrcp; without loss one packet more per round trip and round trip", &[6.0, 2.0], RATE)
 };
-/// `tfrcp-qai`.
+/// The registry entry of `tfrcp-qai`.
 pub(crate) const QAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, false),
     ..entry("tfrcp-qai", "as tfrcp; without loss the next better picture", &[2.0; 2], STEPS)
 };
-/// `tfrcp-eai-cl`.
+/// The registry entry of `tfrcp-eai-cl`.
 pub(crate) const EAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Additive, true),
     ..entry("tfrcp-eai-cl", "as tfrcp-eai, with the loss of the whole session", &[8.0, 2.0, 2.0, 2.0], RATE_CL)
 };
-/// `tfrcp-qai-cl`.
+/// The registry entry of `tfrcp-qai-cl`.
 pub(crate) const QAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, true),
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0; 2], STEPS_CL)
