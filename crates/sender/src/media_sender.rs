@@ -590,6 +590,7 @@ impl MediaSender {
         pacing: Rate,
     ) -> Departure {
         let size = cached.size;
+        // The absence of a packet from feedback that does not cover it must not count as a loss.
         let number = match self.settings.retransmissions_covered {
             true => self.remote.sent_extra(now, kind, size),
             false => self.remote.sent_uncovered(now, kind, size),

@@ -470,6 +470,7 @@ macro_rules! quantities {
             fn read(item: &Item, out: &mut Findings) -> Option<Self> {
                 let Some(text) = item.text() else {
                     let [one, other] = $units;
+                    // A missing unit is a common mistake, so the remedy repeats the number with units.
                     let remedy = match item.value {
                         Value::Whole(n) if (0..10_000).contains(&n) => {
                             format!("write its unit, as \"{n}{one}\" or \"{n}{other}\"")

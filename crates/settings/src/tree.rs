@@ -217,6 +217,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
 
 fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     if heads {
+        // A table head that is written twice is usually meant as a list of tables.
         let name = found.trim_matches(['[', ']']);
         return (
             "a table of this name is there already".into(),
@@ -298,6 +299,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
 /// Converts JSON from another program; null counts as absent.
 pub fn from_json(json: &Json, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(None);
+    // The JSON comes from another program, so its nesting must not exhaust the stack.
     if depth > MAX_DEPTH {
         out.raw(None, "", "keys nested too deep".into(), format!("at most {MAX_DEPTH} levels"));
         return Item { value: Value::Table(Vec::new()), at };
