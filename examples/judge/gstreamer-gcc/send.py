@@ -1,4 +1,4 @@
-"""Sends y4m as VP8 over RTP, at the rate that rtpgccbwe estimates: send.py Y4M HOST."""
+"""Sends y4m as VP8 over RTP, at the rate that rtpgccbwe, or Steadycast's element, estimates: send.py Y4M HOST [steady]."""
 
 import sys
 from contextlib import suppress
@@ -9,18 +9,25 @@ gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst  # noqa: E402
 
 TWCC = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
+ELEMENTS = {
+    "gcc": "rtpgccbwe estimated-bitrate=1000000",
+    "steady": "rtpsteadycastbwe",
+}
+"""The estimators, by the third word."""
 PIPELINE = """
 rtpsession name=s rtp-profile=avpf
 filesrc location={y4m} ! y4mdec ! vp8enc name=encoder deadline=1 end-usage=cbr keyframe-max-dist=600
     error-resilient=partitions target-bitrate=950000 ! rtpvp8pay mtu=1200 ! application/x-rtp,extmap-1=(string){twcc}
-    ! rtpgccbwe name=estimate min-bitrate=150000 max-bitrate=4000000 estimated-bitrate=1000000
+    ! {element} name=estimate min-bitrate=150000 max-bitrate=4000000
     ! s.send_rtp_sink s.send_rtp_src ! udpsink host={host} port=5004 sync=false async=false
 udpsrc port=5005 caps=application/x-rtcp ! s.recv_rtcp_sink
 s.send_rtcp_src ! udpsink host={host} port=5005 sync=false async=false
 """
 
 Gst.init(None)
-pipeline = Gst.parse_launch(PIPELINE.format(y4m=sys.argv[1], host=sys.argv[2], twcc=TWCC))
+y4m, host, *words = sys.argv[1:]
+element = ELEMENTS[words[0] if words else "gcc"]
+pipeline = Gst.parse_launch(PIPELINE.format(y4m=y4m, host=host, twcc=TWCC, element=element))
 encoder, estimate = pipeline.get_by_name("encoder"), pipeline.get_by_name("estimate")
 
 

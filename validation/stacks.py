@@ -1,0 +1,312 @@
+"""Judges the adapters beside the stacks' own estimators: `python -m validation.stacks run -o DIR`, as root.
+
+    python -m validation.stacks run -o DIR              # goes on where it was interrupted
+    python -m validation.stacks table --from DIR --write
+
+The networks are three named ones and three drawn ones, each alone and beside a CUBIC, in three rounds of four cells.
+Each round has all estimators, so that a run that is stopped early lacks networks and no stack. Programs are made as the
+`judge.toml` in each folder of integrations says.
+
+Bounds, written before the first run, for each adapter, of the trusted cells of the six networks:
+
+- Beside the CUBIC, the TCP has at least half of its fair share, and the pair at least half of the smaller of its own
+  fair share and its cap, in all cells but one.
+- Alone, the 95th percentile of the delay is at most 20 ms above that of the best of the stack's own estimators, in all
+  cells but one.
+- The loss is at most one percentage point above that of the best of the stack's own estimators, in all cells but two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from steadycast.core import core
+from steadycast.errors import UserError
+from steadycast.judge import pair as pairs
+from steadycast.judge import suite
+from steadycast.judge.pair import Pair
+from steadycast.judge.score import Cell, frozen
+
+from validation import page
+from validation.judge import EXAMPLES, kept
+
+INTEGRATIONS = page.DOCS.parent / "integrations"
+TABLE = "stacks"
+SECONDS = 20.0
+JOBS = 2
+"""Cells at a time."""
+DRAWS = page.DOCS.parent / "validation" / "experiments" / "networks.toml"
+SEED, DRAWN = 991101, 3
+"""The draw's seed, and the number of its networks: the first ones without a trouble and without a step."""
+ROUNDS = (("cable-5", "drawn-2"), ("lte", "drawn-1"), ("wifi-bad", "drawn-3"))
+"""Each network runs alone and beside a CUBIC."""
+FAIR, DELAY_MS, LOSS = 0.5, 20.0, 0.01
+"""The bounds: shares of the fair share, additional milliseconds, additional share of lost packets."""
+BUT = {"shares": 1, "delay": 1, "loss": 2}
+"""The number of cells that may miss each bound."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An estimator of a stack: the words that replace those of the folder's pair."""
+
+    stack: str
+    name: str
+    folder: str = ""
+    words: tuple[tuple[str, str], ...] = ()
+    cap_bps: float = 4e6
+    jobs: int = JOBS
+
+    @property
+    def label(self) -> str:
+        """The name of the estimator's judgements."""
+        return f"{self.stack}-{self.name}"
+
+    def pair(self) -> Pair:
+        """Return the pair with this estimator."""
+        path = INTEGRATIONS / self.folder / "judge.toml" if self.folder else EXAMPLES / "chromium.toml"
+        pair = pairs.read(path)
+        programs = []
+        for program in pair.programs:
+            run = program.run
+            for old, new in self.words:
+                run = run.replace(old, new)
+            programs.append(replace(program, run=run))
+        return replace(pair, name=self.label, programs=tuple(programs), seconds=SECONDS)
+
+
+def _own(name: str) -> tuple[tuple[str, str], ...]:
+    return ((" steady", f" {name}".rstrip()),)
+
+
+NOQ = ((" quinn", " noq"),)
+ESTIMATORS = (
+    Estimator("pion", "steady", "pion"),
+    Estimator("pion", "gcc", "pion", _own("gcc")),
+    Estimator("webrtc-rs", "steady", "webrtc"),
+    Estimator("webrtc-rs", "gcc", "webrtc", _own("gcc")),
+    Estimator("quinn", "steady", "quic"),
+    Estimator("quinn", "cubic", "quic", _own("cubic")),
+    Estimator("quinn", "bbr", "quic", _own("bbr")),
+    Estimator("noq", "steady", "quic", NOQ),
+    Estimator("noq", "cubic", "quic", (*NOQ, *_own("cubic"))),
+    Estimator("gstreamer", "steady", "gstreamer"),
+    Estimator("gstreamer", "gcc", "gstreamer", _own("gcc")),
+    Estimator("aiortc", "steady", "aiortc", cap_bps=1.5e6),
+    Estimator("aiortc", "remb", "aiortc", _own(""), cap_bps=1.5e6),
+    Estimator("chromium", "gcc", cap_bps=2.5e6, jobs=1),
+)
+"""Chromium is the reference, without an adapter."""
+
+
+def drawn(folder: Path) -> None:
+    """Write the drawn networks as files of this folder: rate, delay, queue and loss of the draw, without its flows."""
+    told = json.loads(core.experiment(DRAWS.read_text(encoding="utf-8"), str(DRAWS), SEED, 40))
+    plain = (each["variables"] for each in told["draws"])
+    some = [each for each in plain if each["trouble"] == "none" and each["stepped"] == "0"][:DRAWN]
+    for number, each in enumerate(some, 1):
+        rate, rtt, depth = (float(each[key]) for key in ("speed", "RTT", "depth"))
+        queue = each["queue_keys"]
+        if each["queue"] == "droptail":
+            queue = f'{{ kind = "droptail", limit = "{max(8, round(depth * rate * rtt / 12))}p" }}'
+        loss = f'loss = {{ kind = "bernoulli", p = {float(each["random_loss"]):.4f} }}, '
+        loss = loss if each["lossy"] == "1" else ""
+        lines = (
+            f'about = "draw {SEED} of {DRAWS.name}"',
+            'source = "drawn"',
+            'licence = "facts"',
+            'kind = "synthetic"',
+            'topology.shape = "dumbbell"',
+            f'topology.bottleneck = {{ rate = "{rate:.3f}Mbps", delay = "{rtt / 2 - 2:.1f}ms", {loss}queue = {queue} }}',
+        )
+        (folder / f"drawn-{number}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge all estimators on all networks. A judgement that is there is not repeated."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    drawn(options.out)
+    wanted = options.only.split(",") if options.only else [each.label for each in ESTIMATORS]
+    for number, some in enumerate(ROUNDS[: options.rounds], 1):
+        names = [f"{name}.toml" if name.startswith("drawn") else name for name in some]
+        networks = ",".join(f"{name}{beside}" for name in names for beside in ("", "+cubic"))
+        for each in ESTIMATORS:
+            out = options.out / f"{number}-{each.label}"
+            if each.label not in wanted or (out / "judge.json").exists():
+                continue
+            pair = replace(each.pair(), networks=networks)
+            try:
+                done = suite.judge(suite.Asked(pair, folder=options.out, jobs=each.jobs, anyway=True), out)
+            except UserError as error:
+                print(f"left out: {each.label}: {error}", file=sys.stderr, flush=True)
+                continue
+            print(f"round {number}\n{done.text}", flush=True)
+    return 0
+
+
+# ---------------------------------------------------------------- the table
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result of an estimator on a network. A figure that was not measured is absent."""
+
+    estimator: Estimator
+    network: str
+    beside: bool
+    figures: Mapping[str, float | None]
+    by: str
+    trusted: bool
+    failed: str
+    commit: str
+
+    def fair_bps(self) -> float | None:
+        """Return the pair's fair share beside the TCP, at most its cap; `None` without a share of the TCP."""
+        tcp, share = self.figures.get("tcp_bps"), self.figures.get("tcp_share_of_fair")
+        return min(tcp / share, self.estimator.cap_bps) if tcp and share else None
+
+    def cells(self) -> list[str]:
+        """Return the row of the table."""
+        get = self.figures.get
+        heads = (("throughput_bps", 1e-6), ("tcp_share_of_fair", 100), ("delay_p95_ms", 1))
+        more = (("freezes_per_min", 1), ("frozen_frac", 100), ("in_time_frac", 100), ("loss_frac", 100))
+        numbers = [
+            "" if (value := get(key)) is None else f"{scale * value:.3g}" for key, scale in (*heads, *more)
+        ]
+        state = self.failed or ("yes" if self.trusted else "no")
+        network = f"{self.network}+cubic" if self.beside else self.network
+        return [self.estimator.stack, self.estimator.name, network, *numbers, self.by, state, self.commit]
+
+
+HEADS = (
+    *("stack", "estimator", "network", "rate, Mb/s", "tcp, %", "delay p95, ms", "freezes/min", "frozen, %"),
+    *("in-time, %", "lost, %", "by", "trusted", "commit"),
+)
+
+
+def streams(folder: Path, pair: Pair) -> Json:
+    """Return figures of frames sent as QUIC streams, from the receiver's record: sending time, delay, size."""
+    record = folder / "programs" / "frames.csv"
+    if not record.exists():
+        return {}
+    frames = pl.read_csv(record, has_header=False, new_columns=["sent_us", "delay_us", "bytes"])
+    cell = Cell(folder, pair)
+    start = next(e["t"] for e in cell.crew if e["what"] == "start" and e["program"] == "send")
+    sent = start + (frames["sent_us"] - frames["sent_us"].min()).to_numpy() / 1e6
+    came, (low, high) = np.sort(sent + frames["delay_us"].to_numpy() / 1e6), cell.window
+    delays = frames["delay_us"].to_numpy()[(sent >= low) & (sent < high)] / 1e3
+    if not len(delays):
+        return {}
+    found = frozen(came, low, high)
+    return {**found, "delay_p95_ms": float(np.percentile(delays, 95))}
+
+
+def rows(folders: str) -> Iterator[Row]:
+    """Yield the rows of what `run` kept."""
+    known = {each.label: each for each in ESTIMATORS}
+    for told in kept(folders):
+        estimator, made_by = known[told["pair"]], told["volatile"]["program"]
+        place = next(p for f in folders.split(",") for p in Path(f).glob(f"*-{told['pair']}") if _is(p, told))
+        for each in told["cells"]:
+            name = each["network"]
+            evidence = place / "cells" / name.replace("/", "_") / "1"
+            more = streams(evidence, estimator.pair()) if estimator.folder == "quic" else {}
+            failed = each["failed"]["reason"] if each["failed"] else ""
+            yield Row(
+                estimator,
+                name.removesuffix("+cubic").removesuffix(".toml"),
+                name.endswith("+cubic"),
+                {**each["worst"], **more},
+                ("program" if more else each["by"]) or "",
+                bool(each["trusted"]) and not failed,
+                failed,
+                made_by["commit"] or made_by["version"],
+            )
+
+
+def _is(place: Path, told: Json) -> bool:
+    there = place / "judge.json"
+    return there.exists() and json.loads(there.read_text())["volatile"]["at"] == told["volatile"]["at"]
+
+
+def verdicts(all_rows: list[Row]) -> page.Table:
+    """Return, for each adapter, the number of trusted cells that keep each bound, and the missed ones."""
+    found = {(r.estimator.stack, r.estimator.name, r.network, r.beside): r for r in all_rows if r.trusted}
+    told = []
+    for stack in dict.fromkeys(each.stack for each in ESTIMATORS if each.name == "steady"):
+        own = [each.name for each in ESTIMATORS if each.stack == stack and each.name != "steady"]
+        counts: dict[str, list[str]] = {"shares": [], "delay": [], "loss": []}
+        judged = dict.fromkeys(counts, 0)
+        for (of, name, network, beside), row in found.items():
+            if (of, name) != (stack, "steady"):
+                continue
+            figures, where = row.figures, f"{network}{'+cubic' if beside else ''}"
+            fair = row.fair_bps()
+            if beside and fair:
+                judged["shares"] += 1
+                rate, share = figures["throughput_bps"], figures["tcp_share_of_fair"]
+                if rate is None or share is None or rate < FAIR * fair or share < FAIR:
+                    counts["shares"].append(where)
+            others = [r for each in own if (r := found.get((stack, each, network, beside)))]
+            for bound, key, more in (("delay", "delay_p95_ms", DELAY_MS), ("loss", "loss_frac", LOSS)):
+                theirs = [value for r in others if (value := r.figures.get(key)) is not None]
+                ours = figures.get(key)
+                if not theirs or ours is None or (bound == "delay" and beside):
+                    continue
+                judged[bound] += 1
+                if ours > min(theirs) + more:
+                    counts[bound].append(where)
+        cells = [
+            f"{judged[bound] - len(missed)} of {judged[bound]}"
+            + (f" (not {', '.join(missed)})" if missed else "")
+            + ("" if len(missed) <= BUT[bound] else ": missed")
+            for bound, missed in counts.items()
+        ]
+        told.append([stack, *cells])
+    return page.table(("stack", "shares beside CUBIC", "delay alone", "loss"), told)
+
+
+def table(options: argparse.Namespace) -> int:
+    """Make the table of what `run` kept, and judge the bounds."""
+    order = [each.label for each in ESTIMATORS]
+    networks = [name for some in ROUNDS for name in some]
+    all_rows = sorted(
+        rows(options.kept),
+        key=lambda r: (networks.index(r.network), r.beside, order.index(r.estimator.label)),
+    )
+    made = page.table(HEADS, [row.cells() for row in all_rows])
+    print(made, verdicts(all_rows), sep="\n\n")
+    if options.write:
+        title = "Adapters beside the stacks' own estimators"
+        note = "each row has the commit that it was measured with; a row that is not trusted does not count"
+        page.save(TABLE, title, made, "python -m validation.stacks run", note)
+    return 0
+
+
+def main() -> int:
+    """Run one of the commands."""
+    parser = page.options("validation.stacks", __doc__, TABLE)
+    parser.add_argument("what", choices=["run", "table"])
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("runs/stacks"), help="keep the judgements here"
+    )
+    parser.add_argument("--only", metavar="A,B", help="estimators such as pion-steady; by default all")
+    parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="the first rounds of networks alone")
+    parser.add_argument("--from", dest="kept", metavar="DIR,DIR", help="table: what -o kept")
+    options = parser.parse_args()
+    options.kept = options.kept or str(options.out)
+    return {"run": run, "table": table}[options.what](options)
+
+
+if __name__ == "__main__":
+    page.end(main)
