@@ -1,7 +1,7 @@
 """Judges the adapters beside the stacks' own estimators: `python -m validation.stacks run -o DIR`, as root.
 
-    python -m validation.stacks run -o DIR              # goes on where it was interrupted
-    python -m validation.stacks table --from DIR --write
+    python -m validation.stacks run -o DIR              # again: what is not there, or was not trusted
+    python -m validation.stacks table -o DIR --write
 
 The networks are three named ones and three drawn ones, each alone and beside a CUBIC, in three rounds of four cells.
 Each round has all estimators, so that a run that is stopped early lacks networks and no stack. Programs are made as the
@@ -36,7 +36,7 @@ from steadycast.judge.pair import Pair
 from steadycast.judge.score import Cell, frozen
 
 from validation import page
-from validation.judge import EXAMPLES, kept
+from validation.judge import EXAMPLES
 
 INTEGRATIONS = page.DOCS.parent / "integrations"
 TABLE = "stacks"
@@ -102,8 +102,8 @@ ESTIMATORS = (
     Estimator("noq", "cubic", "quic", (*NOQ, *_own("cubic"))),
     Estimator("gstreamer", "steady", "gstreamer"),
     Estimator("gstreamer", "gcc", "gstreamer", _own("gcc")),
-    Estimator("aiortc", "steady", "aiortc", cap_bps=1.5e6),
-    Estimator("aiortc", "remb", "aiortc", _own(""), cap_bps=1.5e6),
+    Estimator("aiortc", "steady", "aiortc", cap_bps=1.5e6, jobs=1),
+    Estimator("aiortc", "remb", "aiortc", _own(""), cap_bps=1.5e6, jobs=1),
     Estimator("chromium", "gcc", cap_bps=2.5e6, jobs=1),
 )
 """Chromium is the reference, without an adapter."""
@@ -121,36 +121,52 @@ def drawn(folder: Path) -> None:
             queue = f'{{ kind = "droptail", limit = "{max(8, round(depth * rate * rtt / 12))}p" }}'
         loss = f'loss = {{ kind = "bernoulli", p = {float(each["random_loss"]):.4f} }}, '
         loss = loss if each["lossy"] == "1" else ""
+        link = f'rate = "{rate:.3f}Mbps", delay = "{rtt / 2 - 2:.1f}ms", {loss}queue = {queue}'
         lines = (
             f'about = "draw {SEED} of {DRAWS.name}"',
             'source = "drawn"',
             'licence = "facts"',
             'kind = "synthetic"',
             'topology.shape = "dumbbell"',
-            f'topology.bottleneck = {{ rate = "{rate:.3f}Mbps", delay = "{rtt / 2 - 2:.1f}ms", {loss}queue = {queue} }}',
+            f"topology.bottleneck = {{ {link} }}",
         )
         (folder / f"drawn-{number}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def kept(out: Path) -> list[tuple[Path, Json]]:
+    """Return the judgements in a folder with their own folders, the oldest first."""
+    places = [place for place in out.glob("*/judge.json") if place.parent.suffix != ".part"]
+    told = [(place.parent, json.loads(place.read_text(encoding="utf-8"))) for place in places]
+    return sorted(told, key=lambda each: str(each[1]["volatile"]["at"]))
+
+
+def trusted(out: Path) -> set[tuple[str, str]]:
+    """Return the cells that are there and trusted: the labels of their estimators, and their networks."""
+    cells = ((told["pair"], cell) for _, told in kept(out) for cell in told["cells"])
+    return {(pair, cell["network"]) for pair, cell in cells if cell["trusted"] or cell["failed"]}
+
+
 def run(options: argparse.Namespace) -> int:
-    """Judge all estimators on all networks. A judgement that is there is not repeated."""
+    """Judge all estimators on all networks. Cells that are there, trusted or failed, are not repeated."""
     options.out.mkdir(parents=True, exist_ok=True)
     drawn(options.out)
     wanted = options.only.split(",") if options.only else [each.label for each in ESTIMATORS]
-    for number, some in enumerate(ROUNDS[: options.rounds], 1):
+    for some in ROUNDS[: options.rounds]:
         names = [f"{name}.toml" if name.startswith("drawn") else name for name in some]
-        networks = ",".join(f"{name}{beside}" for name in names for beside in ("", "+cubic"))
+        networks = [f"{name}{beside}" for name in names for beside in ("", "+cubic")]
         for each in ESTIMATORS:
-            out = options.out / f"{number}-{each.label}"
-            if each.label not in wanted or (out / "judge.json").exists():
+            there = trusted(options.out)
+            lacking = [name for name in networks if (each.label, name) not in there]
+            if each.label not in wanted or not lacking:
                 continue
-            pair = replace(each.pair(), networks=networks)
+            out = options.out / f"{each.label}-{len([*options.out.glob(f'{each.label}-*')]) + 1}"
+            pair = replace(each.pair(), networks=",".join(lacking))
             try:
                 done = suite.judge(suite.Asked(pair, folder=options.out, jobs=each.jobs, anyway=True), out)
             except UserError as error:
                 print(f"left out: {each.label}: {error}", file=sys.stderr, flush=True)
                 continue
-            print(f"round {number}\n{done.text}", flush=True)
+            print(done.text, flush=True)
     return 0
 
 
@@ -194,6 +210,20 @@ HEADS = (
 )
 
 
+SHOWN = (
+    ("throughput_bps", 1e-6, 2),
+    ("tcp_share_of_fair", 100.0, 0),
+    ("delay_p95_ms", 1.0, 0),
+    ("freezes_per_min", 1.0, 0),
+    ("loss_frac", 100.0, 1),
+)
+SUMMARY = (
+    *("stack", "estimator", "networks alone", "beside CUBIC", "Mb/s alone", "Mb/s beside", "TCP's share, %"),
+    *("delay p95 alone, ms", "delay p95 beside, ms", "freezes/min alone", "freezes/min beside"),
+    *("lost alone, %", "lost beside, %"),
+)
+
+
 def streams(folder: Path, pair: Pair) -> Json:
     """Return figures of frames sent as QUIC streams, from the receiver's record: sending time, delay, size."""
     record = folder / "programs" / "frames.csv"
@@ -211,12 +241,11 @@ def streams(folder: Path, pair: Pair) -> Json:
     return {**found, "delay_p95_ms": float(np.percentile(delays, 95))}
 
 
-def rows(folders: str) -> Iterator[Row]:
+def rows(out: Path) -> Iterator[Row]:
     """Yield the rows of what `run` kept."""
     known = {each.label: each for each in ESTIMATORS}
-    for told in kept(folders):
+    for place, told in kept(out):
         estimator, made_by = known[told["pair"]], told["volatile"]["program"]
-        place = next(p for f in folders.split(",") for p in Path(f).glob(f"*-{told['pair']}") if _is(p, told))
         for each in told["cells"]:
             name = each["network"]
             evidence = place / "cells" / name.replace("/", "_") / "1"
@@ -234,9 +263,14 @@ def rows(folders: str) -> Iterator[Row]:
             )
 
 
-def _is(place: Path, told: Json) -> bool:
-    there = place / "judge.json"
-    return there.exists() and json.loads(there.read_text())["volatile"]["at"] == told["volatile"]["at"]
+def best(several: Iterator[Row]) -> Iterator[Row]:
+    """Yield one row for each estimator and network: the last trusted one, otherwise the last."""
+    found: dict[tuple[str, str, bool], Row] = {}
+    for row in several:
+        key = row.estimator.label, row.network, row.beside
+        if row.trusted or key not in found or not found[key].trusted:
+            found[key] = row
+    yield from found.values()
 
 
 def verdicts(all_rows: list[Row]) -> page.Table:
@@ -276,20 +310,46 @@ def verdicts(all_rows: list[Row]) -> page.Table:
     return page.table(("stack", "shares beside CUBIC", "delay alone", "loss"), told)
 
 
+def summary(all_rows: list[Row]) -> page.Table:
+    """Return a row per estimator: means over the cells in which all estimators of its stack are trusted."""
+    told = []
+    for stack in dict.fromkeys(each.stack for each in ESTIMATORS):
+        mine = [row for row in all_rows if row.estimator.stack == stack and row.trusted]
+        names = [each.name for each in ESTIMATORS if each.stack == stack]
+        where = [{(r.network, r.beside) for r in mine if r.estimator.name == name} for name in names]
+        common = set.intersection(*where)
+        for name in names:
+            some = [r for r in mine if r.estimator.name == name and (r.network, r.beside) in common]
+            cells = [f"{sum(beside == r.beside for r in some)}" for beside in (False, True)]
+            for key, scale, digits in SHOWN:
+                for beside in (False, True):
+                    if key == "tcp_share_of_fair" and not beside:
+                        continue
+                    values = [v for r in some if r.beside == beside and (v := r.figures.get(key)) is not None]
+                    cells.append(f"{scale * float(np.mean(values)):.{digits}f}" if values else "–")
+            told.append([stack, name, *cells])
+    return page.table(SUMMARY, told)
+
+
 def table(options: argparse.Namespace) -> int:
     """Make the table of what `run` kept, and judge the bounds."""
     order = [each.label for each in ESTIMATORS]
     networks = [name for some in ROUNDS for name in some]
     all_rows = sorted(
-        rows(options.kept),
+        best(rows(options.out)),
         key=lambda r: (networks.index(r.network), r.beside, order.index(r.estimator.label)),
     )
-    made = page.table(HEADS, [row.cells() for row in all_rows])
-    print(made, verdicts(all_rows), sep="\n\n")
+    made, means, judged = (
+        page.table(HEADS, [row.cells() for row in all_rows]),
+        summary(all_rows),
+        verdicts(all_rows),
+    )
+    print(made, means, judged, sep="\n\n")
     if options.write:
         title = "Adapters beside the stacks' own estimators"
         note = "each row has the commit that it was measured with; a row that is not trusted does not count"
         page.save(TABLE, title, made, "python -m validation.stacks run", note)
+        page.put(page.DOCS / "adapters.md", TABLE, f"{means}\n\n{judged}")
     return 0
 
 
@@ -302,9 +362,7 @@ def main() -> int:
     )
     parser.add_argument("--only", metavar="A,B", help="estimators such as pion-steady; by default all")
     parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="the first rounds of networks alone")
-    parser.add_argument("--from", dest="kept", metavar="DIR,DIR", help="table: what -o kept")
     options = parser.parse_args()
-    options.kept = options.kept or str(options.out)
     return {"run": run, "table": table}[options.what](options)
 
 

@@ -443,6 +443,13 @@ impl MediaSender {
         }
     }
 
+    /// Removes all packets that wait, of all streams, as a flush of the caller's pipeline does. The caller can free
+    /// them. What was sent stays known, so that its feedback and its retransmission work.
+    pub fn clear(&mut self) {
+        self.dropped.clear();
+        self.streams.iter_mut().for_each(|stream| stream.queue.clear());
+    }
+
     /// Declares that feedback will not cover a packet, as [`Remote::forget`] does.
     pub fn forget(&mut self, number: u64) {
         self.remote.forget(number);

@@ -181,6 +181,26 @@ fn a_key_frame_replaces_what_waits_and_the_caller_gets_its_packets_back() {
     assert_eq!(dropped, (1_000..1_000 + waits).collect::<Vec<_>>());
 }
 
+proptest! {
+    #[test]
+    fn a_cleared_sender_sends_what_is_pushed_next_and_still_retransmits_what_was_sent(
+        waiting in 1_u16..200, sent_ms in 0_u64..100,
+    ) {
+        let (mut sender, video) = fixed("1Mbps", settings());
+        for seq in 0..waiting {
+            sender.push(ms(0), video, &packet(seq));
+        }
+        let before = sent_until(&mut sender, ms(0), ms(sent_ms + 1)).len();
+        sender.clear();
+        prop_assert_eq!(sender.backlog().bytes, Bytes::ZERO);
+        prop_assert!(sender.push(ms(200), video, &packet(waiting)));
+        prop_assert!(sender.resend(ms(200), video, 0));
+        let after: Vec<_> = sent_until(&mut sender, ms(200), ms(500)).iter().map(|(_, left)| left.seq).collect();
+        prop_assert_eq!(after, [0, waiting]);
+        prop_assert!(before >= 1);
+    }
+}
+
 #[test]
 fn a_request_of_a_receiver_reaches_the_encoder() {
     let (mut sender, video) = fixed("1Mbps", settings());

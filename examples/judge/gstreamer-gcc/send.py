@@ -1,4 +1,4 @@
-"""Sends y4m as VP8 over RTP, at the rate that rtpgccbwe, or Steadycast's element, estimates: send.py Y4M HOST [steady]."""
+"""Sends y4m as VP8 over RTP, at the rate of rtpgccbwe or of Steadycast's element: send.py Y4M HOST [steady]."""
 
 import sys
 from contextlib import suppress

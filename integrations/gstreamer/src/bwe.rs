@@ -1,13 +1,17 @@
 //! The element: its pads, its properties and its thread.
 
 use crate::feedback::{Numbers, Told};
-use crate::pacing::{HEAD, Item, Next, Pacer, Packet, Rtp};
+use crate::rtp::{HEAD, Rtp};
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
 use gstreamer::subclass::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use steadycast_remote::{Bounds, Bytes, Decision, FrameEdge, Given, MediaQueue, Rate, Remote, Span, Time};
+use steadycast_remote::{Bounds, Bytes, Decision, FrameEdge, Given, Rate, Span, Time};
+use steadycast_sender::{
+    Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, StreamId, StreamSettings,
+};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("rtpsteadycastbwe", gst::DebugColorFlags::empty(), Some("Steadycast's bandwidth estimator"))
@@ -25,8 +29,12 @@ const NEXT: Span = Span::millis(50);
 const FALLS: f64 = 0.1;
 /// Maximum time between the events of one RTCP compound.
 const COMPOUND: Span = Span::millis(2);
-/// Minimum interval between requests of key units.
-const KEY_UNITS: Span = Span::millis(500);
+/// Maximum number of packets that are pushed at once, so that an event behind them waits only for a short time.
+const MAX_LIST: usize = 32;
+/// The sender's stream of packets that are paced, ...
+const PACED: StreamId = StreamId(0);
+/// ... and the one of packets that are not, because `pace` is false.
+const UNPACED: StreamId = StreamId(1);
 
 #[derive(Clone, Debug)]
 struct Settings {
@@ -57,7 +65,7 @@ impl Settings {
         self.min.min(self.max)
     }
 
-    fn remote(&self) -> Result<Remote, String> {
+    fn sender(&self) -> Result<MediaSender, String> {
         let bounds = Bounds::new(Rate::bps(self.min.into()), Rate::bps(self.max.into()));
         let mut params: Vec<(String, Given)> = Vec::new();
         for (name, value) in self.params.iter().flat_map(|params| params.iter()) {
@@ -70,11 +78,13 @@ impl Settings {
             };
             params.push((name.to_string(), given));
         }
-        // This element sends no probes, so that they are disabled in controllers that have them.
-        if self.controller == "gcc" && !params.iter().any(|(name, _)| name == "probes") {
-            params.push(("probes".into(), Given::Switch(false)));
-        }
-        Remote::new(&self.controller, &params, &bounds).map_err(|error| error.to_string())
+        let mut settings = MediaSettings::new(bounds);
+        settings.max_backlog = self.max_delay;
+        let mut sender = MediaSender::new(&self.controller, &params, settings).map_err(|error| error.to_string())?;
+        sender.add_stream(StreamSettings::video(0));
+        // Audio is the kind of stream that is not paced. No rate is reserved for it.
+        sender.add_stream(StreamSettings::audio(0, Rate::ZERO));
+        Ok(sender)
     }
 }
 
@@ -83,24 +93,29 @@ struct Counts {
     sent: u64,
     lost: u64,
     feedback: u64,
-    dropped: u64,
     key_units: u64,
+}
+
+/// What waits in the element, in the order of its arrival.
+enum Item {
+    Packet(gst::Buffer, Rtp),
+    Event(gst::Event),
 }
 
 #[derive(Default)]
 struct State {
-    remote: Option<Remote>,
+    sender: Option<MediaSender>,
     decision: Option<Decision>,
-    pacer: Pacer,
+    /// The items by their numbers. The sender knows packets by them.
+    items: BTreeMap<u64, Item>,
+    next: u64,
     numbers: Numbers,
     flushing: bool,
     flow: Option<gst::FlowError>,
     /// The clock that the thread waits for.
     clock_id: Option<gst::SingleShotClockId>,
-    /// The time stamp of the incoming frame, and whether it is dropped.
+    /// The time stamp of the incoming frame.
     frame: Option<u32>,
-    dropping: bool,
-    asked: Option<Time>,
     /// Whether buffer flags distinguish key units.
     flagged: bool,
     first: Option<Time>,
@@ -143,15 +158,16 @@ fn now() -> Time {
 }
 
 impl State {
-    /// Reads the decision, which may have changed.
+    /// Reads what the encoder has to do, which may have changed.
     fn read(&mut self, at: Time, settings: &Settings, news: &mut News) {
-        let Some(decision) = self.remote.as_ref().map(Remote::decision) else { return };
+        let Some(sender) = &mut self.sender else { return };
+        let encoder = sender.encoder(at, PACED);
+        news.key_unit |= encoder.key_frame;
+        self.counts.key_units += u64::from(encoder.key_frame);
+        self.decision = Some(sender.decision());
         // The encoder's rate is that of the payloads.
         let share = self.mean.map_or(1.0, |(size, payload)| payload / size.max(1.0));
-        // The rate is reduced so that the queue drains within a second.
-        let (all, waiting) = (decision.target, self.pacer.waiting().per(Span::secs(1)));
-        let rate = all.saturating_sub(waiting).max(all.scale(0.5));
-        let target = (rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
+        let target = (encoder.rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
         let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
         let at_end = (target == settings.least() || target == settings.max) && target != self.estimated;
         let soon = self.estimated_at.is_some_and(|last| at.since(last) < NEXT) && change > -FALLS;
@@ -159,56 +175,78 @@ impl State {
             (self.estimated, self.estimated_at) = (target, Some(at));
             news.estimated = true;
         }
-        self.decision = Some(decision);
     }
 
-    fn pace(&self, settings: &Settings) -> (Rate, bool) {
-        let least = Rate::bps(settings.least().into());
-        let Some(decision) = &self.decision else { return (least, false) };
-        (decision.pacing.max(least), decision.window.is_some_and(|window| window.is_closed()))
+    /// Adds an item behind all others, and returns its number.
+    fn add(&mut self, item: Item) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.items.insert(number, item);
+        number
     }
 
-    /// Passes the departure of a packet to the controller.
-    fn leaves(&mut self, now: Time, packet: &Packet) {
-        let Some(remote) = &mut self.remote else { return };
-        let data_limited = !self.pacer.has_packets();
-        let size = Bytes::new(packet.rtp.size);
-        let number = remote.sent(now, &steadycast_remote::Packet { size, edge: packet.edge, data_limited });
-        self.numbers.sent(number, now.as_nanos(), packet.rtp.payload);
+    /// Moves the events that no packet precedes any more to `leaving`.
+    fn take_events(&mut self, leaving: &mut Vec<Item>) {
+        while let Some(first) = self.items.first_entry().filter(|first| matches!(first.get(), Item::Event(_))) {
+            leaving.push(first.remove());
+        }
+    }
+
+    /// Moves what leaves now to `leaving`, in its order. Returns the time until which the rest waits.
+    fn poll(&mut self, now: Time, leaving: &mut Vec<Item>) -> Option<Time> {
+        let until = loop {
+            match self.sender.as_mut()?.poll(now) {
+                Output::Send(departure) => {
+                    self.take_events(leaving);
+                    if let Some(Item::Packet(buffer, rtp)) = self.items.remove(&departure.id) {
+                        self.leaves(now, &departure, &rtp);
+                        leaving.push(Item::Packet(buffer, rtp));
+                    }
+                    if leaving.len() >= MAX_LIST {
+                        break Some(now);
+                    }
+                }
+                Output::Dropped(_, id) => drop(self.items.remove(&id)),
+                Output::Wait(wake) => break wake.map(|wake| wake.at),
+            }
+        };
+        self.take_events(leaving);
+        until
+    }
+
+    /// Counts a packet that leaves.
+    fn leaves(&mut self, now: Time, departure: &Departure, rtp: &Rtp) {
+        self.numbers.sent(departure.number, now.as_nanos(), rtp.payload);
         self.counts.sent += 1;
         self.first.get_or_insert(now);
-        let (size, payload) = (packet.rtp.size as f64, f64::from(packet.rtp.payload));
+        let (size, payload) = (rtp.size as f64, f64::from(rtp.payload));
         let (mean_size, mean_payload) = self.mean.unwrap_or((size, payload));
         self.mean = Some((mean_size + (size - mean_size) / 64.0, mean_payload + (payload - mean_payload) / 64.0));
     }
 
-    fn queued(&mut self, now: Time, frame: Option<Bytes>) {
-        let (waiting, age) = (self.pacer.waiting(), self.pacer.age(now));
-        if let Some(remote) = &mut self.remote {
-            remote.queued(&MediaQueue { at: now, waiting, age, frame });
-        }
-    }
-
-    /// Whether this packet is queued. A frame that would wait too long is dropped, with those after it until the next
-    /// key unit.
-    fn admits(&mut self, now: Time, buffer: &gst::BufferRef, rtp: &Rtp, settings: &Settings, news: &mut News) -> bool {
-        if self.frame != Some(rtp.timestamp) {
+    /// Passes a packet to the sender, unless its frame is dropped.
+    fn push(&mut self, now: Time, buffer: gst::Buffer, rtp: Rtp, paced: bool) {
+        let Some(sender) = &mut self.sender else { return };
+        let first = self.frame != Some(rtp.timestamp);
+        self.frame = Some(rtp.timestamp);
+        if first && paced {
             let delta = buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
             self.flagged |= delta;
-            let age = self.pacer.age(now);
-            let late = age > settings.max_delay;
-            let opens = !self.flagged || !delta;
-            let was = self.dropping;
-            self.dropping = late || (was && !(opens && age < settings.max_delay / 2));
-            if self.dropping && self.asked.is_none_or(|at| now.since(at) >= KEY_UNITS) {
-                self.asked = Some(now);
-                self.counts.key_units += 1;
-                news.key_unit = true;
+            let role = match (self.flagged, delta) {
+                (true, true) => FrameRole::Reference,
+                (true, false) => FrameRole::Key,
+                // Without flags, it is not known which frames depend on this one.
+                (false, _) => FrameRole::Disposable,
+            };
+            if !sender.frame(now, PACED, role) {
+                sender.request_key_frame(PACED);
             }
-            self.counts.dropped += u64::from(self.dropping);
-            self.frame = Some(rtp.timestamp);
         }
-        !self.dropping
+        let edge = FrameEdge { first, last: rtp.marker };
+        let packet = MediaPacket { id: self.next, size: Bytes::new(rtp.size), edge, seq: rtp.seq };
+        if sender.push(now, if paced { PACED } else { UNPACED }, &packet) {
+            self.add(Item::Packet(buffer, rtp));
+        }
     }
 }
 
@@ -240,7 +278,7 @@ impl Bwe {
         }
     }
 
-    fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer, news: &mut News) {
+    fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer) {
         let now = now();
         // GStreamer can store a header extension in a separate memory.
         let mut head = [0; HEAD];
@@ -250,19 +288,11 @@ impl Bwe {
             gst::debug!(CAT, imp = self, "a buffer that is no RTP is dropped");
             return;
         };
-        let first = state.frame != Some(rtp.timestamp);
-        if settings.pace && !state.admits(now, &buffer, &rtp, settings, news) {
-            return;
-        }
-        state.frame = Some(rtp.timestamp);
-        let edge = FrameEdge { first, last: rtp.marker };
-        state.pacer.push(Item::Packet(Packet { buffer, rtp, edge, came: now }));
-        state.queued(now, first.then(|| Bytes::new(rtp.size)));
+        state.push(now, buffer, rtp, settings.pace);
     }
 
     fn chain(&self, buffers: impl IntoIterator<Item = gst::Buffer>) -> Result<gst::FlowSuccess, gst::FlowError> {
         let settings = lock(&self.settings).clone();
-        let mut news = News::default();
         let mut state = lock(&self.state);
         if let Some(error) = state.flow {
             return Err(error);
@@ -271,11 +301,9 @@ impl Bwe {
             return Err(gst::FlowError::Flushing);
         }
         for buffer in buffers {
-            self.take(&mut state, &settings, buffer, &mut news);
+            self.take(&mut state, &settings, buffer);
         }
         self.stir(&mut state);
-        drop(state);
-        self.tell(&news);
         Ok(gst::FlowSuccess::Ok)
     }
 
@@ -296,7 +324,7 @@ impl Bwe {
                 if state.flushing {
                     return false;
                 }
-                state.pacer.push(Item::Event(event));
+                state.add(Item::Event(event));
                 self.stir(&mut state);
                 true
             }
@@ -326,9 +354,9 @@ impl Bwe {
     /// Passes the stored feedback to the controller.
     fn hear(&self, state: &mut State, at: Time) {
         state.tell_at = None;
-        let State { remote: Some(remote), numbers, counts, told, .. } = state else { return };
+        let State { sender: Some(sender), numbers, counts, told, .. } = state else { return };
         let all = told.len();
-        remote.feedback(
+        sender.feedback(
             at,
             told.drain(..).filter_map(|told| {
                 let fate = numbers.fate(&told)?;
@@ -353,50 +381,24 @@ impl Bwe {
             self.hear(&mut state, at);
             state.read(at, &settings, &mut news);
         }
-        let wake = state.remote.as_ref().and_then(Remote::wake);
-        if let (Some(remote), true) = (&mut state.remote, wake.is_some_and(|wake| wake.at <= at)) {
-            remote.timer(at);
-            state.read(at, &settings, &mut news);
-        }
         let silent = !state.heard && state.first.is_some_and(|first| at.since(first) > FEEDBACK_TIMEOUT);
         if silent && !state.warned {
             (state.warned, news.silence) = (true, true);
         }
-        let (pace, closed) = if settings.pace { state.pace(&settings) } else { (Rate::MAX, false) };
-        let mut list: Vec<gst::Buffer> = Vec::new();
-        let mut event = None;
-        let until = loop {
-            match state.pacer.next(at, pace, closed) {
-                Next::Leave(Item::Packet(packet)) => {
-                    state.leaves(at, &packet);
-                    list.push(packet.buffer);
-                    // Buffer lists are kept short, so that an event behind a list waits only for a short time.
-                    if list.len() >= 32 {
-                        break Some(at);
-                    }
-                }
-                Next::Leave(Item::Event(waiting)) => {
-                    event = Some(waiting);
-                    break Some(at);
-                }
-                Next::At(until) => break Some(until),
-                Next::Idle => break None,
-            }
-        };
-        if !list.is_empty() {
-            state.queued(at, None);
-            state.read(at, &settings, &mut news);
-        }
-        if !list.is_empty() || event.is_some() || news.estimated || news.silence {
+        let mut leaving = Vec::new();
+        let until = state.poll(at, &mut leaving);
+        state.read(at, &settings, &mut news);
+        if !leaving.is_empty() || news.estimated || news.key_unit || news.silence {
             drop(state);
             self.tell(&news);
-            self.push(list, event);
+            self.push(leaving);
             return;
         }
-        let wake = state.remote.as_ref().and_then(Remote::wake).map(|wake| wake.at);
-        let patience =
-            state.first.filter(|_| !state.heard && !state.warned).map(|first| first + FEEDBACK_TIMEOUT + FEEDBACK_TIMEOUT / 100);
-        match [until, wake, patience, state.tell_at].into_iter().flatten().min() {
+        let patience = state
+            .first
+            .filter(|_| !state.heard && !state.warned)
+            .map(|first| first + FEEDBACK_TIMEOUT + FEEDBACK_TIMEOUT / 100);
+        match [until, patience, state.tell_at].into_iter().flatten().min() {
             Some(until) if until > at => {
                 let id = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(until.as_nanos()));
                 state.clock_id = Some(id.clone());
@@ -409,19 +411,30 @@ impl Bwe {
         }
     }
 
-    fn push(&self, mut list: Vec<gst::Buffer>, event: Option<gst::Event>) {
+    /// Pushes packets and events in their order, neighbouring packets together.
+    fn push(&self, leaving: Vec<Item>) {
+        let mut list = Vec::new();
+        for item in leaving {
+            match item {
+                Item::Packet(buffer, _) => list.push(buffer),
+                Item::Event(event) => {
+                    self.push_list(&mut list);
+                    self.src.push_event(event);
+                }
+            }
+        }
+        self.push_list(&mut list);
+    }
+
+    fn push_list(&self, list: &mut Vec<gst::Buffer>) {
         let flow = match list.len() {
             0 => Ok(gst::FlowSuccess::Ok),
             1 => list.pop().map_or(Ok(gst::FlowSuccess::Ok), |buffer| self.src.push(buffer)),
-            _ => self.src.push_list(list.into_iter().collect::<gst::BufferList>()),
+            _ => self.src.push_list(list.drain(..).collect::<gst::BufferList>()),
         };
         if let Err(error) = flow {
             gst::debug!(CAT, imp = self, "downstream says {error}");
             lock(&self.state).flow = Some(error);
-            return;
-        }
-        if let Some(event) = event {
-            self.src.push_event(event);
         }
     }
 
@@ -429,7 +442,10 @@ impl Bwe {
     fn stop(&self) {
         let mut state = lock(&self.state);
         state.flushing = true;
-        state.pacer.clear();
+        state.items.clear();
+        if let Some(sender) = &mut state.sender {
+            sender.clear();
+        }
         self.stir(&mut state);
         drop(state);
         let _ = self.src.pause_task();
@@ -437,7 +453,7 @@ impl Bwe {
 
     fn begin(&self) {
         let mut state = lock(&self.state);
-        (state.flushing, state.flow, state.frame, state.dropping) = (false, None, None, false);
+        (state.flushing, state.flow, state.frame) = (false, None, None);
         drop(state);
         let weak = self.downgrade();
         let _ = self.src.start_task(move || {
@@ -467,16 +483,17 @@ impl Bwe {
     }
 
     fn stats(state: &State) -> gst::Structure {
-        let Counts { sent, lost, feedback, dropped, key_units } = state.counts;
+        let Counts { sent, lost, feedback, key_units } = state.counts;
+        let backlog = state.sender.as_ref().map(MediaSender::backlog).unwrap_or_default();
         let decision = state.decision.as_ref();
         let bps = |rate: Option<Rate>| rate.map_or(0, Rate::as_bps);
         gst::Structure::builder("application/x-steadycast-stats")
             .field("packets-sent", sent)
             .field("packets-lost", lost)
             .field("feedback-events", feedback)
-            .field("frames-dropped", dropped)
+            .field("frames-dropped", backlog.skipped)
             .field("key-units-asked-for", key_units)
-            .field("queue-delay", state.pacer.age(now()).as_nanos())
+            .field("queue-delay", decision.map_or(0, |d| backlog.bytes.at(d.pacing).as_nanos()))
             .field("target-bitrate", bps(decision.map(|d| d.target)))
             .field("pacing-bitrate", bps(decision.map(|d| d.pacing)))
             .field("loss", decision.and_then(|d| d.why.loss).unwrap_or(0.0))
@@ -535,11 +552,10 @@ impl ObjectImpl for Bwe {
                 rate(
                     "estimated-bitrate",
                     "Estimated bitrate",
-                    "What an encoder may produce, in bits per second",
+                    "What an encoder may produce, in bits per second; what is set is ignored",
                     settings.min,
                 )
                 .minimum(0)
-                .read_only()
                 .build(),
                 rate("min-bitrate", "Minimum bitrate", "The estimate's least value, in bits per second", settings.min)
                     .mutable_playing()
@@ -571,9 +587,9 @@ impl ObjectImpl for Bwe {
                     .build(),
                 glib::ParamSpecUInt64::builder("max-delay")
                     .nick("Maximum delay")
-                    .blurb("Whole frames are dropped up to a key unit while packets wait for longer, in nanoseconds")
+                    .blurb("Whole frames are dropped up to a key unit while more waits than the pace sends in this time, in nanoseconds")
                     .default_value(settings.max_delay.as_nanos())
-                    .mutable_playing()
+                    .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("why")
                     .nick("Why")
@@ -595,10 +611,13 @@ impl ObjectImpl for Bwe {
         match spec.name() {
             "min-bitrate" => settings.min = value.get().unwrap_or(settings.min),
             "max-bitrate" => settings.max = value.get().unwrap_or(settings.max),
-            "controller" => settings.controller = value.get().ok().flatten().unwrap_or_else(|| Settings::default().controller),
+            "controller" => {
+                settings.controller = value.get().ok().flatten().unwrap_or_else(|| Settings::default().controller)
+            }
             "params" => settings.params = value.get().ok().flatten(),
             "pace" => settings.pace = value.get().unwrap_or(settings.pace),
             "max-delay" => settings.max_delay = value.get().map_or(settings.max_delay, Span::nanos),
+            // webrtcsink sets the start rate of `rtpgccbwe`. Our controllers find theirs.
             _ => {}
         }
     }
@@ -656,13 +675,13 @@ impl ElementImpl for Bwe {
     fn change_state(&self, change: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
         if change == gst::StateChange::ReadyToPaused {
             let settings = lock(&self.settings).clone();
-            let remote = settings.remote().map_err(|problem| {
+            let sender = settings.sender().map_err(|problem| {
                 gst::element_imp_error!(self, gst::ResourceError::Settings, ["{problem}"]);
                 gst::StateChangeError
             })?;
             let mut state = lock(&self.state);
             let (flushing, mut news) = (state.flushing, News::default());
-            *state = State { remote: Some(remote), flushing, ..State::default() };
+            *state = State { sender: Some(sender), flushing, ..State::default() };
             state.read(now(), &settings, &mut news);
         }
         self.parent_change_state(change)

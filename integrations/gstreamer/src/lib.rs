@@ -6,7 +6,7 @@
 
 mod bwe;
 mod feedback;
-mod pacing;
+mod rtp;
 
 use gstreamer::glib;
 use gstreamer::prelude::*;

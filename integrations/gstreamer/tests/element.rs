@@ -164,6 +164,23 @@ fn a_flush_empties_the_queue_and_what_follows_passes() {
 }
 
 #[test]
+fn under_the_name_of_rtpgccbwe_it_is_what_webrtcsink_creates_and_sets() {
+    gst::init().unwrap();
+    gststeadycast::register(None).unwrap();
+    let made = gst::ElementFactory::make("rtpsteadycastbwe").build().unwrap();
+    gst::Element::register(None, "rtpgccbwe", gst::Rank::NONE, made.type_()).unwrap();
+    let taken = gst::ElementFactory::make("rtpgccbwe").build().unwrap();
+    let rates: [(&str, &dyn ToValue); 3] =
+        [("min-bitrate", &1_000_u32), ("estimated-bitrate", &2_048_000_u32), ("max-bitrate", &8_192_000_u32)];
+    for (name, rate) in rates {
+        taken.set_property_from_value(name, &rate.to_value());
+    }
+    assert_eq!(taken.type_(), made.type_());
+    assert_eq!(taken.property::<u32>("max-bitrate"), 8_192_000);
+    assert!(taken.property::<u32>("estimated-bitrate") < 2_048_000, "what is set is not an estimate");
+}
+
+#[test]
 fn a_controller_that_is_not_there_is_an_error_with_a_remedy() {
     gst::init().unwrap();
     gststeadycast::register(None).unwrap();

@@ -39,7 +39,7 @@ fn received(socket: &UdpSocket, buffer: &mut [u8], until: Instant) -> Option<(us
 
 /// The programs for one of the two stacks, which differ in these calls.
 macro_rules! stack {
-    ($name:ident, $stack:ident, $endpoint:expr, $handle:expr, $most:expr, $own:expr, $bbr:expr) => {
+    ($name:ident, $stack:ident, $configure:ident, $endpoint:expr, $handle:expr, $most:expr, $own:expr, $bbr:expr) => {
         mod $name {
             use super::*;
             use $stack::congestion::{ControllerFactory, CubicConfig};
@@ -67,14 +67,17 @@ macro_rules! stack {
                 roots.add(der.into()).unwrap();
                 let bounds = Bounds::new(Rate::bps(FLOOR as u64), Rate::bps((CAP / PAYLOAD) as u64));
                 let ours = Steadycast::new("steady", &[], &bounds).unwrap();
-                let factory: Arc<dyn ControllerFactory + Send + Sync> = match controller {
-                    "steady" => ours.clone(),
-                    "cubic" => Arc::new(CubicConfig::default()),
-                    "bbr" => $bbr,
-                    _ => panic!("{controller} is not steady, cubic or bbr"),
-                };
                 let mut transport = $stack::TransportConfig::default();
-                transport.mtu_discovery_config(None).congestion_controller_factory(factory);
+                transport.mtu_discovery_config(None);
+                let own: Arc<dyn ControllerFactory + Send + Sync> = match controller {
+                    "bbr" => $bbr,
+                    _ => Arc::new(CubicConfig::default()),
+                };
+                match controller {
+                    "steady" => ours.$configure(&mut transport),
+                    "cubic" | "bbr" => drop(transport.congestion_controller_factory(own)),
+                    _ => panic!("{controller} is not steady, cubic or bbr"),
+                }
                 let mut client = $stack::ClientConfig::with_root_certificates(Arc::new(roots)).unwrap();
                 client.transport_config(Arc::new(transport));
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -203,6 +206,7 @@ macro_rules! stack {
 stack!(
     quinn,
     quinn_proto,
+    configure_quinn,
     |server, seed| Endpoint::new(Arc::default(), server, false, Some(seed)),
     |endpoint: &mut Endpoint, now, from, data, buffer: &mut Vec<u8>| endpoint
         .handle(now, from, None, None, data, buffer),
@@ -216,6 +220,7 @@ stack!(
 stack!(
     noq,
     noq_proto,
+    configure_noq,
     |server, seed| {
         let mut config = noq_proto::EndpointConfig::default();
         config.rng_seed(Some(seed));

@@ -7,7 +7,7 @@
 //!
 //! let controllers = Steadycast::new("steady", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(20)))?;
 //! let mut transport = quinn_proto::TransportConfig::default();
-//! transport.congestion_controller_factory(controllers.clone());
+//! controllers.configure_quinn(&mut transport);
 //! // Once a connection is there, this is the rate for its encoder:
 //! assert!(controllers.decision().is_none());
 //! # Ok::<(), steadycast_quic::ParamError>(())
@@ -26,6 +26,10 @@ use steadycast_remote::{Bytes, FrameEdge, Packet, PacketArrival, PacketResult, P
 
 /// Size of the IPv4 and UDP headers, which QUIC does not count.
 const HEADERS: u64 = 28;
+/// Bytes of the window in addition to what the rate has in flight: two full packets. Both stacks send a packet only if a
+/// full one fits into the window, and a receiver waits up to 25 ms for a second packet before it acknowledges one. With
+/// less, a low rate sends less than itself, and the controller, whose packets wait in the sender, does not raise it.
+const EXTRA: u64 = 2_400;
 /// The round-trip time that is assumed before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
@@ -125,7 +129,6 @@ impl Connection {
     /// Returns the bytes that may be in flight at the pacing rate over `rtts` round trips.
     fn window(&self, rtts: f64) -> u64 {
         let rtt = Span::from_secs_f64(self.rtt.as_secs_f64() * rtts);
-        // At least two packets, which is the minimum of RFC 9002, section 7.2.
-        self.remote.decision().pacing.over(rtt).get().max(2_400)
+        self.remote.decision().pacing.over(rtt).get() + EXTRA
     }
 }

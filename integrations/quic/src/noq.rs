@@ -11,6 +11,16 @@ use std::time::Instant;
 /// The most packets in flight whose numbers are stored.
 const MOST: usize = 1 << 14;
 
+impl Steadycast {
+    /// Sets the controllers of a sender's connections, and requests that the receiver acknowledges each packet at once,
+    /// as [`Steadycast::configure_quinn`] does.
+    pub fn configure_noq(self: &Arc<Self>, transport: &mut noq_proto::TransportConfig) {
+        let mut acks = noq_proto::AckFrequencyConfig::default();
+        acks.ack_eliciting_threshold(0_u32.into());
+        transport.ack_frequency_config(Some(acks)).congestion_controller_factory(Arc::clone(self) as Arc<_>);
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Noq {
     connection: Arc<Mutex<Connection>>,

@@ -8,6 +8,17 @@ use std::any::Any;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+impl Steadycast {
+    /// Sets the controllers of a sender's connections, and requests that the receiver acknowledges each packet at once
+    /// (draft-ietf-quic-ack-frequency). By default a receiver delays the acknowledgement of a single packet by 25 ms,
+    /// which `steady` takes for a queue: at low rates it then grows slowly. A peer that lacks the extension ignores it.
+    pub fn configure_quinn(self: &Arc<Self>, transport: &mut quinn_proto::TransportConfig) {
+        let mut acks = quinn_proto::AckFrequencyConfig::default();
+        acks.ack_eliciting_threshold(0_u32.into());
+        transport.ack_frequency_config(Some(acks)).congestion_controller_factory(Arc::clone(self) as Arc<_>);
+    }
+}
+
 struct Quinn(Arc<Mutex<Connection>>);
 
 impl ControllerFactory for Steadycast {

@@ -13,6 +13,7 @@ use rtc_interceptor::{
 };
 use rtc_shared::TransportContext;
 use rtc_shared::marshal::{Marshal, Unmarshal};
+use sansio::Protocol;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -33,7 +33,7 @@ const END: Duration = Duration::from_secs(40);
 
 /// A program for one of the two stacks, which differ in three calls.
 macro_rules! stack {
-    ($name:ident, $stack:ident, $endpoint:expr, $handle:expr, $most:expr) => {
+    ($name:ident, $stack:ident, $configure:ident, $endpoint:expr, $handle:expr, $most:expr) => {
         /// Runs 40 s, and measures the last 30 s. `each` is called with the controller's decision once per second.
         pub fn $name(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> Outcome {
             use $stack::{Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent};
@@ -49,7 +49,8 @@ macro_rules! stack {
             let bounds = Bounds::new(Rate::kbps(100), Rate::bps(path.bps * 5 / 4));
             let controllers = Steadycast::new("steady", &[], &bounds).unwrap();
             let mut transport = $stack::TransportConfig::default();
-            transport.mtu_discovery_config(None).congestion_controller_factory(controllers.clone());
+            transport.mtu_discovery_config(None);
+            controllers.$configure(&mut transport);
             let mut client = $stack::ClientConfig::with_root_certificates(Arc::new(roots)).unwrap();
             client.transport_config(Arc::new(transport));
 
@@ -186,6 +187,7 @@ macro_rules! stack {
 stack!(
     over_quinn,
     quinn_proto,
+    configure_quinn,
     |server, seed| Endpoint::new(Arc::default(), server, false, Some(seed)),
     |endpoint: &mut Endpoint, now, from, data, buffer: &mut Vec<u8>| endpoint
         .handle(now, from, None, None, data, buffer),
@@ -194,6 +196,7 @@ stack!(
 stack!(
     over_noq,
     noq_proto,
+    configure_noq,
     |server, seed| {
         let mut config = noq_proto::EndpointConfig::default();
         config.rng_seed(Some(seed));
