@@ -184,7 +184,8 @@ def test_an_integration_uses_names_that_the_crates_for_products_have(place: Path
                 declared = rf"\bfn {member}\b|\bconst {member}\b|^\s+{member}\b"
                 assert re.search(declared, OFFERED, re.MULTILINE), f"{file}: there is no {name}::{member}"
         used |= names
-    assert "PacketResult" in used and used & {"Remote", "MediaSender"}
+    assert "PacketResult" in used
+    assert used & {"Remote", "MediaSender"}
 
 
 # ---------------------------------------------------------------- Python

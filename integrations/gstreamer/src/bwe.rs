@@ -587,7 +587,7 @@ impl ObjectImpl for Bwe {
                     .build(),
                 glib::ParamSpecUInt64::builder("max-delay")
                     .nick("Maximum delay")
-                    .blurb("Whole frames are dropped up to a key unit while more waits than the pace sends in this time, in nanoseconds")
+                    .blurb("Beyond what is paced out in this time (ns), whole frames are dropped up to a key unit")
                     .default_value(settings.max_delay.as_nanos())
                     .mutable_ready()
                     .build(),

@@ -26,9 +26,9 @@ use steadycast_remote::{Bytes, FrameEdge, Packet, PacketArrival, PacketResult, P
 
 /// Size of the IPv4 and UDP headers, which QUIC does not count.
 const HEADERS: u64 = 28;
-/// Bytes of the window in addition to what the rate has in flight: two full packets. Both stacks send a packet only if a
-/// full one fits into the window, and a receiver waits up to 25 ms for a second packet before it acknowledges one. With
-/// less, a low rate sends less than itself, and the controller, whose packets wait in the sender, does not raise it.
+/// Bytes of the window in addition to what the rate has in flight: two full packets. Both stacks send a packet only if
+/// a full one fits into the window, and a receiver may wait for a second packet before it acknowledges one. With less, a
+/// low rate sends less than itself, and the controller, whose packets wait in the sender, does not raise it.
 const EXTRA: u64 = 2_400;
 /// The round-trip time that is assumed before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
