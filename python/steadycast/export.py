@@ -20,8 +20,8 @@ def csv(folder: Folder, out: Path) -> list[Path]:
     """Write the tables as CSV. Times are in seconds from the start.
 
     control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv is
-    written if packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or
-    r (received). The other tables are written unchanged.
+    written if packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s); dir is s
+    (sent) or r (received). The other tables are written unchanged.
     """
     written = []
     folder_of(out, _ANOTHER)
@@ -48,6 +48,7 @@ def packets(table: pl.DataFrame) -> pl.DataFrame:
         "flow",
         "node",
         "seq",
+        "stream" if "stream" in table.columns else pl.lit(None, pl.String).alias("stream"),
         pl.col("size_bytes").alias("size"),
         "frame",
         "ftype",
@@ -98,6 +99,9 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         target = out if place == 0 else out / str(flow["name"])
         folder_of(target, _ANOTHER)
         mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
+        if "stream" in mine.columns:
+            # The traces identify a packet by its number, and audio packets have numbers of their own.
+            mine = mine.filter(pl.col("stream").ne_missing("audio"))
         number = pl.col("seq").cast(pl.String)
         time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)
         payload = (pl.col("size_bytes") - _HEADERS_BYTES).cast(pl.String)

@@ -206,8 +206,9 @@ def _shown(value: object) -> str:
 _SHOWN = 40
 
 
-OPTIONAL = {("frames", "clip_frame")}
-"""Optional columns of tables. A frame table without a clip lacks the column of the clip's frames."""
+OPTIONAL = {("frames", "clip_frame"), ("packets", "stream")}
+"""Optional columns of tables. A frame table without a clip lacks the column of the clip's frames. Tables of packets
+that were written before the column `stream` existed lack it."""
 
 
 def table_problem(table: str, found: Mapping[str, Any]) -> str | None:

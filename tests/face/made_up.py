@@ -509,6 +509,7 @@ def _packets(names: list[str], chance: random.Random) -> list[dict[str, Any]]:
             "seq": seq,
             "size_bytes": 1018,
             "frame": frame,
+            "stream": "video",
             "ftype": "IPBB"[frame % 4],
             "q": 5,
             "ecn": 0,

@@ -2,6 +2,7 @@
 
 use crate::activity::{throughout, within};
 use crate::{Agent, AgentIx, Body, Viewer};
+use steadycast_control::Stream;
 use steadycast_link::{Counts, Ecn, Link};
 use steadycast_record::row;
 use steadycast_scenario::Scenario;
@@ -106,18 +107,24 @@ pub struct PacketRow {
     delay: Span,
     /// The frame to which the packet belongs; `u32::MAX` if there is none.
     frame: u32,
-    /// The IP size, combined with the flag [`PacketRow::CE`].
+    /// The IP size of at most 16 bits, combined with the flag [`PacketRow::CE`] and the stream.
     size: u32,
 }
 
 impl PacketRow {
     const CE: u32 = 1 << 31;
+    /// The position of the stream's code in `size`. 0 is no stream, and n is `STREAMS[n - 1]`.
+    const STREAM_SHIFT: u32 = 24;
+    const SIZE: u32 = (1 << Self::STREAM_SHIFT) - 1;
+    /// The streams of a video flow whose packets are recorded, with their names in the table.
+    const STREAMS: [(Stream, &str); 4] =
+        [(Stream::Media, "video"), (Stream::Repair, "repair"), (Stream::Padding, "padding"), (Stream::Audio, "audio")];
 
     /// Creates the row of a packet. `seq` is its number in the flow, and `frame` the frame that it belongs to, if any.
     /// `at` is when it was sent or arrived. `ecn` sets the CE flag. `delay` is the one-way delay if this is an arrival.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
-        let size = (size.get() as u32 & !Self::CE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
+        let size = (size.get() as u32 & Self::SIZE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
         Self { at, seq, delay: delay.unwrap_or(Span::MAX), frame: frame.unwrap_or(u32::MAX), size }
     }
 
@@ -131,7 +138,18 @@ impl PacketRow {
     }
     /// Returns the IP size in bytes.
     pub const fn size(&self) -> u32 {
-        self.size & !Self::CE
+        self.size & Self::SIZE
+    }
+    /// Returns the name of the packet's stream in a video flow; `None` in other flows.
+    pub fn stream(&self) -> Option<&'static str> {
+        let code = ((self.size & !Self::CE) >> Self::STREAM_SHIFT) as usize;
+        Self::STREAMS.get(code.checked_sub(1)?).map(|(_, name)| *name)
+    }
+
+    fn of_stream(mut self, stream: Stream) -> Self {
+        let code = Self::STREAMS.iter().position(|(of, _)| *of == stream).map_or(0, |n| n as u32 + 1);
+        self.size |= code << Self::STREAM_SHIFT;
+        self
     }
     /// Returns the frame to which the packet belongs; `None` if it belongs to none.
     pub fn frame(&self) -> Option<u32> {
@@ -149,14 +167,19 @@ impl PacketRow {
     /// Creates the row of a packet with this content. Returns `None` for packets that are not recorded, such as
     /// feedback and parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
-        let (seq, frame) = match body {
-            Body::Plain(n) => (*n, None),
-            Body::Tcp(_, segment) => (u64::from(segment.seq), None),
-            // A retransmission is recorded under the number of its original, as in TCP.
-            Body::Rtp(media) => (media.repairs.unwrap_or(media.seq), Some(media.fragment.frame)),
+        let seq = match body {
+            Body::Plain(n) => *n,
+            Body::Tcp(_, segment) => u64::from(segment.seq),
+            Body::Rtp(media) => {
+                // A retransmission is recorded under the number of its original, as in TCP.
+                let seq = media.repairs.unwrap_or(media.seq);
+                // The fragment of an audio packet has the index of the packet, and not that of a frame.
+                let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);
+                return Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream));
+            }
             Body::Parity(..) | Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
-        Some(Self::new(at, seq, size, frame, ecn, delay))
+        Some(Self::new(at, seq, size, None, ecn, delay))
     }
 }
 

@@ -273,6 +273,9 @@ impl Record<'_> {
                     into.text(&packets::FLOW, &spec.name);
                     into.text(&packets::NODE, self.scenario.node_name(node));
                     into.whole(&packets::SEQ, row.seq() as i64);
+                    if let Some(stream) = row.stream() {
+                        into.text(&packets::STREAM, stream);
+                    }
                     into.whole(&packets::SIZE, i64::from(row.size()));
                     if let Some(frame) = row.frame() {
                         into.whole(&packets::FRAME, i64::from(frame));

@@ -528,6 +528,7 @@ impl ControllerChoice {
             feedback,
             rtcp: RtcpSettings {
                 authenticated: place.apart.as_ref().is_some_and(|apart| apart.authenticated),
+                real_time: place.apart.is_some(),
                 ..rtcp(video, self.group, place.mtu)
             },
             setup: Setup {

@@ -6,16 +6,13 @@
 #[allow(dead_code, reason = "a test uses more of it")]
 mod browsers;
 
-use browsers::{Browser, EPOCH, offer};
+use browsers::{Browser, EPOCH, Feedback, offer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use steadycast_wire::rtcp::{Compound, Packet, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-/// Interval between two reports of a viewer.
-const APART: Duration = Duration::from_millis(60);
 /// Interval between two offers, because the server accepts ten per second.
 const OFFERS: Duration = Duration::from_millis(120);
 /// Time after the last viewer has connected, before rates are measured.
@@ -23,11 +20,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 
 struct Viewer {
     browser: Browser,
-    media: u32,
-    next: u16,
-    count: u8,
-    came: Vec<(u16, Ticks)>,
-    reported: Duration,
+    feedback: Feedback,
     bytes: u64,
 }
 
@@ -35,8 +28,7 @@ impl Viewer {
     fn of(answer: &str) -> Self {
         let browser = Browser::of(answer);
         browser.socket.set_nonblocking(true).unwrap();
-        let (came, reported) = (Vec::new(), EPOCH.elapsed());
-        Self { browser, media: 0, next: 0, count: 0, came, reported, bytes: 0 }
+        Self { browser, feedback: Feedback::default(), bytes: 0 }
     }
 
     fn read(&mut self) {
@@ -50,35 +42,10 @@ impl Viewer {
             }
             self.bytes += len as u64 + 28;
             let number = elements.find(|(id, _)| *id == 4).and_then(|(_, bytes)| TransportNumber::read(bytes));
-            let Some(number) = number else { continue };
-            self.came.push((number.seq, Ticks::of(Browser::now())));
-            self.media = header.ssrc;
-        }
-    }
-
-    fn report(&mut self, now: Duration) {
-        let Some(srtp) = self.browser.srtp.as_mut().filter(|_| !self.came.is_empty() && now >= self.reported + APART)
-        else {
-            return;
-        };
-        self.reported = now;
-        let last = self.came.iter().map(|(seq, _)| seq.wrapping_sub(self.next)).filter(|ahead| *ahead < 1 << 15).max();
-        let mut packets = vec![PacketStatus::Missing; usize::from(last.map_or(0, |last| last + 1))];
-        for (seq, at) in self.came.drain(..) {
-            if let Some(place) = packets.get_mut(usize::from(seq.wrapping_sub(self.next))) {
-                *place = PacketStatus::At(at);
+            if let Some(number) = number {
+                self.feedback.on_packet(header.ssrc, number.seq);
             }
         }
-        let feedback =
-            TransportFeedback { sender: 1, media: self.media, count: self.count, begin_seq: self.next, packets };
-        self.next = self.next.wrapping_add(feedback.packets.len() as u16);
-        let parts = feedback.to_packets(1_200);
-        self.count = self.count.wrapping_add(parts.len() as u8);
-        let packets = [vec![Packet::ReceiverReport { ssrc: 1, blocks: Vec::new() }], parts].concat();
-        let mut bytes = Vec::new();
-        Compound { packets }.encode(&mut bytes);
-        srtp.protect_rtcp(&mut bytes, 0);
-        let _ = self.browser.socket.send(&bytes);
     }
 }
 
@@ -132,7 +99,7 @@ fn main() {
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 5_000_000 })).unwrap();
         for viewer in &mut viewers {
             viewer.read();
-            viewer.report(now);
+            viewer.feedback.send(&mut viewer.browser);
         }
     }
     let grown = viewers.iter().zip(&before).map(|(viewer, before)| viewer.bytes - before);

@@ -142,6 +142,16 @@ pub struct Broadcast {
     steering: Arc<Steering>,
 }
 
+/// The result of a wait for a time of the source.
+enum Waited<'a> {
+    /// The time has come. The fields are the locked state and the present time.
+    Due(MutexGuard<'a, State>, Time),
+    /// The time has not come.
+    NotYet,
+    /// The broadcast has ended.
+    Ended,
+}
+
 /// The figures of a broadcast that are shown to an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BroadcastStatus {
@@ -199,21 +209,30 @@ impl Broadcast {
 
     /// Returns the jobs of the picture that is due. Waits up to `patience` for it.
     pub fn next_job(&self, patience: Duration) -> NextBroadcastJob {
+        // Without viewers, no picture is coded.
+        let due = |state: &State| if state.members.is_empty() { Time::NEVER } else { self.due(state) };
+        match self.wait_until(due, patience) {
+            Waited::Due(mut state, now) => NextBroadcastJob::Job(self.begin(&mut state, now)),
+            Waited::NotYet => NextBroadcastJob::Nothing,
+            Waited::Ended => NextBroadcastJob::Closed,
+        }
+    }
+
+    /// Waits up to `patience` for the time that `due` returns, which another thread may change meanwhile.
+    fn wait_until(&self, due: impl Fn(&State) -> Time, patience: Duration) -> Waited<'_> {
         let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
         let mut state = self.locked();
         loop {
-            let now = self.clock.now();
             if state.closed || state.ended {
-                return NextBroadcastJob::Closed;
+                return Waited::Ended;
             }
-            // Without viewers, no picture is coded.
-            let due = if state.members.is_empty() { Time::NEVER } else { self.due(&state) };
+            let (now, due) = (self.clock.now(), due(&state));
             if due <= now {
-                return NextBroadcastJob::Job(self.begin(&mut state, now));
+                return Waited::Due(state, now);
             }
             let wait = due.min(until).since(now);
             if wait == Span::ZERO {
-                return NextBroadcastJob::Nothing;
+                return Waited::NotYet;
             }
             let waited = self.shared.1.wait_timeout(state, Duration::from_nanos(wait.as_nanos()));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -345,7 +364,10 @@ impl Broadcast {
         if firsts.len() > KEPT_GROUPS {
             state.frames.drain(..firsts[firsts.len() - KEPT_GROUPS]);
         }
-        state.wake();
+        // The viewers' threads are woken after the lock is released, because each of them takes it first.
+        let wakers = state.wakers();
+        drop(state);
+        wakers.iter().for_each(Waker::wake);
     }
 
     /// Counts pictures that the source has skipped, so that they were not coded.
@@ -384,29 +406,17 @@ impl Broadcast {
     /// is true if it follows a silence. Waits up to `patience` for the packet's time, unless the source has its own
     /// pace. Returns whether this time has come, or `None` if the broadcast has ended.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
-        let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
-        let mut state = self.locked();
-        loop {
-            if state.closed || state.ended {
-                return None;
-            }
-            let now = self.clock.now();
-            let due = match state.start {
-                // A source with its own pace gives each packet at its time.
-                Some(_) if self.steering.own_pace => Time::ZERO,
-                Some(start) => (start + at).before(AUDIO_LEAD),
-                None => Time::NEVER,
-            };
-            if due <= now {
-                break;
-            }
-            let wait = due.min(until).since(now);
-            if wait == Span::ZERO {
-                return Some(false);
-            }
-            let waited = self.shared.1.wait_timeout(state, Duration::from_nanos(wait.as_nanos()));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let due = |state: &State| match state.start {
+            // A source with its own pace gives each packet at its time.
+            Some(_) if self.steering.own_pace => Time::ZERO,
+            Some(start) => (start + at).before(AUDIO_LEAD),
+            None => Time::NEVER,
+        };
+        let mut state = match self.wait_until(due, patience) {
+            Waited::Due(state, _) => state,
+            Waited::NotYet => return Some(false),
+            Waited::Ended => return None,
+        };
         for member in &mut state.members {
             let Some((queue, began, has_begun)) = member.audio.as_mut().filter(|(_, began, _)| *began <= at) else {
                 continue;
@@ -502,8 +512,12 @@ impl Broadcast {
 }
 
 impl State {
+    fn wakers(&self) -> Vec<Waker> {
+        self.members.iter().filter_map(|member| member.waker.clone()).collect()
+    }
+
     fn wake(&self) {
-        self.members.iter().filter_map(|member| member.waker.as_ref()).for_each(Waker::wake);
+        self.wakers().iter().for_each(Waker::wake);
     }
 }
 

@@ -169,22 +169,35 @@ impl NegotiatedOffer {
 
     /// Returns the answer to a publishing browser. This end receives at `address` and at `others`.
     pub(crate) fn receiver_answer(&self, address: SocketAddr, others: &[SocketAddr], session: u64) -> String {
-        self.negotiated.describe(&LocalParameters {
+        let feedback = self.feedback().map_or(FeedbackFormat::Own, PacketFeedback::format);
+        // The session does not need this extension, because it takes a packet's send time from the media clock.
+        let own = LocalParameters { send_time: false, ..self.local((address, others), feedback, session, true) };
+        self.negotiated.describe(&own)
+    }
+
+    /// Returns the parameters of this end, without sources. It is at the first address, and at `others`.
+    fn local<'a>(
+        &'a self,
+        (address, others): (SocketAddr, &'a [SocketAddr]),
+        feedback: FeedbackFormat,
+        session: u64,
+        key_frames: bool,
+    ) -> LocalParameters<'a> {
+        LocalParameters {
             session,
             address,
             others,
             credentials: &self.own,
             fingerprint: self.certificate.fingerprint,
-            feedback: match self.feedback() {
-                Some(PacketFeedback::Congestion) => Feedback::Congestion,
-                Some(PacketFeedback::Transport(_)) => Feedback::Transport,
-                None => Feedback::Standard,
+            feedback: match feedback {
+                FeedbackFormat::Rfc8888 => Feedback::Congestion,
+                FeedbackFormat::TransportWide => Feedback::Transport,
+                _ => Feedback::Standard,
             },
-            // The session does not need this extension, because it takes a packet's send time from the media clock.
-            send_time: false,
-            key_frames: true,
+            send_time: true,
+            key_frames,
             sources: None,
-        })
+        }
     }
 
     /// Returns `apart`, the session's parameters, completed for a browser as the peer.
@@ -248,26 +261,14 @@ impl NegotiatedOffer {
         key_frames: bool,
     ) -> String {
         let media = plan.sender(SOURCE).identity;
-        self.negotiated.describe(&LocalParameters {
-            session,
-            address,
-            others,
-            credentials: &self.own,
-            fingerprint: self.certificate.fingerprint,
-            feedback: match plan.feedback() {
-                FeedbackFormat::Rfc8888 => Feedback::Congestion,
-                FeedbackFormat::TransportWide => Feedback::Transport,
-                _ => Feedback::Standard,
-            },
-            send_time: true,
-            key_frames,
-            sources: Some(LocalSources {
-                media: media.ssrc,
-                repair: plan.repair(FLOW).map(|repair| repair.ssrc),
-                audio: plan.audio(FLOW).map(|audio| audio.ssrc),
-                cname: &media.cname,
-            }),
-        })
+        let sources = LocalSources {
+            media: media.ssrc,
+            repair: plan.repair(FLOW).map(|repair| repair.ssrc),
+            audio: plan.audio(FLOW).map(|audio| audio.ssrc),
+            cname: &media.cname,
+        };
+        let own = self.local((address, others), plan.feedback(), session, key_frames);
+        self.negotiated.describe(&LocalParameters { sources: Some(sources), ..own })
     }
 
     /// Creates the connection to the browser that sent the offer.
@@ -401,6 +402,27 @@ fn protection(keys: &Keys, is_dtls_client: bool) -> Option<Srtp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadycast_web::SrtpProfile as NegotiatedProfile;
+
+    #[test]
+    fn both_dtls_roles_send_with_the_key_that_the_other_one_opens() {
+        for (profile, len) in [
+            (NegotiatedProfile::AES128_CM_SHA1_80, 2 * (16 + 14)),
+            (NegotiatedProfile::AEAD_AES_128_GCM, 2 * (16 + 12)),
+            (NegotiatedProfile::AEAD_AES_256_GCM, 2 * (32 + 12)),
+        ] {
+            let keys = Keys { profile, material: (0..len).collect() };
+            let ends = || [true, false].map(|is_dtls_client| protection(&keys, is_dtls_client).unwrap());
+            for from in [0, 1] {
+                let mut ends = ends();
+                let mut datagram = packet(201, 11, 6);
+                ends[from].protect_rtcp(&mut datagram, 0);
+                let opened = ends[1 - from].open_rtcp(&datagram).map(<[u8]>::to_vec);
+                assert_eq!(opened, Some(packet(201, 11, 6)), "{profile:?} {from}");
+                assert_eq!(ends[from].open_rtcp(&datagram), None, "a reflection");
+            }
+        }
+    }
 
     /// Returns an RTCP packet of this type and SSRC, with further words.
     fn packet(kind: u8, ssrc: u32, words: u16) -> Vec<u8> {

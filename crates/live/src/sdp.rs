@@ -684,27 +684,12 @@ mod tests {
 
     fn description(format: Option<PayloadFormat>, config: &[u8]) -> Description {
         Description {
-            address: "239.1.2.3:5004".parse().unwrap(),
-            source: None,
             ttl: Some(4),
-            mux: false,
-            secure: false,
             payload_type: 96,
-            others: Vec::new(),
-            format,
             config: config.to_vec(),
-            rtcp_port: None,
-            excluded: Vec::new(),
             bandwidth: Some(Rate::kbps(2_000)),
-            reports: None,
-            feedback: None,
-            ecn: Ecn::NotEct,
-            repair: None,
-            parity: None,
-            audio: None,
-            media: None,
-            key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
+            ..Description::bare("239.1.2.3:5004".parse().unwrap(), format)
         }
     }
 

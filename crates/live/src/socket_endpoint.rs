@@ -814,7 +814,10 @@ impl SocketSink {
         let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let arriving = Arriving { from, size, sent: now, ecn, body: &body };
+        // Audio packets are stamped by the clock of the video. A copy is used, as for parity.
+        let mut clocks = self.clocks;
+        let sent = clocks.send_time(now, &header);
+        let arriving = Arriving { from, size, sent, ecn, body: &body };
         let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
         self.count(received, &header);
         if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio) {

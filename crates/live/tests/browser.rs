@@ -5,17 +5,19 @@
 #[allow(dead_code, reason = "in virtual time it can do more")]
 mod browsers;
 
-use browsers::{Browser, EPOCH, offer};
+use browsers::{Browser, EPOCH, Feedback, offer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
+use steadycast_control::registry;
 use steadycast_live::{
-    Destination, EncodedFrame, FlowKeys, LiveError, LocalOffer, MediaPort, Medium, NextJob, PairOptions, Publisher,
-    Receiving, SendOptions, Sending, Steering,
+    Broadcast, Destination, EncodedFrame, FlowKeys, LiveError, LocalOffer, MediaPort, Medium, NextBroadcastJob,
+    NextJob, PairOptions, Publisher, Receiving, SendOptions, Sending, Steering,
 };
 use steadycast_media::{FrameKind, Scale};
+use steadycast_units::{Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtcp::{Compound, FeedbackKind, Packet, PacketStatus, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
@@ -236,6 +238,81 @@ fn a_second_and_a_tenth_viewer_on_the_port_change_nothing_of_what_reaches_the_fi
         assert_eq!(session.handle.status(Duration::from_secs(1))["unsent"], 0);
     }
     assert_eq!(dropped(&port).values().sum::<u64>(), 0);
+}
+
+/// Passes on what a publisher sends, until the broadcast ends: a picture each 40 ms, at two rungs, and two packets of
+/// audio.
+fn publish(broadcast: Broadcast) {
+    std::thread::spawn(move || {
+        for n in 0.. {
+            match broadcast.next_job(Duration::ZERO) {
+                NextBroadcastJob::Job(job) => {
+                    let (kind, first) = if job.first { (FrameKind::I, 0x10) } else { (FrameKind::P, 0x11) };
+                    let unit = |len| (kind, [vec![first], vec![0; len]].concat());
+                    broadcast.push(n, vec![unit(800), unit(300)]);
+                }
+                NextBroadcastJob::Nothing => {}
+                NextBroadcastJob::Closed => return,
+            }
+            for half in [0, 20] {
+                let at = Span::millis(u64::from(n) * 40 + half);
+                broadcast.push_audio(at, n == 0 && half == 0, &[0x78; 100], Duration::ZERO);
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    });
+}
+
+/// A publisher is a source with its own pace. Each controller has a viewer of it.
+///
+/// The coarse rung and the audio have 130 kb/s together. Within the time, a viewer has to get a second of both, without
+/// loss.
+#[test]
+fn viewers_of_a_publisher_get_pictures_and_audio_with_every_controller() {
+    let steering = Steering {
+        fps: (25, 1),
+        gop: 12,
+        quantizers: (4, 63),
+        scale: Scale::Logarithmic(6),
+        sizes: vec![(320, 180)],
+        own_pace: true,
+        overhead: 0,
+    };
+    let broadcast = Broadcast::new(steering, 2, Rate::kbps(200), Rate::kbps(100));
+    let port = media_port();
+    let names: Vec<&str> = registry::ALL.iter().map(|controller| controller.name).collect();
+    let begun = |name: &&str| {
+        let (port, address) = (Arc::clone(&port), Ipv4Addr::LOCALHOST.into());
+        let mut options = options(Destination::Browser { offer: offer(), port, address, others: Vec::new() });
+        let Value::Object(keys) = json!({ "controller": name, "cap": "1Mbps", "audio": "48kbps" }) else { panic!() };
+        options.flow = FlowKeys::new(keys);
+        let medium = Medium::Broadcast { format: PayloadFormat::Vp8, config: Vec::new(), broadcast: broadcast.clone() };
+        Sending::start(options, medium).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    let sessions: Vec<Sending> = names.iter().map(begun).collect();
+    let mut viewers: Vec<Viewer> = sessions.iter().map(|sending| Viewer::of(&sending.sdp)).collect();
+    let mut feedbacks: Vec<Feedback> = names.iter().map(|_| Feedback::default()).collect();
+    publish(broadcast.clone());
+    let frames = |viewer: &Viewer| viewer.media.iter().filter(|it| it.payload_type == 96 && it.marker).count();
+    let audio = |viewer: &Viewer| viewer.media.iter().filter(|it| it.payload_type == 111).count();
+    let is_served = |viewer: &Viewer| frames(viewer) >= 25 && audio(viewer) >= 50;
+    viewers.iter().for_each(|viewer| viewer.browser.socket.set_nonblocking(true).unwrap());
+    let from = EPOCH.elapsed();
+    while !viewers.iter().all(is_served) && EPOCH.elapsed() - from < Duration::from_secs(15) {
+        let before: Vec<usize> = viewers.iter().map(|viewer| viewer.numbers.len()).collect();
+        watch(&mut viewers, Duration::from_millis(2));
+        for ((viewer, feedback), before) in viewers.iter_mut().zip(&mut feedbacks).zip(before) {
+            viewer.numbers[before..].iter().for_each(|number| feedback.on_packet(viewer.media[0].ssrc, *number));
+            feedback.send(&mut viewer.browser);
+        }
+    }
+    broadcast.close();
+    for (name, viewer) in names.iter().zip(&viewers) {
+        assert!(is_served(viewer), "{name}: {} frames, {} audio packets", frames(viewer), audio(viewer));
+        let distinct: BTreeSet<u16> = viewer.numbers.iter().copied().collect();
+        let sent = distinct.last().map_or(0, |last| usize::from(*last) + 1);
+        assert_eq!((viewer.numbers.len(), distinct.len()), (sent, sent), "{name}");
+    }
 }
 
 #[test]

@@ -167,9 +167,12 @@ columns! {
         DIR: Text = "dir", Text, "s at the sender, r at the receiver.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The node.";
-        SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets.";
+        SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets. Audio has numbers of \
+            its own, and repair and padding those of the video's packets that they repeat.";
+        STREAM: Text = "stream", Text, "Its stream in a video flow: video, repair, padding or audio; null in other \
+            flows.";
         SIZE: Whole = "size_bytes", Bytes, "Its IP size.";
-        FRAME: Whole = "frame", Count, "The frame that it belongs to; −1 for none.";
+        FRAME: Whole = "frame", Count, "The frame that it belongs to; −1 for none, as for audio.";
         KIND: Text = "ftype", Text, "The frame's kind: I, P or B.";
         Q: Whole = "q", Number, "The frame's quantizer; −1 for none.";
         ECN: Whole = "ecn", Number, "3 if a queue marked it (CE), otherwise 0.";

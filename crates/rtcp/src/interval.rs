@@ -106,13 +106,23 @@ pub struct TimerConfig {
     pub point_to_point: bool,
     /// The expected size of the first packet, including the IP and UDP headers.
     pub first_size: Bytes,
+    /// Whether the timer does not expire while each regular report would be suppressed. This is for participants that
+    /// send no feedback, in real time, where each expiry wakes a thread.
+    pub skips_suppressed: bool,
 }
 
 impl TimerConfig {
     /// Creates the configuration of a group for this session bandwidth, with the profile's default values.
     pub fn new(profile: Profile, session_bw: Rate) -> Self {
         let t_min = profile.minimum();
-        Self { profile, rtcp_bw: session_bw.scale(0.05), t_min, point_to_point: false, first_size: Bytes::new(112) }
+        Self {
+            profile,
+            rtcp_bw: session_bw.scale(0.05),
+            t_min,
+            point_to_point: false,
+            first_size: Bytes::new(112),
+            skips_suppressed: false,
+        }
     }
     /// Sets the minimum interval.
     #[must_use]
@@ -194,6 +204,10 @@ pub struct Timer {
     /// Whether the session has no source to report on.
     idle: bool,
 }
+
+/// The bounds of the random share of T_rr_interval that lies between two regular reports (RFC 4585, section 3.5.3).
+const T_RR_SHARE_MIN: f64 = 0.5;
+const T_RR_SHARE_MAX: f64 = 1.5;
 
 /// The minimum interval in a group without a source, also under AVPF. It is the minimum of RFC 3550 (section 6.2),
 /// because frequent reports are not useful without a source.
@@ -472,7 +486,7 @@ impl Timer {
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
-                last + t_rr_interval.scale(self.chance.between(0.5, 1.5)) > due
+                last + t_rr_interval.scale(self.chance.between(T_RR_SHARE_MIN, T_RR_SHARE_MAX)) > due
             }
             _ => false,
         };
@@ -495,6 +509,12 @@ impl Timer {
         // appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
+        if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
+            (self.config.profile, self.t_rr_last, self.config.skips_suppressed)
+        {
+            // Before this time no draw lets a regular report pass.
+            self.tn = self.tn.max(last + t_rr_interval.scale(T_RR_SHARE_MIN));
+        }
         expiry
     }
 

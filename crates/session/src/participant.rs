@@ -36,6 +36,9 @@ pub struct RtcpSettings {
     /// Whether the other end is authenticated. In that case its first packet makes it a member of the session. Browsers
     /// need this: they send no CNAME, and request a key frame in their first compound.
     pub authenticated: bool,
+    /// Whether time is real. A source then has no wake-ups for reports that would be suppressed
+    /// ([`TimerConfig::skips_suppressed`]). In virtual time they cost nothing.
+    pub real_time: bool,
     /// The path's MTU.
     pub mtu: Bytes,
 }
@@ -43,8 +46,16 @@ pub struct RtcpSettings {
 impl RtcpSettings {
     /// Returns settings for one receiver on a path with Ethernet's MTU, with the profile's minimum interval.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
-        let mtu = Bytes::new(1500);
-        Self { profile, session_bandwidth, t_min: None, group: false, summary: false, authenticated: false, mtu }
+        Self {
+            profile,
+            session_bandwidth,
+            t_min: None,
+            group: false,
+            summary: false,
+            authenticated: false,
+            real_time: false,
+            mtu: Bytes::new(1500),
+        }
     }
 
     /// Returns the maximum size of a compound in bytes, without IP and UDP headers.
@@ -164,6 +175,8 @@ impl Participant {
     /// Creates a participant. `source` is true if it sends media.
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
+        // A source sends no feedback, which would have to wait for the next expiry.
+        config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
         }

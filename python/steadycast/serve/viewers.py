@@ -28,7 +28,7 @@ from steadycast.serve.publisher import Publishers
 
 UNFINISHED = 16
 """The most viewers that may be connecting concurrently."""
-_LOOK_S = 0.25
+_LOOK_S = 0.5
 """The polling interval of a session, in seconds."""
 _KEPT = 8
 """The number of former viewers that are still listed."""

@@ -6,9 +6,11 @@ mod client;
 pub(crate) use client::{Client, EPOCH};
 use client::{Version, certificate, credentials};
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 use steadycast_live::{MasterKey, Srtp, SrtpProfile};
 use steadycast_units::Time;
 use steadycast_web::{Credentials, Keys, SrtpProfile as NegotiatedProfile, lines};
+use steadycast_wire::rtcp::{Compound, Packet, PacketStatus, Ticks, TransportFeedback};
 
 const OFFER: &str = include_str!("../../../web/tests/all/offers/chromium.sdp");
 
@@ -34,6 +36,54 @@ fn opened(keys: &Keys) -> Srtp {
     };
     let [client, server] = MasterKey::exported(profile, &keys.material).unwrap();
     Srtp::pair(&client, &server)
+}
+
+/// The transport-wide feedback of a browser that watches, as Chromium sends it: a report each 60 ms, after an empty
+/// receiver report.
+#[derive(Default)]
+pub(crate) struct Feedback {
+    media: u32,
+    next: u16,
+    count: u8,
+    came: Vec<(u16, Ticks)>,
+    reported: Duration,
+}
+
+impl Feedback {
+    const APART: Duration = Duration::from_millis(60);
+
+    /// Records the arrival of a packet of this SSRC with this transport-wide number.
+    pub(crate) fn on_packet(&mut self, ssrc: u32, number: u16) {
+        self.came.push((number, Ticks::of(Browser::now())));
+        self.media = ssrc;
+    }
+
+    /// Sends a report if one is due.
+    pub(crate) fn send(&mut self, browser: &mut Browser) {
+        let now = EPOCH.elapsed();
+        let Some(srtp) = browser.srtp.as_mut().filter(|_| !self.came.is_empty() && now >= self.reported + Self::APART)
+        else {
+            return;
+        };
+        self.reported = now;
+        let last = self.came.iter().map(|(seq, _)| seq.wrapping_sub(self.next)).filter(|ahead| *ahead < 1 << 15).max();
+        let mut packets = vec![PacketStatus::Missing; usize::from(last.map_or(0, |last| last + 1))];
+        for (seq, at) in self.came.drain(..) {
+            if let Some(place) = packets.get_mut(usize::from(seq.wrapping_sub(self.next))) {
+                *place = PacketStatus::At(at);
+            }
+        }
+        let feedback =
+            TransportFeedback { sender: 1, media: self.media, count: self.count, begin_seq: self.next, packets };
+        self.next = self.next.wrapping_add(feedback.packets.len() as u16);
+        let parts = feedback.to_packets(1_200);
+        self.count = self.count.wrapping_add(parts.len() as u8);
+        let packets = [vec![Packet::ReceiverReport { ssrc: 1, blocks: Vec::new() }], parts].concat();
+        let mut bytes = Vec::new();
+        Compound { packets }.encode(&mut bytes);
+        srtp.protect_rtcp(&mut bytes, 0);
+        let _ = browser.socket.send(&bytes);
+    }
 }
 
 /// A browser on its socket.

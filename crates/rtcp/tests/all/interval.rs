@@ -289,6 +289,28 @@ fn t_rr_interval_spaces_full_reports_and_suppresses_the_others() {
     assert_eq!(timer.member_timeout(&PAIR), Span::secs(10));
 }
 
+/// A timer that skips suppressed reports expires a few times per report instead of once per interval of the bandwidth,
+/// and its reports are as far apart.
+#[test]
+fn a_timer_that_skips_suppressed_reports_sends_as_many_with_few_expiries() {
+    for (rate, t_rr_ms, seed) in [(1, 1_000, 1), (8, 1_000, 2), (1, 5_000, 3), (20, 500, 4)] {
+        let run = |skips_suppressed: bool| {
+            let profile = Profile::Avpf { t_rr_interval: Span::millis(t_rr_ms) };
+            let config = TimerConfig { skips_suppressed, ..TimerConfig::new(profile, Rate::mbps(rate)) };
+            let mut timer = Timer::with_config(config.point_to_point(), Seed(seed).part("timer"), at(0));
+            let (mut sent, mut expiries) = (0, 0);
+            while timer.next() < at(400 * t_rr_ms) {
+                expiries += 1;
+                sent += u32::from(timer.on_expiry(timer.next(), &PAIR) == Expiry::Send);
+            }
+            (f64::from(sent), expiries)
+        };
+        let ((all, ticks), (few, wakes)) = (run(false), run(true));
+        assert!((few / all - 1.0).abs() < 0.1, "{rate} Mb/s: {few} of {all} reports");
+        assert!(wakes * 2 < ticks, "{rate} Mb/s: {wakes} of {ticks} expiries");
+    }
+}
+
 #[test]
 fn feedback_that_waits_overrides_the_suppression() {
     let mut timer = Timer::with_config(avpf(Span::secs(100)).point_to_point(), Seed(8).part("avpf"), Time::ZERO);

@@ -77,6 +77,12 @@ impl Client {
         Self { at, server, ice, dtls, dtls_wake: Time::NEVER, nominated: false, keys, closed: false, failed }
     }
 
+    /// Makes the browser the controlled end of ICE, as the answerer of an offer. It remains the DTLS client.
+    pub(crate) fn controlled(mut self) -> Self {
+        self.ice.set_controlling(false);
+        self
+    }
+
     /// Moves the browser to another address.
     pub(crate) fn moved(&mut self, to: SocketAddr) {
         self.ice.invalidate_candidate(&Candidate::host(self.at, "udp").unwrap());

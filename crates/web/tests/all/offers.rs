@@ -1,14 +1,14 @@
 //! Offers to servers, generated answers to them, and the connections that follow in virtual time.
 
 use crate::answers::{with_audio, written};
-use crate::client::{EPOCH, address, certificate, credentials};
-use crate::world::rough;
+use crate::client::{Client, EPOCH, Version, address, certificate, credentials};
+use crate::world::{self, CLIENT, World, rough};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use sdp_types::Session;
 use std::net::SocketAddr;
-use steadycast_link::{Ecn, Fate, Link};
+use steadycast_link::{Config as LinkConfig, Ecn, Fate, Link};
 use steadycast_units::{Bytes, Seed, Span, Time};
 use steadycast_web::{
     CONNECT_TIMEOUT, CONSENT_TIMEOUT, Credentials, Feedback, Keys, LocalParameters, NegotiatedParameters, Output, Role,
@@ -291,6 +291,26 @@ fn an_offerer_connects_to_our_endpoint_and_both_have_the_same_keys() {
     ends.settle();
     ends.run(now + Span::secs(2), |ends| ends.tunnels[0].state() == State::Ended);
     assert_eq!(ends.tunnels[0].why(), Some("it has ended the session"));
+}
+
+/// A server may answer `a=setup:active` (RFC 8842, section 5.3). It then begins the DTLS handshake.
+#[test]
+fn an_offerer_is_the_dtls_server_of_an_active_server() {
+    for (version, is_rough) in [Version::V12, Version::V13, Version::Either].into_iter().zip([false, false, true]) {
+        let active = Client::new(address(CLIENT), address(world::SERVER), 2, &credentials(1), version).controlled();
+        let role = Role::Offerer { candidates: vec![address(CLIENT)], is_dtls_client: false };
+        let link = if is_rough { rough(0.0) } else { LinkConfig::default() };
+        let mut world = World::new(TunnelParameters { role, ..world::ends(2) }, active, &link, Seed(1));
+        world.run(at(5_000), World::connected);
+        assert!(world.connected(), "{version:?}: {:?} {:?}", world.tunnel.state(), world.client.failed);
+        assert!(world.keys().is_some());
+        assert_eq!(world.keys(), world.client.keys.as_ref(), "{version:?}");
+        assert_eq!(world.tunnel.peer(), Some(address(CLIENT)));
+        // The server ends the session.
+        world.client.dtls.close().unwrap();
+        world.run(world.now + Span::secs(2), |world| world.tunnel.state() == State::Ended);
+        assert_eq!(world.tunnel.state(), State::Ended, "{version:?}");
+    }
 }
 
 /// The bound is that of the connections with browsers: 57 of 60 connected within 5 s.

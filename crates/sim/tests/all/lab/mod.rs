@@ -128,10 +128,12 @@ pub(crate) fn between(value: f64, low: f64, high: f64) {
     assert!(value >= low && value <= high, "{value} is not within {low} … {high}");
 }
 
-/// Returns a column of texts.
+/// Returns a column of texts. An absent text is empty.
 pub(crate) fn text(run: &Run, table: &str, name: &str) -> Vec<String> {
     match run.simulation.table(table).as_ref().and_then(|table| table.get(name)) {
-        Some(Values::Text { codes, texts }) => codes.iter().map(|c| texts[*c as usize].clone()).collect(),
+        Some(Values::Text { codes, texts }) => {
+            codes.iter().map(|c| texts.get(*c as usize).cloned().unwrap_or_default()).collect()
+        }
         _ => panic!("no texts {name} in {table}"),
     }
 }
@@ -141,6 +143,14 @@ pub(crate) fn real(run: &Run, table: &str, name: &str) -> Vec<f64> {
     match run.simulation.table(table).as_ref().and_then(|table| table.get(name)) {
         Some(Values::Real(values)) => values.clone(),
         _ => panic!("no numbers {name} in {table}"),
+    }
+}
+
+/// Returns a column of whole numbers.
+pub(crate) fn whole(run: &Run, table: &str, name: &str) -> Vec<i64> {
+    match run.simulation.table(table).as_ref().and_then(|table| table.get(name)) {
+        Some(Values::Whole(values)) => values.clone(),
+        _ => panic!("no whole numbers {name} in {table}"),
     }
 }
 
