@@ -30,6 +30,8 @@ struct Window {
     arrivals: VecDeque<Option<Arrival>>,
     /// Entry n is a packet number: this packet and all later ones have been included in at most n reports.
     reported_up_to: [u64; REPORTS_PER_PACKET],
+    /// The lowest number that has arrived since the last report, and which an earlier report had as missing.
+    late: Option<u64>,
 }
 
 /// Maximum number of packets of one source in a report. The value is the size of a sender's history.
@@ -43,7 +45,7 @@ impl Window {
     fn new(ssrc: u32, seq: u16) -> Self {
         // The offset leaves room in the number space for packets that precede the first arrival.
         let first = (1 << 16) | u64::from(seq);
-        Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET] }
+        Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET], late: None }
     }
 
     /// Adds an arrival. Old arrivals may leave the window: returns the number of those that had not been reported.
@@ -70,7 +72,12 @@ impl Window {
             // A duplicate does not change the arrival time, but a CE mark on any copy counts (RFC 8888, section 3.1).
             Some(first) if arrival.ecn.is_ce() => first.ecn = Ecn::Ce,
             Some(_) => {}
-            none => *none = Some(arrival),
+            none => {
+                *none = Some(arrival);
+                if number < self.reported_up_to[0] {
+                    self.late = Some(self.late.map_or(number, |late| late.min(number)));
+                }
+            }
         }
         untold
     }
@@ -99,6 +106,11 @@ impl Window {
         self.reported_up_to[again].max(self.first)
     }
 
+    /// Returns the first packet number of a report that repeats no other packets than those after a late one.
+    fn begin_once(&self) -> u64 {
+        self.late.map_or(self.begin(0), |late| late.min(self.begin(0)).max(self.first))
+    }
+
     /// Returns the packets of a report from the number `begin` on.
     fn from(&self, begin: u64) -> impl ExactSizeIterator<Item = &Option<Arrival>> {
         self.arrivals.range((begin.saturating_sub(self.first) as usize).min(self.arrivals.len())..)
@@ -108,6 +120,7 @@ impl Window {
     fn reported(&mut self) {
         self.reported_up_to.rotate_right(1);
         self.reported_up_to[0] = self.next();
+        self.late = None;
         self.keep_from(self.reported_up_to[REPORTS_PER_PACKET - 1]);
     }
 }
@@ -116,6 +129,10 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
+    /// Whether each packet is reported once. libwebrtc's sender expects this of transport-wide feedback: versions
+    /// before 2023 skip the delta of a packet that they know already, which shifts the times of all later packets in
+    /// the report, and count a packet as lost with each report that has it as missing.
+    once: bool,
     windows: Vec<Window>,
     /// The arrival of the first packet since the last report, and whether a frame ended since; `None` without any
     /// packet.
@@ -147,13 +164,15 @@ const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
     /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of
-    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more.
-    pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate) -> Option<Self> {
-        (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth))
+    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more. `foreign` is true if the sender
+    /// may be another implementation.
+    pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate, foreign: bool) -> Option<Self> {
+        (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth, foreign))
     }
 
-    fn of(format: FeedbackFormat, bandwidth: Rate) -> Self {
+    fn of(format: FeedbackFormat, bandwidth: Rate, foreign: bool) -> Self {
         Self {
+            once: foreign && format == FeedbackFormat::TransportWide,
             format,
             windows: Vec::new(),
             waiting: None,
@@ -227,9 +246,9 @@ impl Reporter {
     /// Returns the report of the reporter `ssrc` as RTCP packets, each of which fits into `room`. `now` is the
     /// receiver's clock, and `ntp` is the same instant as the middle 32 bits of an NTP time.
     ///
-    /// Each packet is included in three reports if a report fits into one datagram, or into RTCP's share of the
-    /// bandwidth. Otherwise it is included in two or one. If not even the unreported packets fit, the oldest of them
-    /// are left out and counted.
+    /// Unless packets are reported once, each is included in three reports if a report fits into one datagram, or into
+    /// RTCP's share of the bandwidth. Otherwise it is included in two or one. If not even the unreported packets fit,
+    /// the oldest of them are left out and counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         let left_out: u64 = self.windows.iter().zip(&begins).map(|(window, begin)| window.fresh(*begin)).sum();
@@ -260,8 +279,10 @@ impl Reporter {
     fn begins(&self, most: usize) -> Vec<u64> {
         let count = |again: usize| self.windows.iter().map(|w| w.from(w.begin(again)).len()).sum::<usize>();
         // Packets are repeated in as many reports as possible, as a protection against the loss of reports.
-        let again = (0..REPORTS_PER_PACKET).rev().find(|again| count(*again) <= most);
+        let most_repeated = if self.once { 1 } else { REPORTS_PER_PACKET };
+        let again = (0..most_repeated).rev().find(|again| count(*again) <= most);
         let begin = |window: &Window| match again {
+            Some(_) if self.once => window.begin_once(),
             Some(again) => window.begin(again),
             None => {
                 // Not even the unreported packets fit. The streams share the room in proportion to the numbers of their
@@ -324,7 +345,7 @@ impl TransportFeedbackRecorder {
     /// Creates a recorder that reports as `ssrc`. Reports take at most 5 % of `bandwidth`, the session bandwidth, or 5
     /// % of the arriving bytes if that is more.
     pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
-        Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth), ssrc }
+        Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth, true), ssrc }
     }
 
     /// Adds the arrival of an RTP packet, duplicates included: its SSRC, its transport-wide sequence number, and its IP

@@ -209,6 +209,11 @@ impl Participant {
         }
     }
 
+    /// Returns true if the other end is authenticated.
+    pub(crate) const fn is_authenticated(&self) -> bool {
+        self.settings.authenticated
+    }
+
     /// Returns true if there may be other receivers.
     pub(crate) const fn is_group(&self) -> bool {
         self.settings.group

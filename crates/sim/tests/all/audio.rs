@@ -42,7 +42,7 @@ fn fall(chance: &mut Chance) -> (f64, f64, u64, u64) {
 fn lost_at(run: &Run) -> Vec<f64> {
     let (streams, dirs, seqs) =
         (text(run, "packets", "stream"), text(run, "packets", "dir"), whole(run, "packets", "seq"));
-    let of = |dir: &str| (0..seqs.len()).filter(move |n| streams[*n] == "audio" && dirs[*n] == dir).collect::<Vec<_>>();
+    let of = |dir: &str| (0..seqs.len()).filter(|n| streams[*n] == "audio" && dirs[*n] == dir).collect::<Vec<_>>();
     let arrived: BTreeSet<i64> = of("r").into_iter().map(|n| seqs[n]).collect();
     let times = real(run, "packets", "t_s");
     of("s").into_iter().filter(|n| !arrived.contains(&seqs[*n])).map(|n| times[n]).collect()
