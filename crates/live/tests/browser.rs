@@ -258,8 +258,8 @@ fn publish(broadcast: Broadcast) {
     });
 }
 
-/// A publisher is a source with its own pace. Each controller has a viewer of it. Within the time, a viewer has to get a
-/// second of pictures, without loss.
+/// A publisher is a source with its own pace. Each controller has a viewer of it. Within the time, a viewer has to get
+/// a second of pictures, without loss.
 #[test]
 fn viewers_of_a_publisher_get_its_pictures_with_every_controller() {
     let steering = Steering {
@@ -279,7 +279,8 @@ fn viewers_of_a_publisher_get_its_pictures_with_every_controller() {
         let mut options = options(Destination::Browser { offer: offer(), port, address, others: Vec::new() });
         let Value::Object(keys) = json!({ "controller": name, "cap": "1Mbps" }) else { panic!() };
         options.flow = FlowKeys::new(keys);
-        let medium = Medium::Broadcast { format: PayloadFormat::Vp8, config: Vec::new(), broadcast: broadcast.clone() };
+        let (format, broadcast) = (PayloadFormat::Vp8, broadcast.clone());
+        let medium = Medium::Broadcast { format, config: Vec::new(), broadcast };
         Sending::start(options, medium).unwrap_or_else(|error| panic!("{name}: {error}"))
     };
     let sessions: Vec<Sending> = names.iter().map(begun).collect();
