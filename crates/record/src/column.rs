@@ -167,8 +167,8 @@ columns! {
         DIR: Text = "dir", Text, "s at the sender, r at the receiver.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The node.";
-        SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets. Audio has numbers of \
-            its own, and repair and padding those of the video's packets that they repeat.";
+        SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets. Audio has numbers \
+            of its own, and repair and padding those of the video's packets that they repeat.";
         STREAM: Text = "stream", Text, "Its stream in a video flow: video, repair, padding or audio; null in other \
             flows.";
         SIZE: Whole = "size_bytes", Bytes, "Its IP size.";

@@ -164,8 +164,8 @@ const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
     /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of
-    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more. `foreign` is true if the sender
-    /// may be another implementation.
+    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more. `foreign` is true if the
+    /// sender may be another implementation.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate, foreign: bool) -> Option<Self> {
         (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth, foreign))
     }
