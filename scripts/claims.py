@@ -71,7 +71,8 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
         print(f"claims: {folder.name} is left out (apt-get install golang-go pkg-config)", flush=True)
         return False
     found = c_library(environment)
-    checks = (["vet", "./..."], ["test", "./..."])
+    # Go would repeat a result that it has kept although the C library is another one.
+    checks = (["vet", "./..."], ["test", "-count=1", "./..."])
     return found is None or any(
         subprocess.run(["go", *check], cwd=folder, check=False, env={**environment, **found}).returncode
         for check in checks
