@@ -80,7 +80,7 @@ def judged(pair: Pair, out: Path, **more: Any) -> suite.Done:
 
 
 def asked_for(options: argparse.Namespace, name: str) -> Pair:
-    """Return an example's pair with the networks and the time of the options."""
+    """Return an example's pair of programs, with the networks, duration and lead time of the command-line options."""
     pair = replace(pairs.read(example(name)), networks=options.networks)
     lead = pair.lead_s if options.lead is None else seconds(options.lead, "--lead")
     long = LEAST_S if options.seconds == AUTO else seconds(options.seconds, "--seconds")

@@ -41,7 +41,8 @@ seen.
 
 Summary = Mapping[str, Any]
 
-# Key of quantities that are computed from the record, because the summary has no mean of them after the warm-up.
+# The key under which `ours` adds quantities that it computes from the record to the summary, because the summary has no
+# means after the warm-up.
 RECORD = "validation"
 
 

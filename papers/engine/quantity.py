@@ -361,7 +361,10 @@ def opinion_score(flow: Flow) -> float | None:
 
 
 def score_by_index(flow: Flow) -> float | None:
-    """Mean opinion score if frame i is compared with the decoder's i-th picture, without the lost frames."""
+    """Mean opinion score if frame i of the original is compared with the i-th picture that the decoder returns.
+
+    Lost and late frames have no picture, so each of them shifts all later comparisons by one.
+    """
     return _mean_grade(flow, "index")
 
 
@@ -463,9 +466,10 @@ def overflow_entries(flow: Flow) -> float:
 
 
 DECISIONS = ("decisions", "decided_rtt", "decision_period", "overflow_entries", "loss_kept")
-"""Numbers that need each decision of the sender.
+"""Quantities that are computed from the single decisions of the sender.
 
-In runs of hours, the decisions are nearly all of an observation's data.
+In runs that last hours, the decisions are nearly all of an observation's data. So they are read only if a statement or
+a figure needs one of these quantities.
 """
 
 

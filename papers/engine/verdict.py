@@ -225,8 +225,9 @@ def judge(
         statement: the paper's statement.
         runs: the runs, one item per seed.
         without: the same runs without the event that the statement is about; `None` if it is not about an event.
-        changed: its numbers with changes that contradict the paper or are newer than it.
-        little: reason why the runs can't decide; empty if they can.
+        changed: the statement's numbers in runs with a change that contradicts the paper or is newer than the paper,
+            by the change's name.
+        little: the reason why the runs can't decide the statement; empty if they can.
 
     """
     found = measured(statement, runs)

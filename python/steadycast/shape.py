@@ -134,10 +134,10 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
         shape: its required shape.
         place: the name of the file in errors.
         remedy: the remedy for a damaged file.
-        several: whether it describes several seeds, so that numbers are spreads and texts are lists.
+        several: whether the value summarises several seeds. A number is then a `folder.spread`, and a text a list.
 
     Raises:
-        UserError: it has another shape; the place is the file and the path to the value.
+        UserError: the value has another shape. The error names the file and the path to the value.
 
     """
     for path, what in _wrong(value, shape, "", several=several):

@@ -291,7 +291,8 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // Times in batches are only as exact as the batches' interval.
+        // If the capture recorded packets in batches, its times have the resolution of the interval between batches. It
+        // counts as at most `COARSEST`.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),

@@ -275,8 +275,8 @@ impl Record<'_> {
         let second = |(n, (content, took)): (usize, (&Span, Bytes))| {
             let begin = Time::ZERO + SECOND * n as u64;
             let present = within(there.iter().copied(), begin, begin + SECOND);
-            // If the source itself limited the rate for at least half of a second, its demand in this second is what
-            // arrived.
+            // If the source itself limited the rate for at least half of the time that the stream was present in this
+            // second, the stream's demand is the rate that arrived.
             Demand::AtMost(if *content * 2 >= present { took.per(present) } else { video.most })
         };
         Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())

@@ -82,8 +82,8 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor for a flow whose scenario sets none and whose media has no lowest rate. If the flow's floor is higher,
-    /// an operator can't lower it below this value.
+    /// The floor of the rate if neither the scenario nor the media has a lowest rate. It also bounds the operator, who
+    /// can lower a higher floor at most to this value.
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,

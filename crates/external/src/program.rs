@@ -1,4 +1,5 @@
-//! A law in any language: a process that receives messages as lines of JSON and answers with lines of JSON.
+//! A rate controller in any programming language. It runs as a separate process, receives messages as lines of JSON,
+//! and answers with lines of JSON.
 
 use crate::answer::{self, Hello, shortened};
 use crate::fault::{Fault, FaultSlot, moment};

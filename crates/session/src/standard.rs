@@ -443,7 +443,8 @@ struct Interval {
     parts: u64,
     expected: u64,
     lost: u64,
-    /// The RTTs at the beginning and at the end. An excess over the minimum within [`RTT_UNCERTAINTY`] is removed.
+    /// The RTTs at the beginning and at the end of the interval. [`RTT_UNCERTAINTY`] is subtracted from each of them,
+    /// but neither falls below the minimum RTT.
     rtt: (Span, Span),
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 /// A table that is being read and that contains the table with the unknown key.
 pub struct Around {
     at: Place,
-    /// Keys of the table that are not present.
+    /// The keys that are valid in the table but not set in it.
     free: Vec<&'static str>,
     texts: Json,
     schema: fn() -> Json,

@@ -146,9 +146,10 @@ impl Batches {
         }
     }
 
-    /// After an event at an agent, updates which packets can be delivered to the agent later.
+    /// Updates, after an event at an agent, which packets for the agent may wait in a batch instead of being delivered
+    /// immediately.
     #[inline]
-    pub(crate) fn update_patience(&mut self, ix: AgentIx, agent: &Agent) {
+    pub(crate) fn update_batchable(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
             self.batches[*batch as usize].sinks[*place as usize].batchable = agent.batchable();
         }

@@ -512,7 +512,7 @@ impl Simulation {
             }
             self.outgoing = outgoing;
         }
-        self.batches.update_patience(from, &self.agents[from.0 as usize]);
+        self.batches.update_batchable(from, &self.agents[from.0 as usize]);
         let wake = self.agents[from.0 as usize].wake();
         self.arm(from, wake);
         if !self.slots.is_empty() {

@@ -77,7 +77,8 @@ pub(crate) struct Model {
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
     phase: RecoveryState,
-    /// The window counts as the limit until this number of segments has been delivered in total.
+    /// The sender counts as limited by its window until the total number of delivered segments exceeds this number;
+    /// `None` if the window has never been the limit.
     limited_until: Option<u64>,
     limited: bool,
     /// The marks that acknowledgments have reported, modulo 2¹⁶.

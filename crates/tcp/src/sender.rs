@@ -103,7 +103,8 @@ impl Retransmissions {
         if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
-        // All segments that were sent before the latest arrival, retransmitted or new, have either arrived or are lost.
+        // Of the segments that have arrived, take the one that was sent last. Every segment that was sent before it,
+        // new or retransmitted, has either arrived or is lost.
         let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
         let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);

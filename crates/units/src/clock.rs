@@ -90,7 +90,8 @@ impl Div<u64> for Span {
     }
 }
 
-/// A point in time on the local clock, in whole nanoseconds from that clock's start. The caller passes it to the code.
+/// A point in time on the local clock, in whole nanoseconds since that clock's start. The library never reads a clock:
+/// the caller passes in the present time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 

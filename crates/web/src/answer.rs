@@ -611,7 +611,8 @@ impl NegotiatedParameters {
         }
     }
 
-    /// Writes the per-packet feedback of this payload type, and the header extensions.
+    /// Adds the SDP attributes for this payload type's per-packet feedback (`rtcp-fb`) and for the header extensions
+    /// (`extmap`).
     fn describe_feedback(&self, media: &mut Media, own: &LocalParameters<'_>, payload_type: u8) {
         match own.feedback {
             // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to each

@@ -85,8 +85,8 @@ const MINIMA: usize = 24;
 const MINIMUM_EVERY: f64 = 2.5;
 /// The maximum drift between two clocks. A steeper slope counts as a growing queue.
 const MOST_DRIFT: f64 = 250e-6;
-/// The maximum standard deviation of a slope that is accepted as drift. Over the average age of the long mean's
-/// samples, this slope amounts to an error of half a millisecond.
+/// A slope is accepted as clock drift only if its standard error, in seconds per second, is at most this. Over the mean
+/// age of the samples in A_long (half a minute), such an error changes the delay by half a millisecond.
 const SURE_WITHIN: f64 = 15e-6;
 
 /// The slope of the delay's lower envelope: a regression line through the minima of 2.5 s each over the last minute.

@@ -35,10 +35,11 @@ const BIAS_SMOOTHING: f64 = 0.002;
 /// The maximum rise of the bandwidth in a window while loss limits it.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
-/// While loss limits the bandwidth, it is also at most this multiple of the acknowledged rate. The lower multiple
-/// applies while the acknowledged rate is below HELD times the held rate.
+/// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
+/// The same while the acknowledged rate is below [`HELD`] times the rate that the last decrease set.
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
+/// See [`ABOVE_ACKNOWLEDGED_HELD`].
 const HELD: f64 = 1.3;
 /// The loss above which the instant upper bound applies.
 const INSTANT_OFFSET: f64 = 0.05;

@@ -12,7 +12,8 @@ const MOST_PACKETS: usize = 500;
 const MOST_SPAN: Span = Span::secs(5);
 /// The minimum number of packets for a rate.
 const REQUIRED: usize = 10;
-/// The threshold for a clock jump of the receiver: the arrival of a packet this long before the previous one.
+/// If a packet's arrival time is earlier than the latest arrival time by more than this, the receiver's clock is taken
+/// to have jumped.
 const REORDERING: Span = Span::secs(1);
 /// The minimum time by which bytes are divided to compute a rate.
 const SHORTEST: Span = Span::millis(1);

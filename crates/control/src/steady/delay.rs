@@ -43,7 +43,7 @@ const JITTER_MEMORY: f64 = 3.0;
 const JITTER_NOISE_SHARE: f64 = 0.7;
 /// The upper limit that the target approaches at low rates, in seconds.
 const TARGET_MAX: f64 = 0.050;
-/// The target of a source of frames is at least this share of its value without the limit [`TARGET_MAX`].
+/// For a source of frames, the limit [`TARGET_MAX`] lowers the target at most to this share of the unlimited target.
 const FRAMES_TARGET_SHARE_MIN: f64 = 0.9;
 /// CoDel's target in seconds, above which it drops (RFC 8289, 3.2).
 const CODEL_TARGET: f64 = 0.005;
