@@ -50,6 +50,9 @@ impl SenderHalf for Speaks {
     fn on_queue(&mut self, _: &MediaQueue) {
         self.told.note("queue");
     }
+    fn on_no_probes(&mut self) {
+        self.told.note("no probes");
+    }
     fn on_feedback_interval(&mut self, _: Span) {
         self.told.note("feedback interval");
     }
@@ -147,6 +150,8 @@ fn each_layer_passes_on_whatever_it_does_not_change() {
         reached("extra sent");
         half.on_queue(&MediaQueue { at: AT, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
         reached("queue");
+        half.on_no_probes();
+        reached("no probes");
         half.on_feedback_interval(Span::secs(1));
         reached("feedback interval");
         half.on_unknown(&[]);
