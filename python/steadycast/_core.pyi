@@ -219,7 +219,7 @@ class Remote:
 
 @final
 class EncoderTarget:
-    """What an encoder has to do with its next frame."""
+    """The task of an encoder for its next frame."""
 
     @property
     def rate_bps(self) -> float:
@@ -305,7 +305,7 @@ class MediaSender:
     def add_parity(self, ssrc: int, rate_bps: float) -> int:
         """Add a stream of parity packets, for which this rate is reserved; return its number."""
     def encoder(self, now_s: float, stream: int) -> EncoderTarget:
-        """Return what the encoder of a stream has to do with its next frame."""
+        """Return the task for the next frame of a stream's encoder."""
     def frame(self, now_s: float, stream: int, role: str) -> bool:
         """Begin a frame of the role ``key``, ``reference`` or ``disposable``; return whether it may be sent.
 

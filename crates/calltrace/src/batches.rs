@@ -31,7 +31,8 @@ const OF_LINK: f64 = 0.3;
 /// The least difference between the share that chance causes and the one that a clock causes. Below it the cause of the
 /// batches is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// The least number of records of the other direction from which the cause can be determined.
+/// The cause of the batches in one direction can be determined only if the recording has at least this number of
+/// records of the other direction.
 const LEAST_OTHERS: usize = 10;
 
 /// The cause of batches.
@@ -39,7 +40,7 @@ const LEAST_OTHERS: usize = 10;
 pub(crate) enum Cause {
     /// The recording's clock.
     Clock,
-    /// A link: the other direction's records are not in the same batches.
+    /// A link. Records of the other direction are then not in the same batches.
     Link,
     /// The cause is unknown.
     Unknown,

@@ -169,7 +169,7 @@ pub(crate) struct Unread {
     pub(crate) times: Vec<Time>,
     /// The packets whose record has no time, by SSRC and sequence number.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
-    /// The number of packets that the recording lacks at unknown times.
+    /// The number of packets that are missing in the recording and whose times are unknown.
     pub(crate) unplaced: u64,
     /// The spans in which nothing at all was recorded.
     pub(crate) silences: Vec<(Time, Time)>,

@@ -339,8 +339,8 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// Returns the steps, each with the place of the packet before it. `gap` returns the time from the previous record
-    /// to the record at a place.
+    /// Returns the steps of the recording's clock, each with the index of the packet before the step. `gap` takes the
+    /// index of a record, and returns the time from the previous record to this one.
     fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =

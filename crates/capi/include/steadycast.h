@@ -232,7 +232,7 @@ typedef struct {
   uint64_t most_bps;
 } SteadycastStream;
 
-// What an encoder has to do with its next frame.
+// The task of an encoder for its next frame.
 typedef struct {
   // `sizeof(SteadycastEncoder)`, set by the caller.
   size_t size;
@@ -426,8 +426,8 @@ void steadycast_sender_free(SteadycastSender *handle);
 int steadycast_sender_stream(SteadycastSender *handle,
                              const SteadycastStream *stream);
 
-// Reads what the encoder of a stream has to do with its next frame into `encoder`, whose `size` the caller has set. A
-// request for a key frame is returned once.
+// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. A request
+// for a key frame is returned by one call only.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.

@@ -118,7 +118,7 @@ pub struct SteadycastPacket {
     pub seq: u16,
 }
 
-/// What an encoder has to do with its next frame.
+/// The task of an encoder for its next frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastEncoder {
@@ -267,8 +267,8 @@ pub unsafe extern "C" fn steadycast_sender_stream(
     unsafe { with(handle, |code| code, add) }
 }
 
-/// Reads what the encoder of a stream has to do with its next frame into `encoder`, whose `size` the caller has set. A
-/// request for a key frame is returned once.
+/// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. A request
+/// for a key frame is returned by one call only.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.

@@ -163,7 +163,7 @@ impl Emulation {
         if options.only_network {
             scenario.flows.clear();
             scenario.record.packets.clear();
-            // The program's run keeps only the events that change the network.
+            // No flow of the scenario runs, only the user's programs, so only events that change the network remain.
             scenario.events.retain(|e| matches!(e.kind, sc::EventKind::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);

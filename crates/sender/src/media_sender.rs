@@ -202,7 +202,7 @@ impl MediaSender {
         self.prober.counts()
     }
 
-    /// Returns what the encoder of a stream has to do with its next frame. A request for a key frame is returned once.
+    /// Returns the task for the next frame of a stream's encoder. A request for a key frame is returned by one call.
     ///
     /// The rate is lower while more than a frame waits in the queues. Audio and parity have their reserved rates. Video
     /// streams get the rest, in their order: each gets up to its maximum, or is paused if the rest is below its

@@ -184,8 +184,8 @@ impl Participant {
             // In a unicast session, all participants may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key must not be guessable. The SSRC is public, and the upper half of a draw becomes the SSRC after a
-        // collision, so neither is used.
+        // The key of the sampling must not be guessable. The SSRC is public, so it can't be the key. After a collision,
+        // the upper half of the next random number becomes the SSRC, so the key is the lower half.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);

@@ -61,8 +61,8 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
 
 /// A variant of an enum that [`kinds!`](crate::kinds) declares. `C` is the context of the reading.
 pub trait Kind<C>: Settings {
-    /// Reads the value. A variant overrides this function if its defaults depend on the context, or its keys on each
-    /// other.
+    /// Reads the value. A variant overrides this function if its defaults depend on the context, or if its keys depend
+    /// on each other.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }

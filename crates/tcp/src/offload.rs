@@ -45,7 +45,8 @@ pub(crate) struct Offload {
     /// The first segment of each unit in flight, and the time at which the unit was sent.
     sent: VecDeque<(u32, Time)>,
     last: Option<Time>,
-    /// Whether a part of the window is unused because a segment waits for a larger unit.
+    /// Whether a part of the window is unused because a segment waits until more segments can leave with it as one
+    /// unit of segmentation offload.
     defers: bool,
 }
 

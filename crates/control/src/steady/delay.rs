@@ -350,9 +350,9 @@ impl DelayLaw {
         let least = if self.own_queue.holds(now, rate) {
             packet(rate)
         } else {
-            // Another flow may have pushed the rate down, and would stay undetected if the target rose with the
-            // packet's transmission time. Therefore this time is computed at the peak rate, and the target is at most
-            // what it is without an AQM.
+            // At a low rate, a packet's transmission time is long, and so is the target. If another flow has pushed the
+            // rate down, the higher target would hide that flow. Therefore the transmission time is computed at the
+            // peak rate, and the target is at most the one without an AQM.
             packet(rate.max(self.peak_rate.0)).min(self.scaled_target(1.0, rate, config))
         };
         self.target(rate, config).max(least)

@@ -524,7 +524,7 @@ impl VideoSource {
         out.send(media.size, ecn, body);
     }
 
-    /// Adds the time since the last call to the cause that limited the rate in that time.
+    /// Adds the time since the previous call of this method to the cause that limited the rate during this time.
     pub fn account(&mut self, now: Time) {
         // Like all means, the shares leave out the warm-up.
         let span = now.since(self.limits_since.max(self.means_from));
