@@ -1,6 +1,6 @@
 """Judges the adapters beside the stacks' own estimators: `python -m validation.stacks run -o DIR`, as root.
 
-    python -m validation.stacks run -o DIR              # again: what is not there, or was not trusted
+    python -m validation.stacks run -o DIR              # again: the cells that neither failed nor are trusted
     python -m validation.stacks table -o DIR --write
 
 The networks are three named ones and three drawn ones, each alone and beside a CUBIC, in three rounds of four cells.
@@ -50,7 +50,7 @@ ROUNDS = (("cable-5", "drawn-2"), ("lte", "drawn-1"), ("wifi-bad", "drawn-3"))
 """Each network runs alone and beside a CUBIC."""
 FAIR, DELAY_MS, LOSS = 0.5, 20.0, 0.01
 """The bounds: shares of the fair share, additional milliseconds, additional share of lost packets."""
-BUT = {"shares": 1, "delay": 1, "loss": 2}
+MISSES_ALLOWED = {"shares": 1, "delay": 1, "loss": 2}
 """The number of cells that may miss each bound."""
 
 Json = dict[str, Any]
@@ -133,16 +133,16 @@ def drawn(folder: Path) -> None:
         (folder / f"drawn-{number}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def kept(out: Path) -> list[tuple[Path, Json]]:
+def judgements(out: Path) -> list[tuple[Path, Json]]:
     """Return the judgements in a folder with their own folders, the oldest first."""
     places = [place for place in out.glob("*/judge.json") if place.parent.suffix != ".part"]
     told = [(place.parent, json.loads(place.read_text(encoding="utf-8"))) for place in places]
     return sorted(told, key=lambda each: str(each[1]["volatile"]["at"]))
 
 
-def trusted(out: Path) -> set[tuple[str, str]]:
-    """Return the cells that are there and trusted: the labels of their estimators, and their networks."""
-    cells = ((told["pair"], cell) for _, told in kept(out) for cell in told["cells"])
+def finished(out: Path) -> set[tuple[str, str]]:
+    """Return the cells that are not repeated, because they are trusted or failed: estimators' labels and networks."""
+    cells = ((told["pair"], cell) for _, told in judgements(out) for cell in told["cells"])
     return {(pair, cell["network"]) for pair, cell in cells if cell["trusted"] or cell["failed"]}
 
 
@@ -155,11 +155,14 @@ def run(options: argparse.Namespace) -> int:
         names = [f"{name}.toml" if name.startswith("drawn") else name for name in some]
         networks = [f"{name}{beside}" for name in names for beside in ("", "+cubic")]
         for each in ESTIMATORS:
-            there = trusted(options.out)
+            there = finished(options.out)
             lacking = [name for name in networks if (each.label, name) not in there]
             if each.label not in wanted or not lacking:
                 continue
-            out = options.out / f"{each.label}-{len([*options.out.glob(f'{each.label}-*')]) + 1}"
+            numbers = [
+                int(place.name.rpartition("-")[2]) for place in options.out.glob(f"{each.label}-*[0-9]")
+            ]
+            out = options.out / f"{each.label}-{max(numbers, default=0) + 1}"
             pair = replace(each.pair(), networks=",".join(lacking))
             try:
                 done = suite.judge(suite.Asked(pair, folder=options.out, jobs=each.jobs, anyway=True), out)
@@ -225,7 +228,10 @@ SUMMARY = (
 
 
 def streams(folder: Path, pair: Pair) -> Json:
-    """Return figures of frames sent as QUIC streams, from the receiver's record: sending time, delay, size."""
+    """Return figures of frames sent as QUIC streams, from the receiver's record: sending time, delay, size.
+
+    Frames that the sender skipped, or whose streams never ended, have no row and so no delay.
+    """
     record = folder / "programs" / "frames.csv"
     if not record.exists():
         return {}
@@ -244,7 +250,7 @@ def streams(folder: Path, pair: Pair) -> Json:
 def rows(out: Path) -> Iterator[Row]:
     """Yield the rows of what `run` kept."""
     known = {each.label: each for each in ESTIMATORS}
-    for place, told in kept(out):
+    for place, told in judgements(out):
         estimator, made_by = known[told["pair"]], told["volatile"]["program"]
         for each in told["cells"]:
             name = each["network"]
@@ -303,7 +309,7 @@ def verdicts(all_rows: list[Row]) -> page.Table:
         cells = [
             f"{judged[bound] - len(missed)} of {judged[bound]}"
             + (f" (not {', '.join(missed)})" if missed else "")
-            + ("" if len(missed) <= BUT[bound] else ": missed")
+            + ("" if len(missed) <= MISSES_ALLOWED[bound] else ": missed")
             for bound, missed in counts.items()
         ]
         told.append([stack, *cells])

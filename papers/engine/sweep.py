@@ -440,7 +440,7 @@ def overview(tables: Iterable[tuple[str, Sequence[Mapping[str, str]]]]) -> str:
         allowed = [row for row in rows[1:end] if row["kind"] != "not the paper's"]
         gained = {name for row in allowed for name in row["gained"].split(", ") if name}
         holds = int(base["statements that hold"])
-        best = max(holds, *(int(row["statements that hold"]) for row in allowed))
+        best = max([holds, *(int(row["statements that hold"]) for row in allowed)])
         fresh = next(row for row in rows if row["difference per seed"])
         difference = f"{_signed(float(fresh['difference per seed']))} ± {fresh['difference per seed ±']}"
         counts = (int(base["of"]), holds, best, holds + len(gained))

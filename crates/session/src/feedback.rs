@@ -30,8 +30,9 @@ struct Window {
     arrivals: VecDeque<Option<Arrival>>,
     /// Entry n is a packet number: this packet and all later ones have been included in at most n reports.
     reported_up_to: [u64; REPORTS_PER_PACKET],
-    /// The lowest number that has arrived since the last report, and which an earlier report had as missing.
-    late: Option<u64>,
+    /// The packets that have arrived since the last report, and which an earlier report had as missing: the lowest of
+    /// their numbers, and how many they are.
+    late: Option<(u64, u64)>,
 }
 
 /// Maximum number of packets of one source in a report. The value is the size of a sender's history.
@@ -75,7 +76,7 @@ impl Window {
             none => {
                 *none = Some(arrival);
                 if number < self.reported_up_to[0] {
-                    self.late = Some(self.late.map_or(number, |late| late.min(number)));
+                    self.late = Some(self.late.map_or((number, 1), |(lowest, count)| (lowest.min(number), count + 1)));
                 }
             }
         }
@@ -106,9 +107,14 @@ impl Window {
         self.reported_up_to[again].max(self.first)
     }
 
-    /// Returns the first packet number of a report that repeats no other packets than those after a late one.
-    fn begin_once(&self) -> u64 {
-        self.late.map_or(self.begin(0), |late| late.min(self.begin(0)).max(self.first))
+    /// Returns the first packet number of a report that has the late packets, and repeats only packets after these.
+    fn begin_late(&self) -> u64 {
+        self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
+    }
+
+    /// Returns the number of late packets that no report will have if this one begins at `begin`.
+    fn late_before(&self, begin: u64) -> u64 {
+        self.late.map_or(0, |(lowest, count)| if lowest < begin { count } else { 0 })
     }
 
     /// Returns the packets of a report from the number `begin` on.
@@ -129,9 +135,10 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
-    /// Whether each packet is reported once. libwebrtc's sender expects this of transport-wide feedback: versions
-    /// before 2023 skip the delta of a packet that they know already, which shifts the times of all later packets in
-    /// the report, and count a packet as lost with each report that has it as missing.
+    /// Whether a packet is reported once, and again only if a packet before it arrives late, as libwebrtc does with
+    /// transport-wide feedback. Older versions of its sender skip the delta of a packet that they know already, which
+    /// shifts the times of all later packets in the report, and count a packet as lost with each report that has it
+    /// as missing.
     once: bool,
     windows: Vec<Window>,
     /// The arrival of the first packet since the last report, and whether a frame ended since; `None` without any
@@ -164,15 +171,15 @@ const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
     /// Creates a reporter of this format; `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of
-    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more. `foreign` is true if the
-    /// sender may be another implementation.
-    pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate, foreign: bool) -> Option<Self> {
-        (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth, foreign))
+    /// `bandwidth`, the session bandwidth, or 5 % of the arriving bytes if that is more. `webrtc` is true if the sender
+    /// may be a browser or another WebRTC end.
+    pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate, webrtc: bool) -> Option<Self> {
+        (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth, webrtc))
     }
 
-    fn of(format: FeedbackFormat, bandwidth: Rate, foreign: bool) -> Self {
+    fn of(format: FeedbackFormat, bandwidth: Rate, webrtc: bool) -> Self {
         Self {
-            once: foreign && format == FeedbackFormat::TransportWide,
+            once: webrtc && format == FeedbackFormat::TransportWide,
             format,
             windows: Vec::new(),
             waiting: None,
@@ -251,8 +258,9 @@ impl Reporter {
     /// the oldest of them are left out and counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
-        let left_out: u64 = self.windows.iter().zip(&begins).map(|(window, begin)| window.fresh(*begin)).sum();
-        self.untold += left_out;
+        for (window, begin) in self.windows.iter().zip(&begins) {
+            self.untold += window.fresh(*begin) + if self.once { window.late_before(*begin) } else { 0 };
+        }
         (self.waiting, self.last_report, self.received) = (None, Some(now), Bytes::ZERO);
         let packets = match self.format {
             FeedbackFormat::Rfc8888 => self.congestion(now, ntp, ssrc, &begins, room.packets),
@@ -277,13 +285,17 @@ impl Reporter {
 
     /// Returns each window's first number in a report that contains at most `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
-        let count = |again: usize| self.windows.iter().map(|w| w.from(w.begin(again)).len()).sum::<usize>();
+        // With more repetition, a report begins earlier. 0 is a report of only the unreported packets.
+        let begin = |window: &Window, repetition: usize| match repetition {
+            1 if self.once => window.begin_late(),
+            again => window.begin(again),
+        };
+        let count = |repetition| self.windows.iter().map(|w| w.from(begin(w, repetition)).len()).sum::<usize>();
         // Packets are repeated in as many reports as possible, as a protection against the loss of reports.
-        let most_repeated = if self.once { 1 } else { REPORTS_PER_PACKET };
-        let again = (0..most_repeated).rev().find(|again| count(*again) <= most);
-        let begin = |window: &Window| match again {
-            Some(_) if self.once => window.begin_once(),
-            Some(again) => window.begin(again),
+        let choices = if self.once { 2 } else { REPORTS_PER_PACKET };
+        let repetition = (0..choices).rev().find(|repetition| count(*repetition) <= most);
+        let chosen = |window: &Window| match repetition {
+            Some(repetition) => begin(window, repetition),
             None => {
                 // Not even the unreported packets fit. The streams share the room in proportion to the numbers of their
                 // unreported packets.
@@ -291,7 +303,7 @@ impl Reporter {
                 window.next() - (fresh * most / count(0)) as u64
             }
         };
-        self.windows.iter().map(begin).collect()
+        self.windows.iter().map(chosen).collect()
     }
 
     fn congestion(&self, now: Time, ntp: u32, sender: u32, begins: &[u64], room: usize) -> Vec<Packet> {
@@ -334,7 +346,8 @@ impl Reporter {
 const SRTCP_OVERHEAD: usize = 20;
 
 /// The receiver's side of transport-wide feedback for a program that has its own RTP stack. The recorder stores
-/// arrivals, and writes the reports that a session's receiver would send.
+/// arrivals, and writes the reports that a session's receiver would send to a browser: each packet is reported once,
+/// and again only if a packet before it arrives late.
 #[derive(Debug)]
 pub struct TransportFeedbackRecorder {
     reporter: Reporter,

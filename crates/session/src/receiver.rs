@@ -344,9 +344,9 @@ impl Receiver {
     /// the maximum report interval of 200 ms requires more.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
-        // Only a peer of DTLS, such as a browser, is authenticated.
-        let foreign = self.participant.is_authenticated();
-        Self { reporter: Reporter::new(format, bandwidth, foreign).map(Box::new), ..self }
+        // Only peers of DTLS are authenticated: browsers and other WebRTC ends.
+        let webrtc = self.participant.is_authenticated();
+        Self { reporter: Reporter::new(format, bandwidth, webrtc).map(Box::new), ..self }
     }
 
     /// Enables NACKs and a retransmission stream (RFC 4588). Only for sessions of two members under

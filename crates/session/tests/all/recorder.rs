@@ -94,14 +94,17 @@ proptest! {
         prop_assert_eq!(numbers.len(), packets.len() - (0..packets.len()).rev().take_while(|n| !came(*n)).count());
     }
 
-    /// Reports take 5 % of the larger of bandwidth and arrivals, beyond the one that each 200 ms may have.
+    /// Reports take 5 % of the larger of bandwidth and arrivals, beyond the one that each 200 ms may have. Every eighth
+    /// packet is `late`: it arrives after that many times eight packets with higher numbers, so that reports repeat
+    /// packets.
     #[test]
-    fn reports_take_their_share_of_the_rate(mbps in 1u64..40, seed in 0u64..8) {
+    fn reports_take_their_share_of_the_rate(mbps in 1u64..40, seed in 0u64..8, late in 0u16..40) {
         let mut recorder = TransportFeedbackRecorder::new(1, Rate::mbps(1));
         let (mut now, mut sent, size) = (Time::ZERO + Span::millis(seed), 0, Bytes::new(1200));
         for n in 0..4_000u16 {
             now += size.at(Rate::mbps(mbps));
-            recorder.on_packet(now, SOURCE, n, size, n % 4 == 3);
+            let number = if n % 8 == 0 { n.wrapping_sub(8 * late) } else { n };
+            recorder.on_packet(now, SOURCE, number, size, n % 4 == 3);
             sent += recorder.report(now).iter().map(|datagram| datagram.len() + 48).sum::<usize>();
         }
         prop_assert!(sent > 0);
