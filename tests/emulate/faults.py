@@ -368,6 +368,9 @@ FAULTS: list[Fault] = [
         _PAIR,
         name="10 % 60 ms late",
         scenario=_disorder('reorder = { p = 0.1, by = "60ms" }', "reorder = { p = 0 }"),
+        # The window of three seconds can have packets that left up to 60 ms before it, which are 2 % of its packets.
+        # The bound was 2.01 Mb/s until a run had 2.013 Mb/s.
+        during=(1.5, 2.05),
         hit=(50, 900),
     ),
     replace(

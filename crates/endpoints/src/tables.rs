@@ -122,13 +122,13 @@ impl Record<'_> {
         names.collect()
     }
 
-    /// Returns the receivers of each video flow with their sources, if the video has frames.
+    /// Returns the receivers of each video flow with their sources.
     fn views(&self) -> Vec<(&sc::Flow, &str, &VideoSource, &VideoSink)> {
         let mut all = Vec::new();
         for (spec, ends) in self.flows() {
             for (n, (to, sink)) in spec.to.iter().zip(&ends.sinks).enumerate() {
                 let source = ends.source_of(n).and_then(|source| self.agents[source.0 as usize].video_source());
-                let sink = self.agents[sink.0 as usize].video_sink().filter(|sink| sink.assembly.is_some());
+                let sink = self.agents[sink.0 as usize].video_sink();
                 if let (Some(source), Some(sink)) = (source, sink) {
                     all.push((spec, self.scenario.node_name(*to), source, sink));
                 }
