@@ -38,7 +38,7 @@ TABLE = re.compile(r"\(((?:\.\./)*data/[a-z0-9-]+)\.csv\)")
 SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
-COMMENT = {".rs": "//", ".tcl": "#"}
+COMMENT = {".rs": "//", ".py": "#", ".tcl": "#"}
 PROSE = frozenset({"title", "why", "says", "differs", "told", "ours", "range", "kept"})
 """Keys of TOML files whose text changes no number. Only whether the text is empty may change a number."""
 SHOWN = 4
@@ -89,7 +89,7 @@ def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
             continue
         for name in (_git(root, "diff", "--name-only", what.commit, "--", source) or "").splitlines():
             before, now = _git(root, "show", f"{what.commit}:{name}") or "", _content(root / name)
-            if code(before, name) != code(now, name):
+            if compared(before, name) != compared(now, name):
                 found.append(name)
     return found
 
@@ -107,20 +107,21 @@ def pinned(records: str, prefix: str) -> list[str]:
 
 
 def code(text: str, name: str) -> list[str]:
-    """Return a source's lines without comments, blank lines and Rust's unit tests at the end.
-
-    A Python file is compared by its statements without docstrings, and a TOML file by its values.
-    """
+    """Return a source's lines without comments, blank lines and Rust's unit tests at the end."""
     suffix = Path(name).suffix
-    if suffix == ".toml":
-        return _toml(text)
-    if suffix == ".py":
-        return _python(text)
     if suffix == ".rs":
         text = UNIT_TESTS.sub("", text)
     comment = COMMENT.get(suffix, "\0")
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith(comment)]
+
+
+def compared(text: str, name: str) -> list[str]:
+    """Return what is compared of a source: a Python file's statements, a TOML file's values, or lines of code."""
+    suffix = Path(name).suffix
+    if suffix == ".toml":
+        return _toml(text)
+    return _python(text) if suffix == ".py" else code(text, name)
 
 
 def _python(text: str) -> list[str]:

@@ -342,9 +342,9 @@ def test_a_table_is_older_than_its_sources_once_their_code_or_a_record_has_chang
     ],
 )
 def test_comments_and_docstrings_do_not_make_a_table_older(now: str, same: bool) -> None:
-    code = script("measured").code
+    compared = script("measured").compared
     before = '"""Words."""\nM = 3\ndef f(x):\n    """Multiply."""\n    # A reason.\n    return M * x\n'
-    assert (code(before, "a.py") == code(now, "a.py")) is same
+    assert (compared(before, "a.py") == compared(now, "a.py")) is same
 
 
 @pytest.mark.parametrize(
@@ -358,9 +358,9 @@ def test_comments_and_docstrings_do_not_make_a_table_older(now: str, same: bool)
     ],
 )
 def test_the_wording_of_a_reason_does_not_make_a_table_older(now: str, same: bool) -> None:
-    code = script("measured").code
+    compared = script("measured").compared
     before = '[[statement]]\nmost = 3\nwhy = "one"\n'
-    assert (code(before, "a.toml") == code(now, "a.toml")) is same
+    assert (compared(before, "a.toml") == compared(now, "a.toml")) is same
 
 
 def test_each_page_of_measurements_names_its_commit_and_what_it_was_measured_from() -> None:
