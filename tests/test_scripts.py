@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.conftest import ROOT, ran
+from tests.conftest import ROOT, ran, script
 
 SCRIPTS = ROOT / "scripts"
 
@@ -136,3 +136,11 @@ def test_a_command_of_the_makefile_keeps_bytecode_whatever_the_environment_says(
     said = ran(words, cwd=ROOT, env=told, check=True).stdout
     assert "\nPATH=" in f"\n{said}"
     assert "PYTHONDONTWRITEBYTECODE=" not in said
+
+
+def test_the_count_of_a_folder_s_lines_is_below_its_lines_with_content() -> None:
+    counts = script("counts")
+    named = [name for name in counts.files("scripts") if name.endswith((".py", ".js"))]
+    with_content = sum(bool(line.strip()) for name in named for line in counts.text(name).splitlines())
+    counted = dict(counts.counted())["lines of scripts"]
+    assert 0.8 * with_content < counted < with_content
