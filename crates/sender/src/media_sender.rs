@@ -188,6 +188,11 @@ impl MediaSender {
         })
     }
 
+    /// Returns the bytes of one stream that wait, and the number of its frames that were skipped.
+    pub fn backlog_of(&self, stream: StreamId) -> Backlog {
+        self.streams.get(stream.0 as usize).map(|state| state.queue.backlog()).unwrap_or_default()
+    }
+
     /// Returns the counts of retransmissions, and of requests that were refused.
     pub fn repairs(&self) -> Repairs {
         let mut all = Repairs::default();
@@ -256,7 +261,7 @@ impl MediaSender {
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
         // If the role is `None`, `push` refuses the packets of the skipped frame.
-        state.role = dropped.is_some().then_some(role);
+        (state.role, state.is_announced) = (dropped.is_some().then_some(role), true);
         if role == FrameRole::Key {
             state.on_key_frame(now);
         }
@@ -268,6 +273,10 @@ impl MediaSender {
 
     /// Adds a packet. Returns false if it is not taken: its frame was skipped, the backlog is twice the maximum, the
     /// packet's size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
+    ///
+    /// Only video has the bound of twice the maximum. The rest of a frame that exceeds it is skipped, and
+    /// [`MediaSender::encoder`] requests a key frame if other frames depend on the frame, or may depend on it because
+    /// the caller does not announce frames. A key frame is never cut.
     pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
         let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
         let waits = self.backlog().bytes.at(pacing);
@@ -277,8 +286,15 @@ impl MediaSender {
             // The pacer must not catch up for the time in which no packet waited.
             self.pace.resume(now, pacing);
         }
-        // Frames that were not announced by `frame` need a bound, too.
-        if waits > most && role != FrameRole::Key {
+        // Frames that were not announced by `frame` need a bound, too. Audio does not wait, so it needs none.
+        if waits > most && role != FrameRole::Key && state.settings.kind == StreamKind::Video {
+            if state.is_announced {
+                // A receiver cannot decode a part of a frame, so the rest is refused as well.
+                state.role = None;
+                state.queue.skip(role);
+            } else {
+                state.requested = true;
+            }
             return false;
         }
         let queued = Queued { packet: *packet, role, ready: now };

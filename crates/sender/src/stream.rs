@@ -97,6 +97,8 @@ pub(crate) struct StreamState {
     pub(crate) cache: Option<RetransmissionCache<MediaPacket>>,
     /// The role of the frame whose packets are being added; `None` if the frame was skipped.
     pub(crate) role: Option<FrameRole>,
+    /// Whether the caller announces its frames.
+    pub(crate) is_announced: bool,
     /// The extended sequence number of the newest packet that was sent.
     pub(crate) newest: Option<u64>,
     /// Whether a receiver requests a key frame.
@@ -116,6 +118,7 @@ impl StreamState {
             queue: FrameQueue::new(bound),
             cache: settings.retransmission.map(RetransmissionCache::new),
             role: Some(FrameRole::Reference),
+            is_announced: false,
             newest: None,
             requested: false,
             last_key: None,

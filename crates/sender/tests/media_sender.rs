@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use steadycast_control::{FeedbackFormat, FrameEdge, Stream};
 use steadycast_remote::{Bounds, Given, PacketResult, PeerTime};
 use steadycast_sender::{
-    Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings, StreamId,
-    StreamKind, StreamSettings,
+    Backlog, Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings,
+    StreamId, StreamKind, StreamSettings,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, PacketStatus, Ticks, TransportFeedback};
@@ -199,6 +199,46 @@ proptest! {
         prop_assert_eq!(after, [0, waiting]);
         prop_assert!(before >= 1);
     }
+}
+
+proptest! {
+    #[test]
+    fn a_frame_that_exceeds_twice_the_backlog_is_refused_to_its_end_and_audio_is_not(
+        before in 0_u16..100, packets in 400_u16..600, reference: bool,
+    ) {
+        let (mut sender, video) = fixed("1Mbps", settings());
+        let audio = sender.add_stream(StreamSettings::audio(2, Rate::kbps(50)));
+        let role = if reference { FrameRole::Reference } else { FrameRole::Disposable };
+        let packet = |n: u16, of: u16, seq| MediaPacket { edge: FrameEdge { first: n == 0, last: n + 1 == of }, ..packet(seq) };
+        prop_assert!(sender.frame(ms(0), video, FrameRole::Key));
+        for n in 0..before {
+            prop_assert!(sender.push(ms(0), video, &packet(n, before, n)));
+        }
+        prop_assert!(sender.frame(ms(0), video, role));
+        let taken = (0..packets).filter(|n| sender.push(ms(0), video, &packet(*n, packets + 2, before + n))).count();
+        // Two seconds at 1 Mb/s are 250 packets; the bound is checked before a packet is added.
+        prop_assert_eq!(taken + usize::from(before), 251);
+        prop_assert!(sender.push(ms(0), audio, &packet(0, 1, 0)));
+        prop_assert_eq!(sender.backlog_of(audio).bytes, Bytes::new(1_000));
+        prop_assert_eq!(sender.backlog_of(video), Backlog { bytes: Bytes::new(251_000), skipped: 1 });
+        sent_until(&mut sender, ms(0), ms(5_000));
+        prop_assert!(!sender.push(ms(5_000), video, &packet(packets, packets + 2, before + packets)));
+        prop_assert_eq!(sender.frame(ms(5_000), video, FrameRole::Reference), !reference);
+        prop_assert_eq!(sender.encoder(ms(5_000), video).key_frame, reference);
+        prop_assert!(sender.frame(ms(5_001), video, FrameRole::Key));
+        prop_assert!(sender.push(ms(5_001), video, &packet(0, 1, 9_000)));
+    }
+}
+
+#[test]
+fn a_caller_that_announces_no_frames_gets_a_request_for_a_key_frame_and_goes_on() {
+    let (mut sender, video) = fixed("1Mbps", settings());
+    let taken = (0..300).filter(|seq| sender.push(ms(0), video, &packet(*seq))).count();
+    assert_eq!(taken, 251);
+    sent_until(&mut sender, ms(0), ms(3_000));
+    assert!(sender.encoder(ms(3_000), video).key_frame);
+    assert!(!sender.encoder(ms(4_000), video).key_frame, "it is said once");
+    assert!(sender.push(ms(4_000), video, &packet(300)));
 }
 
 #[test]

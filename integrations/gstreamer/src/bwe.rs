@@ -1,7 +1,8 @@
 //! The element: its pads, its properties and its thread.
 
-use crate::feedback::{Numbers, Told};
+use crate::feedback::{Numbers, ReportedPacket};
 use crate::rtp::{HEAD, Rtp};
+use crate::source::Source;
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
@@ -24,16 +25,16 @@ const FEEDBACK_TIMEOUT: Span = Span::secs(5);
 /// A new estimate is reported only if it differs by at least this share, since encoders adapt slowly, ...
 const MIN_CHANGE: f64 = 0.01;
 /// ... and at least this time after the last report, ...
-const NEXT: Span = Span::millis(50);
+const MIN_INTERVAL: Span = Span::millis(50);
 /// ... unless it falls by at least this share.
-const FALLS: f64 = 0.1;
+const URGENT_FALL: f64 = 0.1;
 /// Maximum time between the events of one RTCP compound.
 const COMPOUND: Span = Span::millis(2);
 /// Maximum number of packets that are pushed at once, so that an event behind them waits only for a short time.
 const MAX_LIST: usize = 32;
-/// The sender's stream of packets that are paced, ...
+/// The sender's stream of the first SSRC's paced packets. Its encoder target is that of all SSRCs.
 const PACED: StreamId = StreamId(0);
-/// ... and the one of packets that are not, because `pace` is false.
+/// The sender's stream of all packets that are not paced: `pace` is false, or they have no frames.
 const UNPACED: StreamId = StreamId(1);
 
 #[derive(Clone, Debug)]
@@ -114,15 +115,13 @@ struct State {
     flow: Option<gst::FlowError>,
     /// The clock that the thread waits for.
     clock_id: Option<gst::SingleShotClockId>,
-    /// The time stamp of the incoming frame.
-    frame: Option<u32>,
-    /// Whether buffer flags distinguish key units.
-    flagged: bool,
+    /// The RTP streams by their SSRCs.
+    sources: BTreeMap<u32, Source>,
     first: Option<Time>,
     /// Feedback that has not been passed to the controller yet, and the time at which it will be.
-    told: Vec<Told>,
-    tell_at: Option<Time>,
-    heard: bool,
+    reported: Vec<ReportedPacket>,
+    feedback_at: Option<Time>,
+    has_feedback: bool,
     warned: bool,
     /// The mean sizes of packets and of their payloads.
     mean: Option<(f64, f64)>,
@@ -133,7 +132,7 @@ struct State {
 
 /// Notifications that are sent after the state is unlocked.
 #[derive(Default)]
-struct News {
+struct Notifications {
     estimated: bool,
     key_unit: bool,
     silence: bool,
@@ -159,10 +158,13 @@ fn now() -> Time {
 
 impl State {
     /// Reads what the encoder has to do, which may have changed.
-    fn read(&mut self, at: Time, settings: &Settings, news: &mut News) {
+    fn read(&mut self, at: Time, settings: &Settings, notifications: &mut Notifications) {
         let Some(sender) = &mut self.sender else { return };
-        let encoder = sender.encoder(at, PACED);
-        news.key_unit |= encoder.key_frame;
+        let mut encoder = sender.encoder(at, PACED);
+        for source in self.sources.values() {
+            encoder.key_frame |= sender.encoder(at, source.stream).key_frame;
+        }
+        notifications.key_unit |= encoder.key_frame;
         self.counts.key_units += u64::from(encoder.key_frame);
         self.decision = Some(sender.decision());
         // The encoder's rate is that of the payloads.
@@ -170,10 +172,10 @@ impl State {
         let target = (encoder.rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
         let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
         let at_end = (target == settings.least() || target == settings.max) && target != self.estimated;
-        let soon = self.estimated_at.is_some_and(|last| at.since(last) < NEXT) && change > -FALLS;
+        let soon = self.estimated_at.is_some_and(|last| at.since(last) < MIN_INTERVAL) && change > -URGENT_FALL;
         if (at_end || change.abs() > MIN_CHANGE) && !soon {
             (self.estimated, self.estimated_at) = (target, Some(at));
-            news.estimated = true;
+            notifications.estimated = true;
         }
     }
 
@@ -225,49 +227,54 @@ impl State {
     }
 
     /// Passes a packet to the sender, unless its frame is dropped.
-    fn push(&mut self, now: Time, buffer: gst::Buffer, rtp: Rtp, paced: bool) {
+    fn push(&mut self, now: Time, buffer: gst::Buffer, rtp: Rtp, pace: bool) {
         let Some(sender) = &mut self.sender else { return };
-        let first = self.frame != Some(rtp.timestamp);
-        self.frame = Some(rtp.timestamp);
-        if first && paced {
-            let delta = buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
-            self.flagged |= delta;
-            let role = match (self.flagged, delta) {
-                (true, true) => FrameRole::Reference,
-                (true, false) => FrameRole::Key,
-                // Without flags, it is not known which frames depend on this one.
-                (false, _) => FrameRole::Disposable,
-            };
-            if !sender.frame(now, PACED, role) {
-                sender.request_key_frame(PACED);
+        let is_first = self.sources.is_empty();
+        let source = self.sources.entry(rtp.ssrc).or_insert_with(|| {
+            // Each SSRC has its own queue, so that a key frame of one does not end the skipping of another's frames.
+            Source::new(if is_first { PACED } else { sender.add_stream(StreamSettings::video(rtp.ssrc)) })
+        });
+        let role = source.read(&rtp, buffer.flags().contains(gst::BufferFlags::DELTA_UNIT));
+        if let Some(role) = role {
+            // An unpaced packet overtakes those that wait. After `pace` became false, the stream is therefore paced
+            // until its queue is empty.
+            let waits = sender.backlog_of(source.stream).bytes > Bytes::ZERO;
+            source.is_paced = source.has_frames() && (pace || waits);
+            // A key frame that is not paced also answers the requests for one.
+            if source.is_paced || role == FrameRole::Key {
+                sender.frame(now, source.stream, role);
             }
         }
-        let edge = FrameEdge { first, last: rtp.marker };
+        let (stream, is_paced) = if source.is_paced { (source.stream, true) } else { (UNPACED, false) };
+        let edge = FrameEdge { first: role.is_some(), last: rtp.marker };
         let packet = MediaPacket { id: self.next, size: Bytes::new(rtp.size), edge, seq: rtp.seq };
-        if sender.push(now, if paced { PACED } else { UNPACED }, &packet) {
+        if sender.push(now, stream, &packet) {
             self.add(Item::Packet(buffer, rtp));
+        } else if is_paced {
+            // Without flags, it is not known whether other frames depend on this one.
+            sender.request_key_frame(stream);
         }
     }
 }
 
 impl Bwe {
     /// Wakes the thread.
-    fn stir(&self, state: &mut State) {
+    fn wake_thread(&self, state: &mut State) {
         if let Some(id) = state.clock_id.take() {
             id.unschedule();
         }
         self.wake.notify_all();
     }
 
-    fn tell(&self, news: &News) {
-        if news.estimated {
+    fn notify(&self, notifications: &Notifications) {
+        if notifications.estimated {
             self.obj().notify("estimated-bitrate");
         }
-        if news.key_unit {
+        if notifications.key_unit {
             let structure = gst::Structure::builder("GstForceKeyUnit").field("all-headers", true).build();
             let _ = self.sink.push_event(gst::event::CustomUpstream::new(structure));
         }
-        if news.silence {
+        if notifications.silence {
             gst::element_imp_warning!(
                 self,
                 gst::ResourceError::Settings,
@@ -303,7 +310,7 @@ impl Bwe {
         for buffer in buffers {
             self.take(&mut state, &settings, buffer);
         }
-        self.stir(&mut state);
+        self.wake_thread(&mut state);
         Ok(gst::FlowSuccess::Ok)
     }
 
@@ -325,7 +332,7 @@ impl Bwe {
                     return false;
                 }
                 state.add(Item::Event(event));
-                self.stir(&mut state);
+                self.wake_thread(&mut state);
                 true
             }
             _ => gst::Pad::event_default(pad, Some(&*self.obj()), event),
@@ -344,61 +351,61 @@ impl Bwe {
     /// Stores feedback. A compound can contain several, each of which is an event.
     fn feedback(&self, packets: &gst::StructureRef) {
         let mut state = lock(&self.state);
-        state.told.extend(Told::all(packets));
+        state.reported.extend(ReportedPacket::all(packets));
         let at = now() + COMPOUND;
-        state.tell_at.get_or_insert(at);
-        (state.heard, state.counts.feedback) = (true, state.counts.feedback + 1);
-        self.stir(&mut state);
+        state.feedback_at.get_or_insert(at);
+        (state.has_feedback, state.counts.feedback) = (true, state.counts.feedback + 1);
+        self.wake_thread(&mut state);
     }
 
     /// Passes the stored feedback to the controller.
-    fn hear(&self, state: &mut State, at: Time) {
-        state.tell_at = None;
-        let State { sender: Some(sender), numbers, counts, told, .. } = state else { return };
-        let all = told.len();
+    fn process_feedback(&self, state: &mut State, at: Time) {
+        state.feedback_at = None;
+        let State { sender: Some(sender), numbers, counts, reported, .. } = state else { return };
+        let all = reported.len();
         sender.feedback(
             at,
-            told.drain(..).filter_map(|told| {
-                let fate = numbers.fate(&told)?;
+            reported.drain(..).filter_map(|packet| {
+                let fate = numbers.fate(&packet)?;
                 counts.lost += u64::from(fate.arrived.is_none());
                 Some(fate)
             }),
         );
-        gst::log!(CAT, imp = self, "{all} packets told of");
+        gst::log!(CAT, imp = self, "feedback on {all} packets");
     }
 
     /// One step of the thread.
     fn step(&self) {
         let settings = lock(&self.settings).clone();
-        let mut news = News::default();
+        let mut notifications = Notifications::default();
         let mut state = lock(&self.state);
         if state.flushing || state.flow.is_some() {
             let _ = self.src.pause_task();
             return;
         }
         let at = now();
-        if state.tell_at.is_some_and(|tell| tell <= at) {
-            self.hear(&mut state, at);
-            state.read(at, &settings, &mut news);
+        if state.feedback_at.is_some_and(|due| due <= at) {
+            self.process_feedback(&mut state, at);
+            state.read(at, &settings, &mut notifications);
         }
-        let silent = !state.heard && state.first.is_some_and(|first| at.since(first) > FEEDBACK_TIMEOUT);
+        let silent = !state.has_feedback && state.first.is_some_and(|first| at.since(first) > FEEDBACK_TIMEOUT);
         if silent && !state.warned {
-            (state.warned, news.silence) = (true, true);
+            (state.warned, notifications.silence) = (true, true);
         }
         let mut leaving = Vec::new();
         let until = state.poll(at, &mut leaving);
-        state.read(at, &settings, &mut news);
-        if !leaving.is_empty() || news.estimated || news.key_unit || news.silence {
+        state.read(at, &settings, &mut notifications);
+        if !leaving.is_empty() || notifications.estimated || notifications.key_unit || notifications.silence {
             drop(state);
-            self.tell(&news);
+            self.notify(&notifications);
             self.push(leaving);
             return;
         }
-        let patience = state
+        let silence_check = state
             .first
-            .filter(|_| !state.heard && !state.warned)
+            .filter(|_| !state.has_feedback && !state.warned)
             .map(|first| first + FEEDBACK_TIMEOUT + FEEDBACK_TIMEOUT / 100);
-        match [until, patience, state.tell_at].into_iter().flatten().min() {
+        match [until, silence_check, state.feedback_at].into_iter().flatten().min() {
             Some(until) if until > at => {
                 let id = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(until.as_nanos()));
                 state.clock_id = Some(id.clone());
@@ -446,14 +453,15 @@ impl Bwe {
         if let Some(sender) = &mut state.sender {
             sender.clear();
         }
-        self.stir(&mut state);
+        self.wake_thread(&mut state);
         drop(state);
         let _ = self.src.pause_task();
     }
 
     fn begin(&self) {
         let mut state = lock(&self.state);
-        (state.flushing, state.flow, state.frame) = (false, None, None);
+        (state.flushing, state.flow) = (false, None);
+        state.sources.values_mut().for_each(Source::flush);
         drop(state);
         let weak = self.downgrade();
         let _ = self.src.start_task(move || {
@@ -680,10 +688,13 @@ impl ElementImpl for Bwe {
                 gst::StateChangeError
             })?;
             let mut state = lock(&self.state);
-            let (flushing, mut news) = (state.flushing, News::default());
+            let (flushing, mut notifications) = (state.flushing, Notifications::default());
             *state = State { sender: Some(sender), flushing, ..State::default() };
-            state.read(now(), &settings, &mut news);
+            state.read(now(), &settings, &mut notifications);
         }
         self.parent_change_state(change)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,11 @@ const REMEMBERED: usize = 1 << 14;
 
 /// A packet that was passed to `rtpsession`.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct SentPacket {
     /// Departure time on the system's clock.
     left: u64,
     payload: u32,
-    told: bool,
+    is_reported: bool,
 }
 
 /// Maps transport-wide numbers to the controller's numbers. `rtpsession` assigns the former downstream of this element,
@@ -21,7 +21,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// The packets in order of departure.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<SentPacket>,
     /// The controller's number of the first packet in the history.
     first: u64,
     /// The offset of transport-wide numbers against the controller's.
@@ -35,7 +35,7 @@ const OTHER_CLOCK: u64 = 60_000_000_000;
 
 /// A packet in an event of feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ReportedPacket {
     pub(crate) number: u16,
     /// Time at which `rtpsession` sent it, on the system's clock.
     pub(crate) sent: Option<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Told {
     pub(crate) size: u32,
 }
 
-impl Told {
+impl ReportedPacket {
     /// Returns the packets of an event `RTPTWCCPackets`; malformed ones are left out.
     pub(crate) fn all(structure: &gstreamer::StructureRef) -> Vec<Self> {
         let Ok(packets) = structure.get::<glib::ValueArray>("packets") else { return Vec::new() };
@@ -75,30 +75,30 @@ impl Numbers {
             self.kept.pop_front();
             self.first += 1;
         }
-        self.kept.push_back(Kept { left, payload, told: false });
+        self.kept.push_back(SentPacket { left, payload, is_reported: false });
     }
 
     /// Returns the controller's result for this packet; `None` if it is of another stream or was reported before.
-    pub(crate) fn fate(&mut self, told: &Told) -> Option<PacketResult> {
-        let place = self.place(told)?;
+    pub(crate) fn fate(&mut self, packet: &ReportedPacket) -> Option<PacketResult> {
+        let place = self.place(packet)?;
         let kept = self.kept.get_mut(place)?;
-        if kept.told {
+        if kept.is_reported {
             return None;
         }
-        kept.told = told.arrived.is_some();
+        kept.is_reported = packet.arrived.is_some();
         let number = self.first + place as u64;
-        self.ahead = told.number.wrapping_sub(number as u16);
-        let at = told.arrived.map(|ns| PeerTime::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX)));
+        self.ahead = packet.number.wrapping_sub(number as u16);
+        let at = packet.arrived.map(|ns| PeerTime::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX)));
         Some(at.map_or(PacketResult::missing(number), |at| PacketResult::at(number, at)))
     }
 
-    fn place(&self, told: &Told) -> Option<usize> {
+    fn place(&self, packet: &ReportedPacket) -> Option<usize> {
         let newest = self.kept.len().checked_sub(1)?;
-        let back = ((self.first + newest as u64) as u16).wrapping_sub(told.number.wrapping_sub(self.ahead));
+        let back = ((self.first + newest as u64) as u16).wrapping_sub(packet.number.wrapping_sub(self.ahead));
         let counted = newest.checked_sub(usize::from(back));
-        let fits = |place: &usize| told.size == 0 || self.kept[*place].payload == told.size;
-        let near = |place: &usize| told.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
-        let Some(at) = told.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
+        let fits = |place: &usize| packet.size == 0 || self.kept[*place].payload == packet.size;
+        let near = |place: &usize| packet.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
+        let Some(at) = packet.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
         // The packet is the last that departed before `rtpsession` sent it. Packets with the same departure time are
         // sent in the order of their numbers.
         let after = self.kept.partition_point(|kept| kept.left <= at);
@@ -111,7 +111,7 @@ impl Numbers {
         counted
             .filter(among)
             .filter(fits)
-            .or_else(|| (begin..after).find(|place| fits(place) && !self.kept[*place].told))
+            .or_else(|| (begin..after).find(|place| fits(place) && !self.kept[*place].is_reported))
     }
 }
 
@@ -119,12 +119,12 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    fn told(number: u16, sent: u64, size: u32) -> Told {
-        Told { number, sent: Some(sent), arrived: Some(1), size }
+    fn reported(number: u16, sent: u64, size: u32) -> ReportedPacket {
+        ReportedPacket { number, sent: Some(sent), arrived: Some(1), size }
     }
 
-    fn number(numbers: &mut Numbers, told: Told) -> Option<u64> {
-        numbers.fate(&told).map(|fate| fate.number)
+    fn number(numbers: &mut Numbers, packet: ReportedPacket) -> Option<u64> {
+        numbers.fate(&packet).map(|fate| fate.number)
     }
 
     #[test]
@@ -132,9 +132,9 @@ mod tests {
         let mut numbers = Numbers::default();
         for n in 0..70_000 {
             numbers.sent(n, n * 10, 1_000);
-            assert_eq!(number(&mut numbers, told(n as u16, n * 10 + 3, 1_000)), Some(n));
+            assert_eq!(number(&mut numbers, reported(n as u16, n * 10 + 3, 1_000)), Some(n));
         }
-        assert_eq!(number(&mut numbers, told(69_999_u64 as u16, 699_993, 1_000)), None, "it was told before");
+        assert_eq!(number(&mut numbers, reported(69_999_u64 as u16, 699_993, 1_000)), None, "it was reported before");
     }
 
     #[test]
@@ -150,10 +150,10 @@ mod tests {
             }
             for part in 0..3_u32 {
                 if part == 2 {
-                    assert_eq!(number(&mut numbers, told(wire, at(part) - 1_000_000, 160)), None);
+                    assert_eq!(number(&mut numbers, reported(wire, at(part) - 1_000_000, 160)), None);
                     wire = wire.wrapping_add(1);
                 }
-                let found = number(&mut numbers, told(wire, at(part) + 200_000, 900));
+                let found = number(&mut numbers, reported(wire, at(part) + 200_000, 900));
                 assert_eq!(found, Some(frame * 3 + u64::from(part)));
                 wire = wire.wrapping_add(1);
             }
@@ -166,17 +166,17 @@ mod tests {
         for n in 0..100 {
             numbers.sent(n, 1_000_000_000_000 + n, 900);
         }
-        assert_eq!(number(&mut numbers, told(7, 40, 900)), Some(7));
+        assert_eq!(number(&mut numbers, reported(7, 40, 900)), Some(7));
     }
 
     #[test]
     fn what_was_never_sent_is_nothing() {
         let mut numbers = Numbers::default();
-        assert_eq!(number(&mut numbers, told(0, 0, 1_000)), None);
+        assert_eq!(number(&mut numbers, reported(0, 0, 1_000)), None);
         numbers.sent(0, 9, 1_000);
-        assert_eq!(number(&mut numbers, told(9, 5, 1_000)), None, "sent before");
-        assert_eq!(number(&mut numbers, told(9, 2_000_000_000, 1_000)), None, "sent long after");
-        let untimed = Told { number: 0, sent: None, arrived: None, size: 0 };
+        assert_eq!(number(&mut numbers, reported(9, 5, 1_000)), None, "sent before");
+        assert_eq!(number(&mut numbers, reported(9, 2_000_000_000, 1_000)), None, "sent long after");
+        let untimed = ReportedPacket { number: 0, sent: None, arrived: None, size: 0 };
         assert_eq!(numbers.fate(&untimed), Some(PacketResult::missing(0)));
     }
 }

@@ -7,6 +7,7 @@
 mod bwe;
 mod feedback;
 mod rtp;
+mod source;
 
 use gstreamer::glib;
 use gstreamer::prelude::*;

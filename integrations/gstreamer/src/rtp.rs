@@ -14,6 +14,7 @@ pub(crate) struct Rtp {
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
+    pub(crate) ssrc: u32,
 }
 
 impl Rtp {
@@ -32,7 +33,7 @@ impl Rtp {
         // memory.
         let payload = u32::try_from(size.saturating_sub(length)).ok()?;
         let (seq, marker) = (word(0)? as u16, second & 128 != 0);
-        Some(Self { size: size as u64 + HEADERS, payload, seq, timestamp: word(4)?, marker })
+        Some(Self { size: size as u64 + HEADERS, payload, seq, timestamp: word(4)?, marker, ssrc: word(8)? })
     }
 }
 
@@ -41,11 +42,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_tells_size_payload_time_stamp_and_marker() {
+    fn a_head_has_size_payload_time_stamp_marker_and_ssrc() {
         let mut head = vec![0x91, 0x80 | 96, 0, 7, 1, 2, 3, 4, 0, 0, 0, 9, 0, 0, 0, 1, 0xbe, 0xde, 0, 1, 0x51, 0, 7, 0];
         let read = Rtp::read(&head, 1_024);
         let payload = 1_024 - 12 - 4 - 8;
-        assert_eq!(read, Some(Rtp { size: 1_052, payload, seq: 7, timestamp: 0x0102_0304, marker: true }));
+        let timestamp = 0x0102_0304;
+        assert_eq!(read, Some(Rtp { size: 1_052, payload, seq: 7, timestamp, marker: true, ssrc: 9 }));
         head[0] = 0x11;
         assert_eq!(Rtp::read(&head, 1_024), None, "version 0");
         for len in 0..20 {

@@ -1,0 +1,55 @@
+//! An RTP stream of the session: its frames, and the dependence of other frames on them.
+
+use crate::rtp::Rtp;
+use steadycast_sender::{FrameRole, StreamId};
+
+/// The state of one SSRC: video, audio or retransmissions.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The sender's stream of the packets that are paced.
+    pub(crate) stream: StreamId,
+    /// Whether the incoming frame is paced.
+    pub(crate) is_paced: bool,
+    /// The time stamp of the incoming frame.
+    frame: Option<u32>,
+    /// Whether the newest packet has the marker.
+    marker: bool,
+    /// Whether a frame ended without the marker. Video sets it on the last packet of each frame; audio and
+    /// retransmissions do not (RFC 3551, section 4.1).
+    is_unmarked: bool,
+    /// Whether buffer flags distinguish key frames.
+    is_flagged: bool,
+}
+
+impl Source {
+    pub(crate) const fn new(stream: StreamId) -> Self {
+        Self { stream, is_paced: false, frame: None, marker: false, is_unmarked: false, is_flagged: false }
+    }
+
+    /// Forgets the incoming frame, whose rest a flush has removed.
+    pub(crate) fn flush(&mut self) {
+        self.frame = None;
+    }
+
+    /// Reads a packet, `delta` being GStreamer's flag of frames that depend on others. Returns the role of the frame
+    /// that the packet begins; `None` if the packet continues a frame.
+    pub(crate) fn read(&mut self, rtp: &Rtp, delta: bool) -> Option<FrameRole> {
+        let is_first = self.frame.is_none();
+        let begins = self.frame != Some(rtp.timestamp);
+        self.is_unmarked |= begins && !is_first && !self.marker;
+        self.is_flagged |= delta;
+        (self.frame, self.marker) = (Some(rtp.timestamp), rtp.marker);
+        begins.then_some(match delta {
+            true => FrameRole::Reference,
+            // An encoder begins with a key frame, before any flag shows which frames are none.
+            false if self.is_flagged || is_first => FrameRole::Key,
+            // The stream has no flags, so it is not known which frames depend on this one.
+            false => FrameRole::Disposable,
+        })
+    }
+
+    /// Returns true if frames can be recognised: the stream has flags, or marks the ends of its frames.
+    pub(crate) const fn has_frames(&self) -> bool {
+        self.is_flagged || !self.is_unmarked
+    }
+}
