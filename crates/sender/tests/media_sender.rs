@@ -209,7 +209,10 @@ proptest! {
         let (mut sender, video) = fixed("1Mbps", settings());
         let audio = sender.add_stream(StreamSettings::audio(2, Rate::kbps(50)));
         let role = if reference { FrameRole::Reference } else { FrameRole::Disposable };
-        let packet = |n: u16, of: u16, seq| MediaPacket { edge: FrameEdge { first: n == 0, last: n + 1 == of }, ..packet(seq) };
+        let packet = |n: u16, of: u16, seq| {
+            let edge = FrameEdge { first: n == 0, last: n + 1 == of };
+            MediaPacket { edge, ..packet(seq) }
+        };
         prop_assert!(sender.frame(ms(0), video, FrameRole::Key));
         for n in 0..before {
             prop_assert!(sender.push(ms(0), video, &packet(n, before, n)));
