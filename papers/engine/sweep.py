@@ -347,7 +347,7 @@ class _Settings:
         self.statements = [
             s for s in plan.statements() if s.kind in (Kind.MEASURED, Kind.CLIP) and s.bound != Bound()
         ]
-        # Variants that only figures and statements without a bound need are not run.
+        # Variants that serve only figures, or statements without a bound, are not run.
         measures = [m for s in self.statements for m in (s.measure, *(o.measure for o in s.others))]
         needed = {name for m in measures for name in m.variants}
         plan.variants = [v for v in plan.variants if v.name in needed]
