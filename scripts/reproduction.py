@@ -3,7 +3,8 @@
     .venv/bin/python scripts/reproduction.py         # a quarter of an hour on two cores, unless the runs are cached
     .venv/bin/python scripts/reproduction.py B       # of one paper, by its family; the others' rows stay as they are
     .venv/bin/python scripts/reproduction.py K FILE…     # with pictures of these clips in place of the synthetic film
-    .venv/bin/python scripts/reproduction.py --sweep H   # searches other settings: docs/data/papers-*-sweep.csv
+    .venv/bin/python scripts/reproduction.py --sweep H   # searches other settings: docs/data/papers-*-sweep*.csv
+    .venv/bin/python scripts/reproduction.py --sweep K-G FILE…   # of the experiments that the family's sweep left out
     .venv/bin/python scripts/reproduction.py --calculate [NAME…]  # checks of statements without the simulator
     .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
@@ -47,15 +48,21 @@ class Scale:
     """Whether the statements that need decoded pictures are included."""
     without: tuple[str, ...] = ()
     """Ids of experiments that are left out because their runs take the longest."""
+    only: tuple[str, ...] = ()
+    """Ids of the experiments that are searched; the best settings are then judged by all of the paper's experiments.
+    Empty: all experiments but `without`."""
 
     @property
     def words(self) -> str:
         """The extent in a few words."""
+        if self.only:
+            return f"{', '.join(self.only)}: {self.rows} rows, {self._seeds}"
         left = [*self.without, *(() if self.pictures else ("statements that need pictures",))]
-        seeds = (
-            f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"seeds {', '.join(map(str, self.seeds))}"
-        )
-        return f"{self.rows} rows, {seeds}{' without ' if left else ''}{', '.join(left)}"
+        return f"{self.rows} rows, {self._seeds}{' without ' if left else ''}{', '.join(left)}"
+
+    @property
+    def _seeds(self) -> str:
+        return f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"seeds {', '.join(map(str, self.seeds))}"
 
     @property
     def left_out(self) -> str:
@@ -86,8 +93,15 @@ SWEEPS = {
     "H": Scale(rows=24, seeds=(1, 2)),
     "C": Scale(rows=4, seeds=(1,), without=("C-C", "C-D")),
     "B": Scale(rows=24, seeds=(1,), without=("B-G", "B-J", "B-K")),
+    # Of what the sweeps above leave out, these experiments have all statements that do not come out.
+    "K-G": Scale(rows=12, seeds=(1,), only=("K-G",)),
+    "C-C": Scale(rows=8, seeds=(1,), only=("C-C",)),
+    "B-G": Scale(rows=12, seeds=(1,), only=("B-G", "B-J", "B-K")),
 }
-"""The extent of each paper's sweep. It is set before the sweep, by the CPU time of one setting with one seed."""
+"""The extent of each sweep, by the paper's family or by its first experiment.
+
+It is set before the sweep, by the CPU time of one setting with one seed.
+"""
 
 
 def main(words: list[str]) -> None:
@@ -107,8 +121,8 @@ def main(words: list[str]) -> None:
     clips = [Path(word) for word in words if Path(word).is_file()]
     ids = [word for word in words if not Path(word).is_file()]
     if ids[:1] == ["--sweep"]:
-        for family in ids[1:] or list(PAGES):
-            _sweep(family, clips)
+        for name in ids[1:] or list(SWEEPS):
+            _sweep(name, clips)
         return
     result, drawings = _made(BUILD, ids or ["all"], clips=clips)
     ran = [family for family in PAGES if any(part.experiment.id[0] == family for part in result.parts)]
@@ -215,46 +229,57 @@ def _printed(cell: str, verdict: Verdict) -> Verdict:
     return Verdict.of(other) if other else verdict
 
 
-def _sweep(family: str, clips: list[Path]) -> None:
+def _sweep(name: str, clips: list[Path]) -> None:
     """Search the settings that a paper allows, and write what each value changes and how good the best one is."""
     from steadycast.progress import Terminal
 
     from papers.engine import sweep
+    from papers.engine.registry import FAMILIES
 
-    scale = SWEEPS[family]
+    scale = SWEEPS[name]
+    without = [e.id for e in FAMILIES[name[0]] if e.id not in scale.only] if scale.only else scale.without
     with Terminal() as progress:
         found = sweep.search(
-            family,
+            name[0],
             scale.rows,
             scale.seeds,
             progress,
             pictures=scale.pictures,
-            without=scale.without,
+            without=without,
+            whole=bool(scale.only),
             clips=clips,
         )
-    _write_sweep(family, found)
+    _write_sweep(name, found, clips)
 
 
-def _write_sweep(family: str, found: Search) -> None:
+def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
     """Write the table of a sweep, and its part of the paper's page."""
     from papers.engine import sweep
     from papers.engine.registry import FAMILIES
     from validation import page
 
-    command = f".venv/bin/python scripts/reproduction.py --sweep {family}"
+    sent = "".join(f" {clip.name}" for clip in clips)
+    command = f".venv/bin/python scripts/reproduction.py --sweep {name}{sent}"
     note = "A statement holds where its mean keeps its bound and the mean without its event does not."
-    name = PAGES[family]
     made = page.table(sweep.HEADS, list(sweep.table(found)))
-    page.save(f"papers-{name}-sweep", "Settings that the paper allows", made, command, note)
-    text = DOCS / "papers" / f"{name}.md"
-    said = sweep.summary(found, f"../data/papers-{name}-sweep.csv")
-    before = f"`{command}`.{SWEEPS[family].left_out}"
-    world = FAMILIES[family][0].world
-    former, candidate = (each.tried.takes for each in found.judged)
-    if world is not None and former != frozenset(world.takes) == candidate:
-        before += " Its candidate has become the joint setting. In this section “joint setting” is the one before that."
-    page.put(text, "sweep", f"{before} {said}")
+    page.save(_sweep_file(name), "Settings that the paper allows", made, command, note)
+    text = DOCS / "papers" / f"{PAGES[name[0]]}.md"
+    said = sweep.summary(found, f"../data/{_sweep_file(name)}.csv")
+    before = f"`{command}`.{SWEEPS[name].left_out}"
+    world = FAMILIES[name[0]][0].world
+    if world is not None and found.judged is not None:
+        former, candidate = (each.tried.takes for each in found.judged)
+        if former != frozenset(world.takes) == candidate:
+            before += " Its candidate has become the joint setting."
+            before += " In this section “joint setting” is the one before that."
+    page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"{before} {said}")
     _overview()
+
+
+def _sweep_file(name: str) -> str:
+    """Return the name of the table of a sweep: "papers-asmp-sweep", or "papers-asmp-sweep-b-g" of a few experiments."""
+    of = "" if name in PAGES else f"-{name.lower()}"
+    return f"papers-{PAGES[name[0]]}-sweep{of}"
 
 
 def _overview() -> None:
@@ -263,14 +288,15 @@ def _overview() -> None:
     from validation import page
 
     tables = []
-    for family, name in PAGES.items():
-        path = page.DATA / f"papers-{name}-sweep.csv"
+    for name, scale in SWEEPS.items():
+        path = page.DATA / f"{_sweep_file(name)}.csv"
         if not path.is_file():
             continue
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        link = f"[{name}](papers/{name}.md#other-settings-that-the-paper-allows)"
-        tables.append((f"{link}: {SWEEPS[family].words}", rows))
+        of = PAGES[name[0]]
+        link = f"[{of}](papers/{of}.md#other-settings-that-the-paper-allows)"
+        tables.append((f"{link}: {scale.words}", rows))
     page.put(DOCS / "reproduction.md", "sweeps", sweep.overview(tables))
 
 

@@ -7,7 +7,8 @@ A setting chooses one level for each value: the value as set up, or one of its `
    occurs in equally many rows, in a random order that is drawn for each value separately. A further row takes the
    level of each value whose rows have the most statements on average.
 3. From the joint setting and from the best row, changes that gained a statement in step 1 are added one after the
-   other; a change stays if more statements hold with it.
+   other; a change stays if more statements hold with it. The search ends here if no setting has more statements that
+   hold than the joint setting.
 4. The best `FINALISTS` settings are run with all seeds on which the joint setting is chosen. The best of them is the
    candidate.
 5. The candidate is judged beside the joint setting on five seeds that no step before has used. If that leaves
@@ -132,8 +133,11 @@ class Search:
     """The numbers of all settings with the seeds of the first three steps; the joint setting is the first."""
     finals: tuple[Found, ...]
     """The joint setting and the finalists, with all seeds of `CHOOSING`."""
-    judged: tuple[Found, Found]
-    """The joint setting and the candidate, with the seeds of `JUDGED`."""
+    judged: tuple[Found, Found] | None
+    """The joint setting and the candidate, with the seeds of `JUDGED`.
+
+    `None` if in no setting more statements held than in the joint setting, so that there is no candidate.
+    """
     more: tuple[Found, Found] | None = None
     """The joint setting and the candidate with the seeds of `MORE`; `None` if these are not needed.
 
@@ -141,18 +145,20 @@ class Search:
     """
 
     @property
-    def gain(self) -> tuple[float, float]:
+    def gain(self) -> tuple[float, float] | None:
         """The mean difference in the number of statements that hold, and half the width of its 99.5 % interval.
 
-        The difference is the candidate's number minus the joint setting's, per fresh seed.
+        The difference is the candidate's number minus the joint setting's, per fresh seed. `None` without a candidate.
         """
+        if self.judged is None:
+            return None
         world, candidate = self.more or self.judged
         return paired(candidate.counts, world.counts)
 
     @property
     def better(self) -> bool:
         """Whether the candidate is better than the joint setting on fresh seeds."""
-        mean, half = self.gain
+        mean, half = self.gain or (0.0, 0.0)
         return mean - half > 0
 
 
@@ -163,20 +169,22 @@ def paired(a: Sequence[int], b: Sequence[int]) -> tuple[float, float]:
     return statistics.fmean(apart), half
 
 
-def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
+def settings(family: str, rows: int, seed: int = 1, without: Iterable[str] = ()) -> list[Tried]:
     """Return the settings of the first two steps.
 
     They are the joint setting, the paper as printed, each value changed separately, each change that is not the
-    paper's, and the rows of the design.
+    paper's, and the rows of the design. Values that occur only in the experiments `without` stay as in the joint
+    setting.
     """
-    experiments = FAMILIES[family]
-    world = experiments[0].world
-    taken = frozenset(world.takes) if world is not None else frozenset()
+    left = frozenset(without)
+    experiments = [e for e in FAMILIES[family] if e.id not in left]
+    taken = _joint(family)
+    known = frozenset(name for e in experiments for name in _names_in(e))
     found = [Tried("joint setting", "joint setting", taken), Tried("as printed", "as printed", frozenset())]
     for value in values(family):
-        levels = frozenset(o.name for o in value.others)
+        levels = frozenset(o.name for o in value.others) & known
         for other in value.others:
-            if other.name not in taken:
+            if other.name in levels - taken:
                 found.append(_one(taken, other.name, levels, frozenset({other.name})))
         # The joint setting has another value than the scenario, so that the scenario's value is tried as well.
         if taken & levels:
@@ -189,7 +197,20 @@ def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
             found.append(_one(taken, name, read, frozenset({name})))
     for name in dict.fromkeys(c.name for e in experiments for c in e.changes):
         found.append(Tried("not the paper's", name, taken, name))
-    return [*found, *design(factors(family), rows, seed)]
+    stays = taken - known
+    designed = design(factors(family, left), rows, seed)
+    return [*found, *(replace(each, takes=each.takes | stays) for each in designed)]
+
+
+def _joint(family: str) -> frozenset[str]:
+    """Return the names of the values and readings that a paper's joint setting uses."""
+    world = FAMILIES[family][0].world
+    return frozenset(world.takes) if world is not None else frozenset()
+
+
+def _names_in(e: Experiment) -> set[str]:
+    """Return the names of the other values and readings that can change an experiment's numbers."""
+    return {c.name for c in e.alternatives} | {o.name for s in e.statements for o in s.others}
 
 
 def _one(taken: frozenset[str], name: str, gives_up: frozenset[str], adds: frozenset[str]) -> Tried:
@@ -201,13 +222,20 @@ def _readings(experiments: Iterable[Experiment]) -> list[str]:
     return list(dict.fromkeys(o.name for e in experiments for s in e.statements for o in s.others))
 
 
-def factors(family: str) -> list[tuple[str, list[str]]]:
+def factors(family: str, without: Iterable[str] = ()) -> list[tuple[str, list[str]]]:
     """Return the factors of a design, each with the names of its alternative levels.
 
-    A factor is a value of the scenarios, or a statement's number for which the words allow another one.
+    A factor is a value of the scenarios, or a statement's number for which the words allow another one. Factors that
+    occur only in the experiments `without` are left out.
     """
-    listed = [(v.name, [o.name for o in v.others]) for v in values(family) if v.others]
-    return [*listed, *((name, [name]) for name in _readings(FAMILIES[family]))]
+    left = frozenset(without)
+    experiments = [e for e in FAMILIES[family] if e.id not in left]
+    known = {name for e in experiments for name in _names_in(e)}
+    listed = [(v.name, [o.name for o in v.others if o.name in known]) for v in values(family)]
+    return [
+        *((name, others) for name, others in listed if others),
+        *((n, [n]) for n in _readings(experiments)),
+    ]
 
 
 def design(listed: Sequence[tuple[str, Sequence[str]]], rows: int, seed: int) -> list[Tried]:
@@ -244,6 +272,7 @@ def search(
     *,
     pictures: bool = True,
     without: Iterable[str] = (),
+    whole: bool = False,
     clips: Sequence[Path] = (),
 ) -> Search:
     """Search a family's settings, and judge the best one on fresh seeds.
@@ -255,17 +284,21 @@ def search(
         progress: receives the number of completed runs.
         pictures: whether the statements that need decoded pictures are included.
         without: ids of experiments that are left out.
+        whole: whether the finalists and the candidate are judged by all experiments of the family, so that a gain in a
+            few of them can't hide a loss in the others.
         clips: videos for the parts that need pictures, as in `reproduce`.
 
     """
     left = frozenset(without)
 
-    def runs(tried: Sequence[Tried], of: Sequence[int]) -> list[Found]:
+    def runs(tried: Sequence[Tried], of: Sequence[int], left: frozenset[str] = left) -> list[Found]:
         return run(family, tried, of, progress, pictures=pictures, without=left, clips=clips)
 
-    found = runs(settings(family, rows), seeds)
+    found = runs(settings(family, rows, without=left), seeds)
     if rows:
-        found += runs([best_levels(found, factors(family))], seeds)
+        levels = best_levels(found, factors(family, left))
+        known = {name for e in FAMILIES[family] if e.id not in left for name in _names_in(e)}
+        found += runs([replace(levels, takes=levels.takes | _joint(family) - known)], seeds)
     moves = [f.tried for f in _gaining(found)][:_STEPS]
     designed = [f for f in found if f.tried.kind == "design"]
     # The steps begin once at the joint setting, and once at the best row of the design.
@@ -279,27 +312,27 @@ def search(
             found += runs([tried], seeds)
             best = max(best, found[-1], key=lambda f: len(f.holds))
     best_first = sorted((f for f in found[1:] if f.tried.allowed), key=lambda f: -len(f.holds))
-    finals = runs([found[0].tried, *(f.tried for f in best_first[:FINALISTS])], CHOOSING)
+    if len(best_first[0].holds) <= len(found[0].holds):
+        return Search(tuple(found), (), None)
+    if whole:
+        left = frozenset()
+    finals = runs([found[0].tried, *(f.tried for f in best_first[:FINALISTS])], CHOOSING, left)
     chosen = max(finals[1:], key=lambda f: len(f.holds)).tried
-    judged = runs([found[0].tried, replace(chosen, kind="candidate")], JUDGED)
+    judged = runs([found[0].tried, replace(chosen, kind="candidate")], JUDGED, left)
     made = Search(tuple(found), tuple(finals), (judged[0], judged[1]))
-    mean, half = made.gain
+    mean, half = made.gain or (0.0, 0.0)
     # The gain is positive, but not larger than its uncertainty, so that both settings are run on more seeds.
     if not 0 < mean <= half:
         return made
     left |= _same_in(family, judged[0].tried, judged[1].tried)
-    world, candidate = runs([each.tried for each in judged], MORE)
+    world, candidate = runs([each.tried for each in judged], MORE, left)
     return replace(made, more=(world, candidate))
 
 
 def _same_in(family: str, a: Tried, b: Tried) -> frozenset[str]:
     """Return the ids of a family's experiments to which two settings apply the same changes."""
     apart = a.takes ^ b.takes
-
-    def names(e: Experiment) -> set[str]:
-        return {c.name for c in e.alternatives} | {o.name for s in e.statements for o in s.others}
-
-    return frozenset(e.id for e in FAMILIES[family] if not names(e) & apart)
+    return frozenset(e.id for e in FAMILIES[family] if not _names_in(e) & apart)
 
 
 def _gaining(found: Sequence[Found]) -> list[Found]:
@@ -406,7 +439,7 @@ that of the candidate and the joint setting on fresh seeds, with its 99.5 % inte
 
 def table(found: Search) -> Iterator[list[str]]:
     """Yield one row per setting and group of seeds, compared with the joint setting on the same seeds."""
-    for group in (found.tried, found.finals, found.judged, found.more or ()):
+    for group in (found.tried, found.finals, found.judged or (), found.more or ()):
         for each in group:
             on, off = turned(group[0], each)
             setting = each.tried.name
@@ -415,8 +448,7 @@ def table(found: Search) -> Iterator[list[str]]:
             seeds = f"{each.seeds[0]}–{each.seeds[-1]}" if len(each.seeds) > 1 else str(each.seeds[0])
             counts = (seeds, str(len(each.holds)), str(len(each.numbers)))
             fresh = each.tried.kind == "candidate" and group is (found.more or found.judged)
-            mean, half = found.gain
-            difference = f"{mean:.2f} ± {half:.2f}" if fresh else ""
+            difference = "{:.2f} ± {:.2f}".format(*found.gain) if fresh and found.gain else ""
             yield [each.tried.kind, setting, *counts, _names(on), _names(off), difference]
 
 
@@ -436,13 +468,15 @@ def overview(tables: Iterable[tuple[str, Sequence[Mapping[str, str]]]]) -> str:
     for link, rows in tables:
         base = rows[0]
         # The finalists, on more seeds, follow the settings of the first steps.
-        end = next(n for n, row in enumerate(rows) if n and row["kind"] == "joint setting")
+        end = next((n for n, row in enumerate(rows) if n and row["kind"] == "joint setting"), len(rows))
         allowed = [row for row in rows[1:end] if row["kind"] != "not the paper's"]
         gained = {name for row in allowed for name in row["gained"].split(", ") if name}
         holds = int(base["statements that hold"])
         best = max([holds, *(int(row["statements that hold"]) for row in allowed)])
-        fresh = next(row for row in rows if row["difference per seed"])
-        difference = f"{_signed(float(fresh['difference per seed']))} ± {fresh['difference per seed ±']}"
+        fresh = next((row for row in rows if row.get("difference per seed")), None)
+        difference = "no candidate"
+        if fresh is not None:
+            difference = f"{_signed(float(fresh['difference per seed']))} ± {fresh['difference per seed ±']}"
         counts = (int(base["of"]), holds, best, holds + len(gained))
         sums = [a + b for a, b in zip(sums, counts, strict=True)]
         lines.append(f"| {link} | {' | '.join(map(str, counts))} | {difference} |")
@@ -486,7 +520,7 @@ def summary(found: Search, link: str) -> str:
 
 
 def _answer(found: Search, link: str) -> list[str]:
-    base, world, candidate = found.tried[0], *found.judged
+    base = found.tried[0]
     allowed = [f for f in found.tried[1:] if f.tried.allowed]
     counts = {
         kind: max((len(f.holds) for f in allowed if f.tried.kind == kind), default=None)
@@ -498,18 +532,12 @@ def _answer(found: Search, link: str) -> list[str]:
         "added": "in the best setting made by adding changes",
     }
     best = "; ".join(f"{counts[kind]} {words}" for kind, words in said.items() if counts[kind] is not None)
-    mean, half = found.gain
-    final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
-    differs = sorted(candidate.tried.takes - base.tried.takes) + [
-        f"not {name}" for name in sorted(base.tried.takes - candidate.tried.takes)
-    ]
     many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
     seeds = (
         many
         if len(base.seeds) > 1
         else f"seed {base.seeds[0]} (a single seed, so some differences are scatter)"
     )
-    more = f" on seeds {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
     ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
     never = sorted(set(base.numbers) - ever)
     none = f", and {len(never)} in none ({_texts(never)})" if never else ""
@@ -523,10 +551,27 @@ def _answer(found: Search, link: str) -> list[str]:
         f"{len(base.holds)} hold in the joint setting; {best}. {len(ever)} hold in at least one of the "
         f"settings{none}. [All settings]({link}).",
         "",
-        f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements hold with it, and "
+        _candidate(found),
+    ]
+
+
+def _candidate(found: Search) -> str:
+    """Report how the candidate and the joint setting compare on the seeds 1 to 5 and on fresh seeds."""
+    if found.judged is None or found.gain is None:
+        return "In none of the settings do more statements hold than in the joint setting, so no candidate was judged."
+    base, (world, candidate), (mean, half) = found.tried[0], found.judged, found.gain
+    final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
+    differs = sorted(candidate.tried.takes - base.tried.takes) + [
+        f"not {name}" for name in sorted(base.tried.takes - candidate.tried.takes)
+    ]
+    more = f" on seeds {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
+    of = len(world.numbers)
+    all_of = f" of all {of} statements of the paper" if of > len(base.numbers) else ""
+    return (
+        f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements{all_of} hold with it, and "
         f"{len(found.finals[0].holds)} in the joint setting. The two differ in: {'; '.join(differs)}. On the fresh "
         f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold on average with "
         f"the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
         f"{_signed(mean)} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for "
-        "each of five papers.",
-    ]
+        "each of five papers."
+    )

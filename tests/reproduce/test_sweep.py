@@ -153,10 +153,45 @@ def test_a_search_judges_one_candidate_on_seeds_that_it_has_not_used(
     found = sweep.search(family, rows=12, seeds=(1, 2))
     assert asked[-1] == (JUDGED, 2)
     assert all(not set(seeds) & set(JUDGED) for seeds, _ in asked[:-1])
+    assert found.judged is not None
     world, candidate = found.judged
     assert len(candidate.holds) == max(len(f.holds) for f in found.tried[1:] if f.tried.allowed)
     assert found.better == (len(candidate.holds) > len(world.holds))
     assert len({row[1] for row in sweep.table(found)}) > 12
+
+
+@pytest.mark.parametrize("of", ["K-G", "C-C", "B-K", "H-G"])
+@pytest.mark.parametrize("gains", [True, False])
+def test_a_search_of_one_experiment_is_judged_by_the_whole_paper(
+    of: str, gains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = of[0]
+    others = {e.id for e in FAMILIES[family]} - {of}
+    joint = frozenset(FAMILIES[family][0].world.takes)
+    runs: list[tuple[tuple[int, ...], frozenset[str]]] = []
+
+    def run(
+        _: str, tried: list[sweep.Tried], seeds: tuple[int, ...], *__: object, **how: Any
+    ) -> list[sweep.Found]:
+        runs.append((tuple(seeds), how["without"]))
+        number = [0.0 if gains and t.takes != joint else 2.0 for t in tried]
+        outcome = [sweep.Outcome((n,) * len(seeds), Bound(most=1.0)) for n in number]
+        return [sweep.Found(t, tuple(seeds), {(of, "1"): o}) for t, o in zip(tried, outcome, strict=True)]
+
+    monkeypatch.setattr(sweep, "run", run)
+    found = sweep.search(family, rows=4, seeds=(1,), without=others, whole=True)
+    e = next(e for e in FAMILIES[family] if e.id == of)
+    known = {c.name for c in e.alternatives} | {o.name for s in e.statements for o in s.others}
+    for each in found.tried:
+        # Values that cannot change this experiment stay as in the joint setting, except as printed.
+        assert each.tried.takes - known in (joint - known, frozenset())
+    assert (found.judged is not None) == gains
+    assert all(left == others for seeds, left in runs if seeds == (1,))
+    assert [left for seeds, left in runs if seeds != (1,)] == [frozenset(), frozenset()] * gains
+    rows = page.plain(page.table(sweep.HEADS, list(sweep.table(found))))
+    line = sweep.overview([("a", [dict(zip(rows[0], row, strict=True)) for row in rows[1:]])]).splitlines()[2]
+    assert line.endswith("| +1.00 ± 0.00 |" if gains else "| no candidate |")
+    assert ("no candidate" in sweep.summary(found, "x.csv")) != gains
 
 
 def test_a_candidate_that_five_seeds_leave_undecided_has_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +220,7 @@ def test_a_candidate_that_five_seeds_leave_undecided_has_twenty(monkeypatch: pyt
     assert seeds == sweep.MORE
     assert set(JUDGED) < set(seeds)
     assert not set(seeds) & {1, 2, 3, 4, 5}
+    assert found.judged is not None
     assert left == sweep._same_in("H", found.judged[0].tried, found.judged[1].tried)
     assert found.gain == pytest.approx((0.5, 3.174 * 0.51299 / 20**0.5), rel=1e-3)
     assert found.better
