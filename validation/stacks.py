@@ -213,18 +213,14 @@ HEADS = (
 )
 
 
-SHOWN = (
-    ("throughput_bps", 1e-6, 2),
-    ("tcp_share_of_fair", 100.0, 0),
-    ("delay_p95_ms", 1.0, 0),
-    ("freezes_per_min", 1.0, 0),
-    ("loss_frac", 100.0, 1),
+FEWEST = 6
+"""The least number of networks, alone and beside a CUBIC, that a mean is made of."""
+RATES = ("stack", "estimator", "networks", "Mb/s alone", "Mb/s beside", "TCP's share, %")
+DELAYS = (
+    *("stack", "estimator", "delay p95 alone, ms", "delay p95 beside, ms"),
+    *("freezes/min alone", "freezes/min beside"),
 )
-SUMMARY = (
-    *("stack", "estimator", "networks alone", "beside CUBIC", "Mb/s alone", "Mb/s beside", "TCP's share, %"),
-    *("delay p95 alone, ms", "delay p95 beside, ms", "freezes/min alone", "freezes/min beside"),
-    *("lost alone, %", "lost beside, %"),
-)
+"""Headings of the page's two tables of means. Few columns, so that a phone shows them; the CSV file has the rest."""
 
 
 def streams(folder: Path, pair: Pair) -> Json:
@@ -290,13 +286,13 @@ def verdicts(all_rows: list[Row]) -> page.Table:
         for (of, name, network, beside), row in found.items():
             if (of, name) != (stack, "steady"):
                 continue
-            figures, where = row.figures, f"{network}{'+cubic' if beside else ''}"
+            figures = row.figures
             fair = row.fair_bps()
             if beside and fair:
                 judged["shares"] += 1
                 rate, share = figures["throughput_bps"], figures["tcp_share_of_fair"]
                 if rate is None or share is None or rate < FAIR * fair or share < FAIR:
-                    counts["shares"].append(where)
+                    counts["shares"].append(network)
             others = [r for each in own if (r := found.get((stack, each, network, beside)))]
             for bound, key, more in (("delay", "delay_p95_ms", DELAY_MS), ("loss", "loss_frac", LOSS)):
                 theirs = [value for r in others if (value := r.figures.get(key)) is not None]
@@ -305,7 +301,8 @@ def verdicts(all_rows: list[Row]) -> page.Table:
                     continue
                 judged[bound] += 1
                 if ours > min(theirs) + more:
-                    counts[bound].append(where)
+                    suffix = "+cubic" if beside else ""
+                    counts[bound].append(f"{network}{suffix}")
         cells = [
             f"{judged[bound] - len(missed)} of {judged[bound]}"
             + (f" (not {', '.join(missed)})" if missed else "")
@@ -316,25 +313,36 @@ def verdicts(all_rows: list[Row]) -> page.Table:
     return page.table(("stack", "shares beside CUBIC", "delay alone", "loss"), told)
 
 
-def summary(all_rows: list[Row]) -> page.Table:
-    """Return a row per estimator: means over the cells in which all estimators of its stack are trusted."""
-    told = []
+def summaries(all_rows: list[Row]) -> tuple[page.Table, page.Table]:
+    """Return the tables of rates and of delays: means over the cells in which all estimators of a stack are trusted.
+
+    A stack with fewer than `FEWEST` of these cells is left out.
+    """
+    rates, delays = [], []
     for stack in dict.fromkeys(each.stack for each in ESTIMATORS):
         mine = [row for row in all_rows if row.estimator.stack == stack and row.trusted]
         names = [each.name for each in ESTIMATORS if each.stack == stack]
         where = [{(r.network, r.beside) for r in mine if r.estimator.name == name} for name in names]
         common = set.intersection(*where)
+        if len(common) < FEWEST:
+            continue
         for name in names:
             some = [r for r in mine if r.estimator.name == name and (r.network, r.beside) in common]
-            cells = [f"{sum(beside == r.beside for r in some)}" for beside in (False, True)]
-            for key, scale, digits in SHOWN:
-                for beside in (False, True):
-                    if key == "tcp_share_of_fair" and not beside:
-                        continue
-                    values = [v for r in some if r.beside == beside and (v := r.figures.get(key)) is not None]
-                    cells.append(f"{scale * float(np.mean(values)):.{digits}f}" if values else "–")
-            told.append([stack, name, *cells])
-    return page.table(SUMMARY, told)
+            alone, beside = ([r for r in some if r.beside == wanted] for wanted in (False, True))
+            rate = [mean(part, "throughput_bps", 1e-6, 2) for part in (alone, beside)]
+            share = mean(beside, "tcp_share_of_fair", 100.0)
+            rates.append([stack, name, f"{len(alone)} + {len(beside)}", *rate, share])
+            late = [
+                mean(part, key) for key in ("delay_p95_ms", "freezes_per_min") for part in (alone, beside)
+            ]
+            delays.append([stack, name, *late])
+    return page.table(RATES, rates), page.table(DELAYS, delays)
+
+
+def mean(some: list[Row], key: str, scale: float = 1.0, digits: int = 0) -> str:
+    """Format the mean of a figure over the rows that have it; without any, a dash."""
+    values = [value for row in some if (value := row.figures.get(key)) is not None]
+    return f"{scale * float(np.mean(values)):.{digits}f}" if values else "–"
 
 
 def table(options: argparse.Namespace) -> int:
@@ -345,17 +353,14 @@ def table(options: argparse.Namespace) -> int:
         best(rows(options.out)),
         key=lambda r: (networks.index(r.network), r.beside, order.index(r.estimator.label)),
     )
-    made, means, judged = (
-        page.table(HEADS, [row.cells() for row in all_rows]),
-        summary(all_rows),
-        verdicts(all_rows),
-    )
-    print(made, means, judged, sep="\n\n")
+    made = page.table(HEADS, [row.cells() for row in all_rows])
+    shown = (*summaries(all_rows), verdicts(all_rows))
+    print(made, *shown, sep="\n\n")
     if options.write:
         title = "Adapters beside the stacks' own estimators"
         note = "each row has the commit that it was measured with; a row that is not trusted does not count"
         page.save(TABLE, title, made, "python -m validation.stacks run", note)
-        page.put(page.DOCS / "adapters.md", TABLE, f"{means}\n\n{judged}")
+        page.put(page.DOCS / "adapters.md", TABLE, "\n\n".join(map(str, shown)))
     return 0
 
 
