@@ -32,7 +32,6 @@ PAGES = (
     "README.md",
     "docs/audio.md",
     "docs/bufferbloat.md",
-    "docs/compare.md",
     "docs/embedding.md",
     "docs/lte.md",
     "docs/tutorial.md",
