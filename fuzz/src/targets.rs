@@ -362,6 +362,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         id: ReceiverId(id),
         chance: Seed(1).part("half"),
         ecn: Ecn::NotEct,
+        probes: true,
     };
     let who = |ssrc: u32, cname: &str| Identity { ssrc, cname: cname.to_owned() };
     let app = factory.terms().app;

@@ -480,6 +480,8 @@ pub struct Setup {
     pub id: ReceiverId,
     /// The ECN field with which the session sends its packets.
     pub ecn: Ecn,
+    /// Whether the session sends the probes of [`SenderHalf::probe`]. If not, bursts of its media are no probes.
+    pub probes: bool,
     /// The half's own random generator.
     pub chance: Chance,
 }
@@ -511,8 +513,8 @@ impl Setup {
         Self { floor: self.floor.max(least), ..self }
     }
 
-    /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. The session
-    /// bandwidth is the cap and the half's identifier is 1. Other fields are set with `..`.
+    /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. It sends
+    /// probes. The session bandwidth is the cap and the half's identifier is 1. Other fields are set with `..`.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {
             packet: Bytes::new(1000),
@@ -524,6 +526,7 @@ impl Setup {
             group: false,
             id: ReceiverId(1),
             ecn: Ecn::NotEct,
+            probes: true,
             chance,
         }
     }

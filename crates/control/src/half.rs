@@ -323,14 +323,6 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Records that the session cannot send probes ([`SenderHalf::probe`]). Bursts of its media are then no probes. A
-    /// half for which this is never called assumes that its probes are sent.
-    fn on_no_probes(&mut self) {
-        if let Some(half) = self.inner_mut() {
-            half.on_no_probes();
-        }
-    }
-
     /// Sets the longest interval between two reports, which may exceed the round-trip time. A lack of reports for a
     /// shorter time does not count as missing feedback. Until this is called, a half uses round trips instead.
     fn on_feedback_interval(&mut self, interval: Span) {
@@ -382,9 +374,9 @@ pub trait SenderHalf: Send {
         self.inner()?.allowance()
     }
 
-    /// Returns the probe to be sent now. It changes no state. The session sends each probe once, by its `id`, from the
-    /// next packet on. The half itself counts the probe's packets, in [`SenderHalf::on_sent`] and
-    /// [`SenderHalf::on_extra_sent`].
+    /// Returns the probe to be sent now. It changes no state. A session that sends probes
+    /// ([`Setup::probes`](crate::Setup::probes)) sends each one once, by its `id`, from the next packet on. The half
+    /// itself counts the probe's packets, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
         self.inner()?.probe()
     }

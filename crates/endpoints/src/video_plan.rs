@@ -638,6 +638,7 @@ fn setup(
         // `VideoPlan::setup` replaces this random source for each half of the controller.
         chance: Seed(0).part(""),
         ecn: video.ecn,
+        probes: true,
     }
 }
 

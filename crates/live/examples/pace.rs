@@ -83,6 +83,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         chance: Seed(1).part("half"),
         pictures: None,
         ecn: Ecn::NotEct,
+        probes: true,
     };
     let source = VideoSource::new(settings, factory, setup, None, false, Seed(1).part("rtcp"), Time::ZERO);
     let times = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -196,6 +196,7 @@ fn receiver(format: PayloadFormat) -> (SocketSink, FrameQueue) {
         chance: Seed(1).part("half"),
         pictures: None,
         ecn: Ecn::NotEct,
+        probes: true,
     };
     let make = Box::new(move |now, _| {
         let rtcp = RtcpSettings { group: true, ..RtcpSettings::new(Profile::Rfc3550, Rate::mbps(2)) };

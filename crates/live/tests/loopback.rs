@@ -55,6 +55,7 @@ impl Session {
             chance: Seed(u64::from(ssrc)).part("half"),
             pictures: None,
             ecn: self.ecn,
+            probes: true,
         }
     }
 

@@ -223,18 +223,15 @@ impl Remote {
             group: false,
             id: SENDER,
             ecn: bounds.ecn,
+            probes: bounds.offers.contains(&Need::Probes),
             chance: bounds.seed.part("remote"),
         }
         .alive();
         // The receiver half of a controller that does not read per-packet feedback itself is replayed here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
-        let mut half = factory.sender(&setup);
-        if !bounds.offers.contains(&Need::Probes) {
-            half.on_no_probes();
-        }
         Ok(Self {
-            half,
+            half: factory.sender(&setup),
             history: History::default(),
             joined: Joined::default(),
             unknown: Vec::new(),

@@ -615,6 +615,7 @@ mod tests {
             id: ReceiverId(1),
             chance: Seed(1).part("half"),
             ecn: Ecn::NotEct,
+            probes: true,
         };
         let mut half = served.sender(&setup);
         let at = |n: u64| Time::ZERO + Span::millis(100 * n);

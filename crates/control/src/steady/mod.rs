@@ -112,8 +112,8 @@ params! {
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Whether the source has frames.
         frames: bool = false,
-        /// The session sends the trains that the law requests.
-        probes: bool = true,
+        /// Whether the session sends the trains that the law requests.
+        probes: bool = setup.probes,
     }
 }
 

@@ -51,10 +51,6 @@ impl SenderHalf for Sender {
         self.law.set_frames();
     }
 
-    fn on_no_probes(&mut self) {
-        self.law.config.probes = false;
-    }
-
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         packets.iter().for_each(|packet| self.law.signals.on_unknown(packet.number));
     }

@@ -7,5 +7,6 @@ mod hostile;
 mod matrix;
 mod model;
 mod native;
+mod offers;
 mod sender_reports;
 mod unknown;

@@ -50,9 +50,6 @@ impl SenderHalf for Speaks {
     fn on_queue(&mut self, _: &MediaQueue) {
         self.told.note("queue");
     }
-    fn on_no_probes(&mut self) {
-        self.told.note("no probes");
-    }
     fn on_feedback_interval(&mut self, _: Span) {
         self.told.note("feedback interval");
     }
@@ -107,7 +104,10 @@ struct Makes(Told);
 
 #[deny(clippy::missing_trait_methods)]
 impl Factory for Makes {
-    fn sender(&self, _: &Setup) -> Box<dyn SenderHalf> {
+    fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        if !setup.probes {
+            self.0.note("no probes");
+        }
         Box::new(Speaks { told: self.0.clone(), checks: [Check::new(&RTCP_SHARE)] })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
@@ -131,12 +131,14 @@ const AROUND: [(&str, Around); 4] = [
 fn each_layer_passes_on_whatever_it_does_not_change() {
     let setup = Setup {
         session_bandwidth: Rate::mbps(2),
+        probes: false,
         ..Setup::unicast(Rate::kbps(50), Rate::mbps(10), Seed(1).part("half"))
     };
     let size = Bytes::new(1_000);
     for (name, around) in AROUND {
         let told = Told::default();
         let mut half = around(Arc::new(Makes(told.clone()))).sender(&setup);
+        assert_eq!(*told.0.lock().unwrap(), ["no probes"], "{name} builds its half for another setup");
         let mut calls = 0;
         // Whether the inner half has been called since the last check.
         let mut reached = |what: &str| {
@@ -150,8 +152,6 @@ fn each_layer_passes_on_whatever_it_does_not_change() {
         reached("extra sent");
         half.on_queue(&MediaQueue { at: AT, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
         reached("queue");
-        half.on_no_probes();
-        reached("no probes");
         half.on_feedback_interval(Span::secs(1));
         reached("feedback interval");
         half.on_unknown(&[]);

@@ -254,6 +254,7 @@ impl Plan {
             id,
             chance: self.seed.part(part),
             ecn: self.ecn,
+            probes: true,
         }
     }
     pub fn build(self) -> World {

@@ -191,6 +191,7 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
                 group: false,
                 id: ReceiverId(id),
                 ecn: Ecn::NotEct,
+                probes: true,
                 chance: Seed(seed).part(part),
             };
             let half = (chosen.controller.sender)(&setup(1, "sender"), &chosen.values);
