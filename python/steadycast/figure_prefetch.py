@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -25,7 +26,8 @@ class FigurePrefetcher:
             write_report("runs/home", drawings=prefetcher.drawings())
 
     The process imports the drawing libraries at the beginning of the block, in parallel with the simulation. On a
-    single processor, or on a system other than POSIX, there is no process, and `drawings` returns `None`.
+    single processor, on a system other than POSIX, or if this process has already imported these libraries, there is
+    no process, and `drawings` returns `None`.
     """
 
     def __init__(self, place: Path) -> None:
@@ -33,7 +35,7 @@ class FigurePrefetcher:
         self._helper: Helper | None = None
 
     def __enter__(self) -> Self:
-        if os.name == "posix" and cores() > 1:
+        if os.name == "posix" and cores() > 1 and not drawing_is_imported():
             self._helper = Helper("steadycast.figure_prefetch:drawer")
         return self
 
@@ -51,6 +53,11 @@ class FigurePrefetcher:
     def drawings(self) -> Drawings | None:
         """Wait for the figures, and return them; `None` if they were not drawn. The caller then has to draw them."""
         return self._helper.answer() if self._helper is not None else None
+
+
+def drawing_is_imported() -> bool:
+    """Whether this process has imported the library that draws, whose import takes longer than drawing."""
+    return "matplotlib.figure" in sys.modules
 
 
 def drawer(_: object) -> Callable[[Task], Drawings]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +20,14 @@ from steadycast.run import run
 from steadycast.workers import Helper
 
 from tests.conftest import SMALL, Said
+from tests.conftest import ran as started
 
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scenario in a separate folder, with two processors on any machine."""
+    """A scenario in a separate folder, with two processors on any machine, in a process that has drawn nothing."""
     monkeypatch.setattr(figure_prefetch, "cores", lambda: 2)
+    monkeypatch.setattr(figure_prefetch, "drawing_is_imported", lambda: False)
     path = tmp_path / "beside.toml"
     path.write_text(SMALL.replace('"3s"', '"6s"'))
     return path
@@ -87,9 +90,18 @@ def test_what_was_not_asked_for_is_not_waited_for_and_no_process_is_left(ran: Fo
     assert process.returncode == -signal.SIGKILL
 
 
-def test_one_processor_draws_by_itself(ran: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_prefetch, "cores", lambda: 1)
+@pytest.mark.parametrize(("name", "value"), [("cores", 1), ("drawing_is_imported", True)])
+def test_on_one_processor_and_where_the_library_is_imported_already_there_is_no_process(
+    ran: Folder, monkeypatch: pytest.MonkeyPatch, name: str, value: int
+) -> None:
+    monkeypatch.setattr(figure_prefetch, name, lambda: value)
     with FigurePrefetcher(ran.path) as prefetcher:
         prefetcher.draw(ran)
         assert prefetcher._helper is None
         assert prefetcher.drawings() is None
+
+
+def test_the_library_that_draws_is_imported_with_the_first_figure_and_not_before() -> None:
+    words = "from steadycast import cli, figure_prefetch as f; print(f.drawing_is_imported()); {}"
+    words = words.format("f.drawer(None); print(f.drawing_is_imported())")
+    assert started([sys.executable, "-c", words], code=0).stdout.split() == ["False", "True"]
