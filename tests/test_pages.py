@@ -2,7 +2,8 @@
 
 A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. The blocks of a
 page share a folder with the scenarios and examples of a checkout. All scenarios are shortened. Shell blocks run in
-order. Then the blocks in Python run as one program.
+order. Then the blocks in Python run as one program. The processes of `steadycast` are forked from one that has
+imported the libraries, except on the first page, which uses the installed command.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, ran
+from tests.preloaded import preloaded
 
 BLOCK = re.compile(r"^<!-- run(?:: (\S+))? -->\n```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHORT = (
@@ -82,16 +85,28 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def done(words: list[str], folder: Path) -> None:
-    """Run a command; it must succeed."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+INSTALLED = Path(sys.executable).parent
+"""The folder of the installed command."""
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yields a folder with the command whose processes have imported the libraries."""
+    with preloaded(tmp_path_factory.mktemp("forked")) as path:
+        yield path
+
+
+def done(words: list[str], folder: Path, commands: Path = INSTALLED) -> None:
+    """Run a command; it must succeed. It finds `steadycast` in the folder ``commands``."""
+    path = os.pathsep.join([str(commands), str(INSTALLED), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path}
     done = ran(words, cwd=folder, env=environment, timeout=None)
     assert done.returncode == 0, f"{words[-1]}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_blocks_of_the_page_run(name: str, checkout: Path) -> None:
+def test_blocks_of_the_page_run(name: str, checkout: Path, forked: Path) -> None:
+    commands = INSTALLED if name == PAGES[0] else forked
     found = blocks(ROOT / name)
     assert found
     program = []
@@ -101,9 +116,24 @@ def test_blocks_of_the_page_run(name: str, checkout: Path) -> None:
         if block.language in ("py", "python"):
             program.append(block.code)
         elif block.language != "toml":
-            done(["bash", "-euo", "pipefail", "-c", block.code], checkout)
+            done(["bash", "-euo", "pipefail", "-c", block.code], checkout, commands)
     if program:
         done([sys.executable, "-c", "\n".join(program)], checkout)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["run"], ["run", "nosuch"], ["check", "-"]])
+def test_a_forked_command_answers_as_the_installed_one(
+    words: list[str], forked: Path, tmp_path: Path
+) -> None:
+    installed, other = (
+        ran([folder / "steadycast", *words], cwd=tmp_path, input="format = 1\n")
+        for folder in (INSTALLED, forked)
+    )
+    assert (other.returncode, other.stdout, other.stderr) == (
+        installed.returncode,
+        installed.stdout,
+        installed.stderr,
+    )
 
 
 def test_each_page_with_runnable_blocks_is_run() -> None:
