@@ -144,10 +144,12 @@ def say(
 ) -> Callable[..., Said]:
     """Runs the command line in this process, in an empty folder.
 
-    Starting a process would take longer than most commands.
+    Starting a process would take longer than most commands. The library that draws is imported here, because a run
+    would otherwise start a process that imports it.
 
     The exit code has to be `code` if that is given.
     """
+    importlib.import_module("matplotlib.figure")
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object, code: int | None = None) -> Said:
