@@ -23,14 +23,14 @@ func TestPionsOwnEstimatorHasNoMoreRateAtLessDelay(t *testing.T) {
 	} {
 		outcome := func(estimator func(t *testing.T) cc.BandwidthEstimator) (bps float64, delay time.Duration) {
 			synctest.Test(t, func(t *testing.T) {
-				left, right := link(t, path.bps, path.queue, path.way, path.loss)
-				got := run(t, estimator(t), left, right, 10*time.Second, 30*time.Second)
-				bps, _, delay = got.outcome(30 * time.Second)
+				link := link(t, path.bps, path.queue, path.way, path.loss)
+				video := run(t, estimator(t), link, 10*time.Second, 30*time.Second)
+				bps, _, delay = video.outcome(30 * time.Second)
 			})
 			return
 		}
 		limit := path.bps * 5 / 4
-		ours, delay := outcome(func(t *testing.T) cc.BandwidthEstimator { return made(t, 50_000, limit) })
+		ours, delay := outcome(func(t *testing.T) cc.BandwidthEstimator { return steady(t, 50_000, limit) })
 		theirs, wait := outcome(func(t *testing.T) cc.BandwidthEstimator {
 			own, err := gcc.NewSendSideBWE(gcc.SendSideBWEInitialBitrate(300_000), gcc.SendSideBWEMinBitrate(50_000),
 				gcc.SendSideBWEMaxBitrate(limit))

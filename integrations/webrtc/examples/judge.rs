@@ -6,90 +6,46 @@
 #![allow(clippy::unwrap_used, reason = "a program of a measurement may stop")]
 #![allow(clippy::disallowed_methods, reason = "this program owns its clock and its socket")]
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use rtc_interceptor::{
-    AttributedPacket, BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Gcc, Interceptor,
-    NackGeneratorBuilder, NackResponderBuilder, PacerBuilder, Packet, PacketReport, RTCPFeedback, RTPHeaderExtension,
-    Registry, Slot, StreamInfo, TaggedPacket, TwccReceiverBuilder, TwccSenderBuilder,
+    BandwidthEstimator, CongestionControlBuilder, Gcc, Interceptor, NackGeneratorBuilder, NackResponderBuilder,
+    PacerBuilder, Packet, Registry, Slot, TwccReceiverBuilder, TwccSenderBuilder,
 };
-use rtc_shared::TransportContext;
 use rtc_shared::marshal::{Marshal, Unmarshal};
 use sansio::Protocol;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use steadycast_remote::{Bounds, Rate};
-use steadycast_webrtc::Steadycast;
+use steadycast_webrtc::{SharedEstimator, Steadycast};
+use support::{at, video_packet, video_stream};
 
 const PORT: u16 = 5004;
-const SSRC: u32 = 7;
-/// Payload types of media and of retransmissions.
-const TYPES: [u8; 2] = [96, 97];
-const PAYLOAD: usize = 1_100;
-const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 30);
+/// The maximum payload of a packet in bytes.
+const PAYLOAD_MAX: usize = 1_100;
+const FRAMES_PER_SECOND: u32 = 30;
+const FRAME_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / FRAMES_PER_SECOND as u64);
 /// Bounds of the estimate, in bits per second.
 const FLOOR: u64 = 100_000;
 const CAP: u64 = 4_000_000;
 /// The longest sleep of the loop.
 const STEP: Duration = Duration::from_millis(1);
 
-/// The estimator, shared with the program, which reads its rate.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Box<dyn BandwidthEstimator + Send>>>);
-
-impl BandwidthEstimator for Shared {
-    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
-        self.0.lock().unwrap().on_reports(now, reports);
-    }
-    fn target_bitrate(&self) -> f64 {
-        self.0.lock().unwrap().target_bitrate()
-    }
-    fn handle_timeout(&mut self, now: Instant) {
-        self.0.lock().unwrap().handle_timeout(now);
-    }
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.0.lock().unwrap().poll_timeout()
-    }
-    fn stats(&self) -> EstimatorStats {
-        self.0.lock().unwrap().stats()
-    }
-}
-
-fn stream() -> StreamInfo {
-    let feedback = |typ: &str| RTCPFeedback { typ: typ.to_owned(), parameter: String::new() };
-    StreamInfo {
-        ssrc: SSRC,
-        ssrc_rtx: Some(SSRC + 1),
-        clock_rate: 90_000,
-        mime_type: "video/VP8".to_owned(),
-        payload_type: TYPES[0],
-        payload_type_rtx: Some(TYPES[1]),
-        rtcp_feedback: vec![feedback("transport-cc"), feedback("nack")],
-        rtp_header_extensions: vec![RTPHeaderExtension {
-            uri: "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01".to_owned(),
-            id: 5,
-        }],
-        ..Default::default()
-    }
-}
-
-fn tagged(packet: Packet) -> TaggedPacket {
-    TaggedPacket { now: Instant::now(), transport: TransportContext::default(), message: AttributedPacket::new(packet) }
-}
-
-/// Passes what arrives within a millisecond to the chain, serves its timers, and sends its packets.
-fn turn(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<SocketAddr>) {
+/// Waits up to a millisecond for a datagram and passes it to the chain, handles the chain's timers, and sends its packets.
+fn process(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<SocketAddr>) {
     let mut buffer = [0; 2048];
     if let Ok((size, from)) = socket.recv_from(&mut buffer) {
         *peer = Some(from);
         let mut data = &buffer[..size];
-        // RTCP's packet types, by which it is told from RTP on the same port (RFC 5761, section 4).
-        let packet = if (192..=223).contains(&data[1]) {
+        // RTCP and RTP share the port, and differ in the packet type (RFC 5761, section 4).
+        let packet = if data.get(1).is_some_and(|kind| (192..=223).contains(kind)) {
             rtc_rtcp::packet::unmarshal(&mut data).ok().map(Packet::Rtcp)
         } else {
             rtc_rtp::Packet::unmarshal(&mut data).ok().map(Packet::Rtp)
         };
         if let Some(packet) = packet {
-            chain.handle_read(tagged(packet)).unwrap();
+            chain.handle_read(at(Instant::now(), packet)).unwrap();
         }
     }
     chain.handle_timeout(Instant::now()).unwrap();
@@ -108,49 +64,40 @@ fn turn(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<Sock
 
 fn send(host: &str, estimator: &str) {
     let bounds = Bounds::new(Rate::bps(FLOOR), Rate::bps(CAP));
-    let estimator: Box<dyn BandwidthEstimator + Send> = match estimator {
-        "gcc" => Box::new(Gcc::new(300_000.0, FLOOR as f64, CAP as f64)),
-        name => Box::new(Steadycast::new(name, &[], &bounds).unwrap()),
+    let estimator = match estimator {
+        "gcc" => SharedEstimator::new(Gcc::new(300_000.0, FLOOR as f64, CAP as f64)),
+        name => SharedEstimator::new(Steadycast::new(name, &[], &bounds).unwrap()),
     };
-    let estimator = Shared(Arc::new(Mutex::new(estimator)));
     let mut chain = Registry::new()
         .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
         .with(Slot::TwccSender, TwccSenderBuilder::new().build())
         .with(Slot::Pacer, PacerBuilder::new().with_target_bitrate(estimator.target_bitrate()).build())
         .with(Slot::NackResponder, NackResponderBuilder::new().build())
         .build();
-    chain.bind_local_stream(&stream());
+    chain.bind_local_stream(&video_stream());
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.set_read_timeout(Some(STEP)).unwrap();
     let mut peer = Some(format!("{host}:{PORT}").parse().unwrap());
-    let (mut next, mut frames, mut sequence_number) = (Instant::now(), 0_u32, 0_u16);
+    let (mut next_frame, mut frames, mut sequence_number) = (Instant::now(), 0_u32, 0_u16);
     loop {
-        if Instant::now() >= next {
-            next += FRAME;
+        let now = Instant::now();
+        if now >= next_frame {
+            next_frame += FRAME_INTERVAL;
             frames += 1;
             let rate = estimator.target_bitrate();
-            if frames % 30 == 0 {
+            if frames.is_multiple_of(FRAMES_PER_SECOND) {
                 println!("{rate:.0} bit/s");
             }
-            let mut left = ((rate * FRAME.as_secs_f64() / 8.0) as usize).max(16);
-            while left > 0 {
-                let size = left.min(PAYLOAD);
-                left -= size;
-                let header = rtc_rtp::header::Header {
-                    version: 2,
-                    marker: left == 0,
-                    payload_type: TYPES[0],
-                    sequence_number,
-                    timestamp: frames * 3_000,
-                    ssrc: SSRC,
-                    ..Default::default()
-                };
+            let mut unsent = ((rate * FRAME_INTERVAL.as_secs_f64() / 8.0) as usize).max(16);
+            while unsent > 0 {
+                let size = unsent.min(PAYLOAD_MAX);
+                unsent -= size;
+                let packet = video_packet(now, sequence_number, frames * 3_000, unsent == 0, size);
+                chain.handle_write(packet).unwrap();
                 sequence_number = sequence_number.wrapping_add(1);
-                let packet = rtc_rtp::Packet { header, payload: vec![0xab; size].into() };
-                chain.handle_write(tagged(Packet::Rtp(packet))).unwrap();
             }
         }
-        turn(&mut chain, &socket, &mut peer);
+        process(&mut chain, &socket, &mut peer);
     }
 }
 
@@ -159,12 +106,12 @@ fn receive() {
         .with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(Duration::from_millis(50)).build())
         .with(Slot::NackGenerator, NackGeneratorBuilder::new().with_interval(Duration::from_millis(50)).build())
         .build();
-    chain.bind_remote_stream(&stream());
+    chain.bind_remote_stream(&video_stream());
     let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
     socket.set_read_timeout(Some(STEP)).unwrap();
     let mut peer = None;
     loop {
-        turn(&mut chain, &socket, &mut peer);
+        process(&mut chain, &socket, &mut peer);
     }
 }
 

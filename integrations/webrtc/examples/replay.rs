@@ -13,42 +13,42 @@ use std::io::stdin;
 use std::time::{Duration, Instant};
 use steadycast_remote::{Bounds, Bytes, FrameEdge, Given, Packet, PacketResult, PeerTime, Rate, Remote, Time};
 
-/// How often the receiver reports.
-const EACH: Duration = Duration::from_millis(50);
+/// The interval of the receiver's reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The delay of a report.
-const BACK: Duration = Duration::from_millis(20);
+const REPORT_DELAY: Duration = Duration::from_millis(20);
 /// The start rate of both, and their lower and upper limit, in bits per second.
 const START: u64 = 300_000;
-const LEAST: u64 = 50_000;
-const MOST: u64 = 8_000_000;
+const FLOOR: u64 = 50_000;
+const CAP: u64 = 8_000_000;
 
-struct Sent {
-    left: Duration,
+struct SentPacket {
+    sent_at: Duration,
     size: usize,
     arrived: Option<Duration>,
-    /// Whether its arrival has been reported.
-    told: bool,
+    /// Whether a report has covered the packet.
+    is_reported: bool,
 }
 
-fn read() -> Vec<Sent> {
+fn read_packets() -> Vec<SentPacket> {
     let seconds = |text: &str| Duration::from_secs_f64(text.parse().unwrap());
     let packet = |line: String| {
         let mut parts = line.split(',');
-        let (left, size) = (seconds(parts.next().unwrap()), parts.next().unwrap().parse().unwrap());
+        let (sent_at, size) = (seconds(parts.next().unwrap()), parts.next().unwrap().parse().unwrap());
         let arrived = parts.next().filter(|part| !part.is_empty()).map(seconds);
-        Sent { left, size, arrived, told: false }
+        SentPacket { sent_at, size, arrived, is_reported: false }
     };
     stdin().lines().map(|line| packet(line.unwrap())).collect()
 }
 
-fn ours(loss: &str) -> Remote {
+fn steadycast_gcc(loss: &str) -> Remote {
     let given = |key: &str, value: Given| (key.to_owned(), value);
     let params = [
         given("probes", Given::Switch(false)),
         given("loss", Given::Text(loss.into())),
         given("start", Given::Text(format!("{START}bps"))),
     ];
-    let mut bounds = Bounds::new(Rate::bps(LEAST), Rate::bps(MOST));
+    let mut bounds = Bounds::new(Rate::bps(FLOOR), Rate::bps(CAP));
     bounds.packet = Bytes::new(1_000);
     Remote::new("gcc", &params, &bounds).unwrap()
 }
@@ -63,39 +63,39 @@ fn start() -> Instant {
 }
 
 fn main() {
-    let (start, mut packets) = (start(), read());
-    let mut all = [ours("v1"), ours("v2")];
-    let mut theirs = Gcc::new(START as f64, LEAST as f64, MOST as f64);
+    let (start, mut packets) = (start(), read_packets());
+    let mut controllers = [steadycast_gcc("v1"), steadycast_gcc("v2")];
+    let mut webrtc_rs = Gcc::new(START as f64, FLOOR as f64, CAP as f64);
     println!("t_s,gcc_v1_bps,gcc_v2_bps,webrtc_rs_bps");
-    let end = packets.last().map_or(Duration::ZERO, |last| last.left);
-    let (mut report, mut left, mut first) = (EACH, 0, 0);
+    let end = packets.last().map_or(Duration::ZERO, |last| last.sent_at);
+    let (mut report, mut sent, mut first) = (REPORT_INTERVAL, 0, 0);
     while report <= end {
-        let heard = report + BACK;
+        let feedback_at = report + REPORT_DELAY;
         // Packets that are sent before the report arrives.
-        while left < packets.len() && packets[left].left <= heard {
-            let Sent { left: time, size, .. } = packets[left];
+        while sent < packets.len() && packets[sent].sent_at <= feedback_at {
+            let SentPacket { sent_at, size, .. } = packets[sent];
             let packet = Packet { size: Bytes::new(size as u64), edge: FrameEdge::default(), data_limited: false };
-            for remote in &mut all {
-                while let Some(wake) = remote.wake().filter(|wake| wake.at <= at(time)) {
+            for remote in &mut controllers {
+                while let Some(wake) = remote.wake().filter(|wake| wake.at <= at(sent_at)) {
                     remote.timer(wake.at);
                 }
-                assert_eq!(remote.sent(at(time), &packet), left as u64);
+                assert_eq!(remote.sent(at(sent_at), &packet), sent as u64);
             }
-            left += 1;
+            sent += 1;
         }
-        let came = |packet: &Sent| packet.arrived.is_some_and(|arrived| arrived <= report);
-        let newest = packets.iter().rposition(|packet| came(packet) && !packet.told).unwrap_or(0);
-        let told: Vec<usize> = (first..=newest).filter(|n| !packets[*n].told).collect();
-        if packets.get(newest).is_some_and(|packet| came(packet) && !packet.told) {
-            let fate = |n: &usize| match packets[*n].arrived.filter(|_| came(&packets[*n])) {
+        let has_arrived = |packet: &SentPacket| packet.arrived.is_some_and(|arrived| arrived <= report);
+        let newest = packets.iter().rposition(|packet| has_arrived(packet) && !packet.is_reported).unwrap_or(0);
+        let covered: Vec<usize> = (first..=newest).filter(|n| !packets[*n].is_reported).collect();
+        if packets.get(newest).is_some_and(|packet| has_arrived(packet) && !packet.is_reported) {
+            let result_of = |n: &usize| match packets[*n].arrived.filter(|_| has_arrived(&packets[*n])) {
                 Some(arrived) => PacketResult::at(*n as u64, PeerTime::from_nanos(arrived.as_nanos() as i64)),
                 None => PacketResult::missing(*n as u64),
             };
-            for remote in &mut all {
-                remote.feedback(at(heard), told.iter().map(fate));
+            for remote in &mut controllers {
+                remote.feedback(at(feedback_at), covered.iter().map(result_of));
             }
-            let reported = |n: &usize| {
-                let Sent { left, size, arrived, .. } = packets[*n];
+            let report_of = |n: &usize| {
+                let SentPacket { sent_at, size, arrived, .. } = packets[*n];
                 PacketReport {
                     ssrc: 1,
                     id: *n as u64,
@@ -103,24 +103,24 @@ fn main() {
                     is_twcc: true,
                     twcc_sequence_number: *n as u16,
                     size,
-                    arrived: came(&packets[*n]),
-                    departure: start + left,
-                    arrival: arrived.filter(|_| came(&packets[*n])),
+                    arrived: has_arrived(&packets[*n]),
+                    departure: start + sent_at,
+                    arrival: arrived.filter(|_| has_arrived(&packets[*n])),
                     ecn: Ecn::default(),
                 }
             };
-            let reports: Vec<PacketReport> = told.iter().map(reported).collect();
-            theirs.on_reports(start + heard, &reports);
-            told.iter().for_each(|n| packets[*n].told = true);
+            let reports: Vec<PacketReport> = covered.iter().map(report_of).collect();
+            webrtc_rs.on_reports(start + feedback_at, &reports);
+            covered.iter().for_each(|n| packets[*n].is_reported = true);
             first = newest + 1;
         }
-        for remote in &mut all {
-            while let Some(wake) = remote.wake().filter(|wake| wake.at <= at(heard)) {
+        for remote in &mut controllers {
+            while let Some(wake) = remote.wake().filter(|wake| wake.at <= at(feedback_at)) {
                 remote.timer(wake.at);
             }
         }
-        let [v1, v2] = all.each_ref().map(|remote| remote.decision().target.as_bps());
-        println!("{:.3},{v1},{v2},{:.0}", heard.as_secs_f64(), theirs.target_bitrate());
-        report += EACH;
+        let [v1, v2] = controllers.each_ref().map(|remote| remote.decision().target.as_bps());
+        println!("{:.3},{v1},{v2},{:.0}", feedback_at.as_secs_f64(), webrtc_rs.target_bitrate());
+        report += REPORT_INTERVAL;
     }
 }

@@ -1,17 +1,22 @@
 //! Steadycast's rate controllers as bandwidth estimators of webrtc-rs ([`rtc_interceptor::BandwidthEstimator`]).
 //!
 //! ```
-//! use rtc_interceptor::{CongestionControlBuilder, PacerBuilder, Registry, Slot, TwccSenderBuilder};
+//! use rtc_interceptor::{
+//!     BandwidthEstimator, CongestionControlBuilder, PacerBuilder, Registry, Slot, TwccSenderBuilder,
+//! };
 //! use steadycast_remote::{Bounds, ParamError, Rate};
-//! use steadycast_webrtc::Steadycast;
+//! use steadycast_webrtc::{SharedEstimator, Steadycast};
 //!
 //! let estimator = Steadycast::new("steady", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(4)))?;
+//! let estimator = SharedEstimator::new(estimator);
 //! let chain = Registry::new()
-//!     .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator).build())
+//!     .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
 //!     .with(Slot::TwccSender, TwccSenderBuilder::new().build())
 //!     .with(Slot::Pacer, PacerBuilder::new().build())
 //!     .build();
 //! # let _ = chain;
+//! // The rate for the encoder, before each frame:
+//! assert!(estimator.target_bitrate() > 0.0);
 //! # Ok::<(), ParamError>(())
 //! ```
 //!
@@ -21,7 +26,7 @@
 
 use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use steadycast_remote::{
     Bounds, Bytes, Decision, Ecn, FrameEdge, Given, Packet, PacketArrival, PacketResult, ParamError, PeerTime, Remote,
@@ -154,5 +159,49 @@ impl BandwidthEstimator for Steadycast {
         stats.packet_loss = self.decision.why.loss;
         stats.round_trip_time = self.decision.why.rtt.map(|rtt| Duration::from_nanos(rtt.as_nanos()));
         stats
+    }
+}
+
+/// An estimator that a chain and the program share: the chain passes it reports, and the program reads its rate for the
+/// encoder.
+#[derive(Clone)]
+pub struct SharedEstimator(Arc<Mutex<dyn BandwidthEstimator>>);
+
+impl std::fmt::Debug for SharedEstimator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedEstimator").field("target_bitrate", &self.target_bitrate()).finish_non_exhaustive()
+    }
+}
+
+impl SharedEstimator {
+    /// Shares `estimator`, which may also be webrtc-rs' own. A clone is the same estimator.
+    pub fn new(estimator: impl BandwidthEstimator + 'static) -> Self {
+        Self(Arc::new(Mutex::new(estimator)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, dyn BandwidthEstimator + 'static> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BandwidthEstimator for SharedEstimator {
+    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
+        self.lock().on_reports(now, reports);
+    }
+
+    fn target_bitrate(&self) -> f64 {
+        self.lock().target_bitrate()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.lock().handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.lock().poll_timeout()
+    }
+
+    fn stats(&self) -> EstimatorStats {
+        self.lock().stats()
     }
 }

@@ -1,85 +1,36 @@
 //! An estimator in webrtc-rs' own chain of pacer, transport-wide numbers and feedback, over a link in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
-#![allow(clippy::disallowed_methods, reason = "webrtc-rs' times have no other start; from there on time is told")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "webrtc-rs' times have no other start; the times that follow are computed"
+)]
+
+mod support;
 
 use rtc_interceptor::{
-    AttributedPacket, BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Gcc, Interceptor, PacerBuilder,
-    Packet, PacketReport, RTCPFeedback, RTPHeaderExtension, Registry, Slot, StreamInfo, TaggedPacket,
-    TwccReceiverBuilder, TwccSenderBuilder,
+    BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Gcc, Interceptor, PacerBuilder, Packet, Registry,
+    Slot, TaggedPacket, TwccReceiverBuilder, TwccSenderBuilder,
 };
-use rtc_shared::TransportContext;
 use sansio::Protocol;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use steadycast_remote::{Bounds, Rate};
-use steadycast_webrtc::Steadycast;
+use steadycast_webrtc::{SharedEstimator, Steadycast};
+use support::{video_packet, video_stream};
 
-const SSRC: u32 = 7;
 const PAYLOAD: usize = 1_150;
 const WAY: Duration = Duration::from_millis(20);
 const ROOM: Duration = Duration::from_millis(150);
-
-/// The estimator, shared with the test, which reads it.
-#[derive(Clone)]
-struct Seen(Arc<Mutex<Box<dyn BandwidthEstimator + Send>>>);
-
-impl BandwidthEstimator for Seen {
-    fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
-        self.0.lock().unwrap().on_reports(now, reports);
-    }
-    fn target_bitrate(&self) -> f64 {
-        self.0.lock().unwrap().target_bitrate()
-    }
-    fn handle_timeout(&mut self, now: Instant) {
-        self.0.lock().unwrap().handle_timeout(now);
-    }
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.0.lock().unwrap().poll_timeout()
-    }
-    fn stats(&self) -> EstimatorStats {
-        self.0.lock().unwrap().stats()
-    }
-}
-
-fn stream() -> StreamInfo {
-    StreamInfo {
-        ssrc: SSRC,
-        clock_rate: 90_000,
-        mime_type: "video/VP8".to_owned(),
-        payload_type: 96,
-        rtcp_feedback: vec![RTCPFeedback { typ: "transport-cc".to_owned(), parameter: String::new() }],
-        rtp_header_extensions: vec![RTPHeaderExtension {
-            uri: "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01".to_owned(),
-            id: 5,
-        }],
-        ..Default::default()
-    }
-}
-
-fn media(now: Instant, sequence_number: u16) -> TaggedPacket {
-    let header = rtc_rtp::header::Header {
-        version: 2,
-        payload_type: 96,
-        sequence_number,
-        timestamp: u32::from(sequence_number) * 900,
-        ssrc: SSRC,
-        ..Default::default()
-    };
-    let packet = rtc_rtp::Packet { header, payload: vec![0xab; PAYLOAD].into() };
-    TaggedPacket { now, transport: TransportContext::default(), message: AttributedPacket::new(Packet::Rtp(packet)) }
-}
 
 /// Returns the payload that arrived in each second, in bits per second, over a link whose rate is given per second; the
 /// number of lost packets; and the estimator's statistics. Without a controller the estimator is webrtc-rs' own.
 fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>, u64, EstimatorStats) {
     let (least, most) = (50_000, 8_000_000);
     let bounds = Bounds::new(Rate::bps(least), Rate::bps(most));
-    let estimator: Box<dyn BandwidthEstimator + Send> = match controller {
-        Some(name) => Box::new(Steadycast::new(name, &[], &bounds).unwrap()),
-        None => Box::new(Gcc::new(300_000.0, least as f64, most as f64)),
+    let estimator = match controller {
+        Some(name) => SharedEstimator::new(Steadycast::new(name, &[], &bounds).unwrap()),
+        None => SharedEstimator::new(Gcc::new(300_000.0, least as f64, most as f64)),
     };
-    let estimator = Seen(Arc::new(Mutex::new(estimator)));
     let mut sender = Registry::new()
         .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
         .with(Slot::TwccSender, TwccSenderBuilder::new().build())
@@ -88,8 +39,8 @@ fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (V
     let mut receiver = Registry::new()
         .with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(Duration::from_millis(50)).build())
         .build();
-    sender.bind_local_stream(&stream());
-    receiver.bind_remote_stream(&stream());
+    sender.bind_local_stream(&video_stream());
+    receiver.bind_remote_stream(&video_stream());
 
     let epoch = Instant::now();
     let mut link: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
@@ -100,7 +51,7 @@ fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (V
         let now = epoch + Duration::from_millis(ms);
         // The application uses its whole rate.
         while next <= now {
-            sender.handle_write(media(now, number)).unwrap();
+            sender.handle_write(video_packet(now, number, u32::from(number) * 900, false, PAYLOAD)).unwrap();
             number = number.wrapping_add(1);
             next += Duration::from_secs_f64(PAYLOAD as f64 * 8.0 / estimator.target_bitrate());
         }

@@ -1,0 +1,55 @@
+//! The video stream of the tests and of the program for `steadycast judge`.
+#![allow(dead_code, reason = "each program uses a part")]
+
+use rtc_interceptor::{AttributedPacket, Packet, RTCPFeedback, RTPHeaderExtension, StreamInfo, TaggedPacket};
+use rtc_shared::TransportContext;
+use std::time::Instant;
+
+/// The SSRC of the media. That of the retransmissions is the next one.
+pub(crate) const SSRC: u32 = 7;
+/// The payload types of media and of retransmissions.
+const PAYLOAD_TYPES: [u8; 2] = [96, 97];
+
+/// Returns a video stream with transport-wide feedback, NACK and RTX.
+pub(crate) fn video_stream() -> StreamInfo {
+    let feedback = |typ: &str| RTCPFeedback { typ: typ.to_owned(), parameter: String::new() };
+    StreamInfo {
+        ssrc: SSRC,
+        ssrc_rtx: Some(SSRC + 1),
+        clock_rate: 90_000,
+        mime_type: "video/VP8".to_owned(),
+        payload_type: PAYLOAD_TYPES[0],
+        payload_type_rtx: Some(PAYLOAD_TYPES[1]),
+        rtcp_feedback: vec![feedback("transport-cc"), feedback("nack")],
+        rtp_header_extensions: vec![RTPHeaderExtension {
+            uri: "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01".to_owned(),
+            id: 5,
+        }],
+        ..Default::default()
+    }
+}
+
+/// Returns a packet of the video with a payload of `size` bytes. `marker` marks the last packet of a frame.
+pub(crate) fn video_packet(
+    now: Instant,
+    sequence_number: u16,
+    timestamp: u32,
+    marker: bool,
+    size: usize,
+) -> TaggedPacket {
+    let header = rtc_rtp::header::Header {
+        version: 2,
+        marker,
+        payload_type: PAYLOAD_TYPES[0],
+        sequence_number,
+        timestamp,
+        ssrc: SSRC,
+        ..Default::default()
+    };
+    at(now, Packet::Rtp(rtc_rtp::Packet { header, payload: vec![0xab; size].into() }))
+}
+
+/// Returns `packet` as a chain takes it at the time `now`.
+pub(crate) fn at(now: Instant, packet: Packet) -> TaggedPacket {
+    TaggedPacket { now, transport: TransportContext::default(), message: AttributedPacket::new(packet) }
+}
