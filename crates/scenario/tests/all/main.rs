@@ -2,7 +2,9 @@
 
 mod bad;
 mod claims;
+mod directions;
 mod expect;
+mod experiment;
 mod families;
 mod misplaced;
 mod mutations;

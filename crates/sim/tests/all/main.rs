@@ -1,6 +1,7 @@
 //! The claims of the simulator in one test program, so that shared code is compiled once.
 
 mod audio;
+mod batch;
 mod breaker;
 mod claims;
 mod codel;
