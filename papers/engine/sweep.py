@@ -16,8 +16,8 @@ A setting chooses one level for each value: the value as set up, or one of its `
 
 A statement holds in a setting if its mean keeps its bound, the mean without its event does not, and the flows load the
 network. The number of statements of the best of many settings is too high by chance. The fresh seeds correct for that,
-because only one candidate per paper is run with them. There are at most two comparisons for each of the five papers.
-Their confidence intervals are widened accordingly (Bonferroni: 99.5 % each, 95 % together).
+because only one candidate per paper is run with them. Ten comparisons were planned, at most two for each of the five
+papers. Their confidence intervals are widened accordingly (Bonferroni: 99.5 % each, 95 % together).
 """
 
 from __future__ import annotations
