@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,13 @@ def rtp(one: Sent, way: Way) -> bytes:
     return head + struct.pack("!HH", profile, len(packed) // 4) + packed + payload
 
 
+@lru_cache(8)
+def media(sent: tuple[Sent, ...], extensions: str, stamps: str, is_numbered: bool) -> tuple[bytes, ...]:
+    """Return the bytes of packets. Many captures have the same packets."""
+    way = Way(extensions=extensions, stamps=stamps, reports="feedback" if is_numbered else "absent")
+    return tuple(rtp(one, way) for one in sent)
+
+
 def feedback(part: Sequence[Sent], count: int, way: Way) -> bytes:
     """Return transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01) on packets in sequence."""
     ticks = [
@@ -237,7 +244,9 @@ def rtcp(way: Way) -> Iterator[tuple[float, bytes]]:
     last, count = 0, 0
     for k in range(1, int(SECONDS / 0.1)):
         now = k * 0.1
-        part = [one for one in sent[last:] if one.left + ONE_WAY_S < now - 0.8]
+        # The packets are in the order in which they left.
+        reported = itertools.takewhile(lambda one, now=now: one.left + ONE_WAY_S < now - 0.8, sent[last:])
+        part = list(reported)
         if not part:
             continue
         # The reports are 0.8 s late, so they count the losses among the packets sent before.
@@ -401,14 +410,16 @@ def records(way: Way) -> list[tuple[float, bytes]]:
     behind = {"sender": -ONE_WAY_S, "middle": -0.008, "receiver": 0.0}[way.side]
     frame = framed(way)
     found: list[tuple[float, bytes]] = []
-    for ident, one in enumerate(numbered(way.trouble)):
+    sent = numbered(way.trouble)
+    packets = media(sent, way.extensions, way.stamps, way.reports == "feedback")
+    for ident, (one, packet) in enumerate(zip(sent, packets, strict=True)):
         port = 40_000 + (way.trouble == "rebinding" and one.left > SECONDS / 2)
         if way.side == "sender":
             at: float | None = one.left + 20e-6
         else:
             at = None if one.arrived is None else received(one.arrived + behind, way)
         if at is not None:
-            found += [(at, frame(each)) for each in ip(rtp(one, way), False, way, port, ident)]
+            found += [(at, frame(each)) for each in ip(packet, False, way, port, ident)]
     if way.reports != "absent":
         for at, payload in rtcp(way):
             port = 40_000 + (way.trouble == "rebinding" and at > SECONDS / 2)
