@@ -98,7 +98,7 @@ INSTEAD = {
     "reference/scenario": "In a terminal: `steadycast check --explain KEY`.",
     "reference/commands": "In a terminal: `steadycast --help`, `steadycast COMMAND --help`, or `man steadycast`.",
     "reference/controllers": "In a terminal: `steadycast controllers NAME`.",
-    "reference/metrics": "A live session with `--metrics` tells each metric with its help.",
+    "reference/metrics": "A live session with `--metrics` exports each metric with its description.",
     "reference/python": "In Python: `help(steadycast)`.",
     "record": "The lists are in `crates/record/src/figures.rs` and `column.rs`.",
     "exit-codes": "In a terminal: `steadycast --help`; the list is in `python/steadycast/exits.py`.",

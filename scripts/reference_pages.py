@@ -14,8 +14,8 @@ def scenario_page() -> str:
     lines = [
         "# Keys of a scenario file",
         "",
-        "Each key with what may stand there and what it does. Made with the site from the format's own declaration",
-        "(`steadycast schema`); `steadycast check --explain KEY` prints an entry in the terminal.",
+        "All keys with their values and meanings, from the declaration of the format (`steadycast schema`).",
+        "`steadycast check --explain KEY` prints an entry in the terminal.",
         "",
         "Rates are written `4Mbps` (kbps, Mbps, Gbps; powers of ten, bits of IP packets), spans `10ms` (us, ms, s,",
         "min, h), sizes `1018B`, `64kB` or `64KiB`, limits of queues `50p`, `64kB` or `100ms`. Probabilities and",
@@ -33,11 +33,11 @@ def scenario_page() -> str:
         about = next((key.about for key in tables if key.path == path), "")
         lines += ["", f"## {title}", ""]
         lines += [about, ""] if about else []
-        lines += ["| key | what may stand there | what it does |", "|---|---|---|"]
+        lines += ["| key | values | meaning |", "|---|---|---|"]
         lines += [f"| `{k.path.rpartition('.')[2]}` | {_cell(k.kind)} | {_cell(k.about)} |" for k in inside]
     lines += [
         "",
-        "Under `flow.params` stands a table for each controller: [their parameters](controllers.md).",
+        "The table `flow.params` has a table for each controller: [their parameters](controllers.md).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -50,13 +50,13 @@ def controllers_page() -> str:
     lines = [
         "# Controllers and their parameters",
         "",
-        "| towards | take | why |",
+        "| receivers | controller | reason |",
         "|---|---|---|",
         *(f"| {use.towards} | `{use.controller}` | {use.why} |" for use in USES),
         "",
-        "`send` takes the first two by itself. [Choose a controller](../which-controller.md) has what was measured.",
+        "By default `send` uses one of the first two. [Choose a controller](../which-controller.md) has measurements.",
         "",
-        "Made with the site from the registry that scenario files, commands and Python read;",
+        "The controllers are from the registry that scenario files, commands and Python read;",
         "`steadycast controllers NAME` prints the same. A parameter is set by `params.NAME = { key = value }` in a",
         "flow, or by `--param key=value` of `send`. Where a column *in paper mode* has a value, it is the default with",
         '`mode = "paper"` or `--mode paper` ([mode](../glossary.md)).',
@@ -66,7 +66,7 @@ def controllers_page() -> str:
             "",
             f"## {one.name}",
             "",
-            f"{one.about[0].upper()}{one.about[1:]}. Take it {one.when}. Source: {one.source}.",
+            f"{one.about[0].upper()}{one.about[1:]}. Use it {one.when}. Source: {one.source}.",
         ]
         needs = "".join(f" Needs {need}: {about}" for need, about in one.needs)
         lines += ["", f"Serves {one.cast}; feedback: {one.feedback}.{needs}"]
@@ -95,8 +95,8 @@ def commands_page() -> str:
     lines = [
         "# Commands and their options",
         "",
-        "Made with the site from the commands themselves; `steadycast COMMAND --help` prints the same, with",
-        "examples. How each ends is in [exit codes](../exit-codes.md).",
+        "All commands with their options; `steadycast COMMAND --help` prints the same, with examples.",
+        "[Exit codes](../exit-codes.md) are on their own page.",
     ]
     for one in _commands():
         lines += ["", f"## {one.name}", "", f"`steadycast {one.name} {one.usage}`", ""]
@@ -114,13 +114,13 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "What `send --metrics` and `receive --metrics` tell Prometheus. Made with the site from the list that",
-        "they themselves use (`python/steadycast/live/outlets.py`). Each has the label `session`: the address that is",
-        f"sent to, or the receiver's name. At most {PEERS} receivers have metrics of their own, those first that set",
-        "the rate or lose most. [How to use them](../operating.md).",
+        "The metrics that `send --metrics` and `receive --metrics` export to Prometheus",
+        "(`python/steadycast/live/outlets.py`). Each has the label `session`: the address to which the session sends,",
+        f"or the receiver's name. At most {PEERS} receivers have their own metrics: the one that sets the rate, and",
+        "those with the highest loss. [How to use them](../operating.md).",
     ]
     for command, metrics in (("send", SENDER), ("receive", RECEIVER)):
-        lines += ["", f"## {command}", "", "| metric | kind | labels | what it is |", "|---|---|---|---|"]
+        lines += ["", f"## {command}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
         for metric in metrics:
             name = metric.name + ("_total" if metric.kind == "counter" else "")
             labels = ", ".join(f"`{label}`" for label in metric.labels)

@@ -34,9 +34,9 @@ def python_page() -> str:
     lines = [
         "# Python",
         "",
-        "What `import steadycast as sc` has. Made with the site from signatures and docstrings; `help(sc.run)`",
+        "The public names of `import steadycast as sc`, from their signatures and docstrings; `help(sc.run)`",
         "prints the same. [How to use it](../python.md). The classes of a scenario (`sc.Scenario`, `sc.Flow`, …) have",
-        "the [keys of scenario files](scenario.md); what a controller is told stands in",
+        "the [keys of scenario files](scenario.md); the interface of a controller is in",
         "[a controller in Python](../python-controller.md).",
     ]
     for name in NAMES:

@@ -23,13 +23,13 @@ def experiment(text: str, file: str, seed: int | None = None, count: int | None 
     """
 
 def network(name: str, folder: Path, networks: Path) -> str:
-    """Return a network as a table on one line of TOML: what its file says, and the flows that it adds."""
+    """Return a named network, with its topology, events and added flows, as a TOML table on one line."""
 
 def controllers() -> list[dict[str, Any]]:
     """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 
 def promises() -> list[tuple[str, str]]:
-    """Return the promises of the session, whichever controller runs in it, each with what is promised."""
+    """Return the names and descriptions of the session's promises, which hold with every controller."""
 
 def figures() -> list[dict[str, Any]]:
     """Return all figures: dicts with of, key, parts, by_flow, unit, about, short, better, when, shown."""
@@ -38,18 +38,19 @@ def flat(summary: str) -> str:
     """Return a summary's numbers by their paths; both are JSON."""
 
 def call(place: str, file: bytes, controllers: list[str], options: dict[str, Any]) -> str:
-    """Return what a call's event log or capture shows, in JSON.
+    """Return the analysis of a call's event log or capture, as JSON.
 
     Args:
         place: the file's name in errors.
         file: its bytes.
-        controllers: whose decisions on its reports are computed.
-        options: ``stream`` by its SSRC; ``sender``, which side the file is of; ``other``, the bytes of the receiver's
-            file of the same call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the
-            others in its queue; ``key``, the text of its session's key file. Each but ``beside`` may be ``None``.
+        controllers: the controllers whose decisions on the call's reports are computed.
+        options: ``stream``, the SSRC of the call's stream; ``sender``, whether the file is the sender's; ``other``, the
+            bytes of the receiver's file of the same call; ``send_time_id``, the identifier of abs-send-time;
+            ``beside``, whether the user named other flows in the queue; ``key``, the text of the session's key file.
+            Each except ``beside`` may be ``None``.
 
     Raises:
-        UserError: it can't be read.
+        UserError: the file can't be read.
 
     """
 
@@ -62,7 +63,7 @@ def datagrams(
     IPv4 identification, its RTP source and sequence number, and a digest of its payload's first bytes.
 
     Raises:
-        UserError: it can't be read.
+        UserError: the file can't be read.
 
     """
 
@@ -127,25 +128,25 @@ class Decision:
 
     @property
     def target_bps(self) -> float:
-        """Rate for the encoder, in bit/s of IP packets: the headers are part of it."""
+        """The target rate in bit/s of IP packets; headers count in it."""
     @property
     def pacing_bps(self) -> float:
-        """Rate at which packets are sent."""
+        """The pacing rate, at which packets are sent, in bit/s of IP packets."""
     @property
     def window_bytes(self) -> int | None:
-        """IP bytes that may be sent before the next report; `None` if there is no limit."""
+        """The number of IP bytes that may be sent before the next report; `None` if there is no limit."""
     @property
     def limit(self) -> str:
-        """What limits the rate: ``start``, ``network``, ``cap`` or ``floor``."""
+        """The limit of the rate: ``start``, ``network``, ``cap`` or ``floor``."""
     @property
     def why(self) -> str:
         """The rule that set the rate."""
 
 @final
 class Remote:
-    """Both halves of a controller at the sender, for programs with a pacer of their own.
+    """Both halves of a controller at the sender, for programs that have their own pacer.
 
-    All times are seconds of one clock of the program, sizes bytes of IP packets, rates bit/s of IP packets.
+    Times are seconds of the program's clock, sizes are bytes of IP packets, and rates are bit/s of IP packets.
     """
 
     def __init__(
@@ -169,13 +170,13 @@ class Remote:
             cap_bps: the upper limit.
             parameters: values over its defaults.
             packet_bytes: size of a full packet.
-            seed: of its random numbers.
-            probes: whether the program sends probes.
-            late: whether packets are told of with their feedback alone.
-            interval_s: the longest interval of feedback; 0 if it is unknown.
+            seed: the seed of the controller's random numbers.
+            probes: whether the program can send probes.
+            late: whether the program reports each packet only together with its feedback, not when it is sent.
+            interval_s: the longest interval between two feedback messages in seconds; 0 if it is unknown.
 
         Raises:
-            UserError: no such controller or parameter, or one that can't work with this feedback.
+            UserError: the controller or a parameter does not exist, or the controller can't work with this feedback.
 
         """
 
@@ -189,33 +190,36 @@ class Remote:
         data_limited: bool = False,
         covered: bool = True,
     ) -> int:
-        """Record a media packet that is sent; return its number among the packets of all streams.
+        """Record a media packet that was sent; return its number among the packets of all streams.
 
-        ``first`` and ``last`` are its place in its frame; ``data_limited`` says that nothing waits behind it. Feedback
-        will not speak of a packet that is not ``covered``.
+        ``first`` and ``last`` mark the first and the last packet of a frame. ``data_limited`` means that no packet
+        waits behind this one. If ``covered`` is false, feedback will not report the packet.
         """
     def sent_extra(self, at_s: float, size_bytes: int, stream: str, *, covered: bool = True) -> int:
-        """Do the same for a packet of ``repair``, ``parity`` or ``padding``. Raises UserError for another stream."""
-    def feedback(self, at_s: float, fates: Sequence[tuple[int, float | None]]) -> float | None:
-        """Process feedback; return the round-trip time in seconds that it shows.
+        """Record a packet of the stream ``repair``, ``parity`` or ``padding``, as `sent` does for media.
 
-        Each fate is a packet's number and its arrival on the receiver's clock in seconds: `None` if it has not arrived,
-        NaN if it has at an unknown time.
+        Raises UserError for another stream.
+        """
+    def feedback(self, at_s: float, fates: Sequence[tuple[int, float | None]]) -> float | None:
+        """Process feedback; return the round-trip time in seconds, if the feedback shows it.
+
+        Each fate is a packet's number and its arrival time in seconds of the receiver's clock. The time is `None` if
+        the packet did not arrive, and NaN if it arrived at an unknown time.
         """
     def forget(self, number: int) -> None:
         """Declare that no feedback will cover a packet."""
     def number(self, low: int) -> int | None:
-        """Return the newest number with these low 16 bits."""
+        """Return the newest packet number with these low 16 bits."""
     def queued(self, at_s: float, waiting_bytes: int, age_s: float, frame_bytes: int | None = None) -> None:
-        """Report the pacer's queue, for controllers that use it."""
+        """Report the queue of the program's pacer: its bytes and the age of its oldest packet in seconds."""
     @property
     def decision(self) -> Decision:
         """The current decision."""
     @property
     def wake_s(self) -> float | None:
-        """When to call ``timer`` next."""
+        """The time of the next call of ``timer``; `None` if no timer runs."""
     def timer(self, now_s: float) -> None:
-        """Handle timers."""
+        """Handle the timers that have expired."""
 
 @final
 class EncoderTarget:
@@ -223,13 +227,13 @@ class EncoderTarget:
 
     @property
     def rate_bps(self) -> float:
-        """Rate of the stream, in bit/s of IP packets."""
+        """The rate of the stream, in bit/s of IP packets."""
     @property
     def skip(self) -> bool:
-        """Whether the next frame should not be encoded, because too much waits."""
+        """Whether the next frame should be skipped, because the pacer's backlog is too large."""
     @property
     def key_frame(self) -> bool:
-        """Whether it has to be a key frame. A request is returned once."""
+        """Whether the next frame has to be a key frame. Each request is returned once."""
 
 @final
 class Departure:
@@ -239,26 +243,27 @@ class Departure:
     def stream(self) -> int: ...
     @property
     def id(self) -> int:
-        """The program's name of the packet. A retransmission, and padding, have the name of their original."""
+        """The packet's identifier from ``push``. Retransmissions and padding have that of their original."""
     @property
     def seq(self) -> int:
-        """RTP sequence number of the packet or of its original."""
+        """The RTP sequence number of the packet, or of its original."""
     @property
     def number(self) -> int:
-        """Number among the packets of all streams; its low 16 bits go into a transport-wide header extension."""
+        """The number among the packets of all streams. A transport-wide header extension has its low 16 bits."""
     @property
     def kind(self) -> str:
         """``media``, ``repair``, ``parity`` or ``padding``."""
     @property
     def size_bytes(self) -> int:
-        """IP size that was counted."""
+        """The packet's size, including IP headers, as it was counted."""
 
 @final
 class MediaSender:
-    """A sender's kit around a controller: all streams of a session, with a pacer, for programs that make RTP packets.
+    """A sender around a controller, with a pacer for all streams of a session, for programs that make RTP packets.
 
-    Audio is sent at once, then retransmissions, parity and video at the pacing rate. The program keeps the packets'
-    bytes. All times are seconds of one clock of the program, sizes bytes of IP packets, rates bit/s of IP packets.
+    Audio is sent immediately; retransmissions, parity and video are sent at the pacing rate, in this order. The program
+    keeps the packets' bytes. Times are seconds of the program's clock, sizes are bytes of IP packets, and rates are
+    bit/s of IP packets.
     """
 
     def __init__(
@@ -284,30 +289,31 @@ class MediaSender:
             cap_bps: the upper limit.
             parameters: values over its defaults.
             packet_bytes: size of a full packet.
-            seed: of its random numbers.
-            feedback: the format that ``on_rtcp`` reads: ``twcc``, ``rfc8888``, or ``joined`` for none.
+            seed: the seed of the controller's random numbers.
+            feedback: the format that ``on_rtcp`` reads: ``twcc``, ``rfc8888``, or ``joined`` if the program itself
+                matches feedback with packets.
             retransmissions_covered: whether feedback covers retransmissions.
             padding: whether the program can send padding.
-            max_backlog_s: how long packets may wait at the pacing rate; beyond it frames are skipped.
-            credit_s: the delay of a late ``poll`` that is caught up.
+            max_backlog_s: the longest backlog of the pacer, in seconds at the pacing rate; above it frames are skipped.
+            credit_s: the longest delay of a late ``poll`` for which later packets are sent earlier, in seconds.
 
         Raises:
-            UserError: no such controller, parameter or format.
+            UserError: the controller, a parameter or the format does not exist.
 
         """
 
     def add_audio(self, ssrc: int, rate_bps: float, *, covered: bool = True) -> int:
-        """Add an audio stream, for which this rate is reserved; return its number."""
+        """Add an audio stream, and reserve this rate for it; return the stream's number."""
     def add_video(
         self, ssrc: int, *, retransmission: bool = True, least_bps: float = 0.0, most_bps: float | None = None
     ) -> int:
-        """Add a video stream; return its number. Of several, the first one gets rate first."""
+        """Add a video stream; return its number. If there are several, the first one gets its rate first."""
     def add_parity(self, ssrc: int, rate_bps: float) -> int:
-        """Add a stream of parity packets, for which this rate is reserved; return its number."""
+        """Add a stream of parity packets, and reserve this rate for it; return the stream's number."""
     def encoder(self, now_s: float, stream: int) -> EncoderTarget:
-        """Return the task for the next frame of a stream's encoder."""
+        """Return the target of a stream's encoder for its next frame."""
     def frame(self, now_s: float, stream: int, role: str) -> bool:
-        """Begin a frame of the role ``key``, ``reference`` or ``disposable``; return whether it may be sent.
+        """Begin a frame; return whether it may be sent. The role is ``key``, ``reference`` or ``disposable``.
 
         Raises UserError for another role.
         """
@@ -322,20 +328,26 @@ class MediaSender:
         first: bool = True,
         last: bool = True,
     ) -> bool:
-        """Add a packet, of this RTP sequence number and place in its frame; return whether it is taken."""
+        """Add a packet of the current frame to the pacer; return whether it is accepted.
+
+        ``id`` is the program's identifier of the packet, and ``seq`` its RTP sequence number.
+        """
     def poll(self, now_s: float) -> list[Departure]:
-        """Return the packets that have to be sent now. Call it after each other call, and at ``wake_s``."""
+        """Return the packets that have to be sent now. Call it after each call of another method, and at ``wake_s``."""
     @property
     def wake_s(self) -> float | None:
-        """When to call ``poll`` next; `None`: after the next other call."""
+        """The time of the next call of ``poll``; `None`: after the next call of another method."""
     def take_dropped(self) -> list[tuple[int, int]]:
-        """Return stream and name of each packet that will not be sent, once: a key frame has replaced its frame."""
+        """Return the stream and identifier of each packet that is not sent, because a key frame replaced its frame.
+
+        Each packet is returned once.
+        """
     def on_rtcp(self, now_s: float, datagram: bytes) -> bool:
-        """Read an RTCP compound: feedback, NACKs, PLI and FIR. Return whether it is RTCP."""
+        """Process an RTCP compound packet: feedback, NACKs, PLI and FIR. Return whether it is RTCP."""
     def feedback(self, now_s: float, fates: Sequence[tuple[int, float | None]]) -> None:
-        """Process feedback that the program has joined, as `Remote.feedback` does."""
+        """Process feedback that the program has matched with packet numbers, as `Remote.feedback` does."""
     def resend(self, now_s: float, stream: int, seq: int) -> bool:
-        """Request that a packet is retransmitted; return whether it will be."""
+        """Request the retransmission of a packet; return whether it will be retransmitted."""
     def request_key_frame(self, stream: int) -> None:
         """Request a key frame of a stream."""
     def sent_as(
@@ -346,14 +358,15 @@ class MediaSender:
         rtp: tuple[int, int] | None = None,
         own: int | None = None,
     ) -> None:
-        """Name a packet as feedback will name it: by a transport-wide number, by SSRC and number, or by your own.
+        """Set the identifier by which feedback names a packet.
 
-        Raises UserError unless there is one name.
+        It is a transport-wide number, an SSRC and RTP sequence number, or your own number. Raises UserError unless
+        exactly one is given.
         """
     def number(
         self, *, transport: int | None = None, rtp: tuple[int, int] | None = None, own: int | None = None
     ) -> int | None:
-        """Return the number of the packet with this name. Raises UserError unless there is one name."""
+        """Return the number of the packet with this identifier. Raises UserError unless exactly one is given."""
     def forget(self, number: int) -> None:
         """Declare that no feedback will cover a packet."""
     @property
@@ -361,48 +374,48 @@ class MediaSender:
         """The controller's current decision."""
     @property
     def backlog_bytes(self) -> int:
-        """Bytes that wait."""
+        """The number of bytes in the pacer."""
     @property
     def skipped_frames(self) -> int:
-        """Frames that were skipped so far."""
+        """The number of frames that were skipped so far."""
     @property
     def retransmissions(self) -> int:
-        """Packets that were retransmitted so far."""
+        """The number of packets that were retransmitted so far."""
 
 @final
 class TransportFeedbackRecorder:
     """The receiver's side of transport-wide feedback, for programs that read RTP packets themselves.
 
-    It records arrivals, and writes the reports that Steadycast's own receiver would send. The times are seconds of one
-    clock of the program.
+    It records arrivals, and makes the reports that Steadycast's own receiver would send. Times are seconds of the
+    program's clock.
     """
 
     def __init__(self, ssrc: int, bandwidth_bps: float) -> None:
         """Create a recorder that reports as ``ssrc``.
 
-        Reports take 5 % of ``bandwidth_bps``, the session bandwidth, or 5 % of what arrives if that is more.
+        Reports use 5 % of ``bandwidth_bps``, the session bandwidth, or 5 % of the arriving rate if that is higher.
 
         Raises:
-            UserError: the bandwidth is no rate.
+            UserError: the bandwidth is not a rate.
 
         """
 
     def on_packet(self, now_s: float, ssrc: int, number: int, size_bytes: int, *, last: bool = False) -> None:
-        """Add the arrival of an RTP packet, duplicates included.
+        """Record the arrival of an RTP packet. Duplicates are recorded, too.
 
         Args:
-            now_s: when it arrived.
-            ssrc: its source.
-            number: its transport-wide sequence number, 0 to 65535.
-            size_bytes: its IP size.
-            last: whether it ended its frame.
+            now_s: the time of the arrival.
+            ssrc: the packet's SSRC.
+            number: the transport-wide sequence number, 0 to 65535.
+            size_bytes: the packet's size, including IP headers.
+            last: whether the packet is the last one of its frame.
 
         """
     @property
     def due_s(self) -> float | None:
-        """When the next report is due; `None` while no packet has arrived since the last one."""
+        """The time of the next report; `None` while no packet has arrived since the last report."""
     def report(self, now_s: float) -> list[bytes]:
-        """Return the report as RTCP of reduced size (RFC 5506), a datagram each; none before it is due."""
+        """Return the report as datagrams of reduced-size RTCP (RFC 5506); an empty list before the report is due."""
 
 @final
 class Simulation:
@@ -425,20 +438,20 @@ class Simulation:
     def hops(self) -> int: ...
 
 def check_sender(options: Mapping[str, Any], medium: Mapping[str, Any]) -> None:
-    """Check what a `Sender` of these would check, and open nothing; on Linux alone."""
+    """Check the arguments as `Sender` would, without opening anything. Only on Linux."""
 
 def unused_reasons() -> list[str]:
-    """Return the names of the reasons for which a receiver does not use a packet."""
+    """Return the names of the reasons for which a receiver discards a packet."""
 
 def is_key_frame(codec: str, frame: bytes) -> bool:
-    """Tell whether a decoder can begin with a frame; on Linux alone."""
+    """Return whether a decoder can begin with this frame. Only on Linux."""
 
 def refusals(scenario: Scenario) -> list[dict[str, Any]]:
-    """Say what a scenario asks that the emulated world can't give: dicts with file, line, key, what, remedy."""
+    """Return the keys of a scenario that can't be emulated: dicts with file, line, key, what, remedy."""
 
 @final
 class Emulation:
-    """A scenario in real time, across this machine's kernel."""
+    """A scenario that runs in real time, with the kernel's network stack."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def read(
     """
     file = Path(file)
     if side not in (None, "sender", "receiver"):
-        raise UserError("--side", f'"{side}" is no side of a call', "sender or receiver")
+        raise UserError("--side", f'"{side}" is not one of its values', "choose from: sender, receiver")
     names = [find(name).name for name in dict.fromkeys([*controllers, replay.RECORDED])]
     asked: Json = {
         "stream": stream,
@@ -116,7 +116,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     seen["frames"] = _frames(raw.pop("frames"), Asked.of(seen, opened, replay.sustained(bins)))
     is_shared = raw["verdict"] == "shared"
     if beside and not is_shared:
-        seen["notes"].append("nobody else is seen in its queue, so --beside is left out")
+        seen["notes"].append("no other traffic was detected in the call's queue, so --beside was ignored")
     path = raw | _capacity(bins) | {"beside": beside if is_shared else None}
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
@@ -124,7 +124,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 def _averaged(found: Json, key_file: Path | None) -> Json:
     """Complete the analysis of averages. Averages reveal nothing about the path, and need no key."""
     if key_file is not None:
-        found["seen"]["notes"].append("averages are not encrypted, and --key-file left out")
+        found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     packets = sum(each["packets"] for each in found["bins"])
     nothing = {"round_trip_ms": None, "delay_p95_ms": None, "frames": None, "packets": packets}
     path = {"verdict": None, "shared": None, "known_frac": 0.0, "capacity_bps": None}
@@ -298,58 +298,63 @@ def sentences(call: Json) -> list[str]:
     said += dumps.sentences(seen) if "limited" in seen else [_packets_said(seen)]
     if estimates := seen["estimates"]:
         said.append(
-            f"Its sender's estimate went from {say.rate(min(rate for _, rate in estimates))} to "
+            f"The sender's bandwidth estimate was between {say.rate(min(rate for _, rate in estimates))} and "
             f"{say.rate(max(rate for _, rate in estimates))}."
         )
     if frames := seen["frames"]:
         said.append(
-            f"Pictures: {say.count(frames['whole'])} of {say.count(frames['all'])} came whole at first; pauses of "
-            f"more than {say.seconds(frames['pause_s'])} between these: {say.count(frames['pauses'])}, "
-            f"{say.seconds(frames['paused_s'])} in all. What a repair brought later is not known."
+            f"Pictures: {say.count(frames['whole'])} of {say.count(frames['all'])} were complete without "
+            f"retransmissions. Between these there were {say.count(frames['pauses'])} pauses of more than "
+            f"{say.seconds(frames['pause_s'])}, {say.seconds(frames['paused_s'])} in total. Whether "
+            "retransmissions completed the others is unknown."
         )
     return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]
 
 
 def _packets_said(seen: Json) -> str:
     return (
-        f"Seen: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
-        f"{say.frac(seen['lost_frac'])} of the packets lost, {say.ms(seen['delay_mean_ms'])} of delay above an empty "
-        f"queue's as a mean, {say.ms(seen['delay_max_ms'])} at most."
+        f"Measured: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
+        f"{say.frac(seen['lost_frac'])} of the packets lost, and a queueing delay of "
+        f"{say.ms(seen['delay_mean_ms'])} on average and {say.ms(seen['delay_max_ms'])} at most."
     )
 
 
 def _path_said(path: Json) -> list[str]:
     if path["refusals"]:
-        said = [f"The call does not show its path: {why}." for why in path["refusals"]]
+        said = [f"The path of the call can't be determined: {why}." for why in path["refusals"]]
         if shared := path["shared"]:
             said.append(
-                f"Where packets of its own followed each other, the capacity was about "
-                f"{say.rate(shared['capacity_bps'])}, of which it had {say.rate(shared['own_bps'])}."
+                f"Where packets of the call followed each other directly, the capacity was about "
+                f"{say.rate(shared['capacity_bps'])}, of which the call had {say.rate(shared['own_bps'])}."
             )
         return said
     capacity, queue = path["capacity_bps"], path["queue"]
-    jitter = ", with delays that vary behind the queue" if path["verdict"] == "jittered" else ""
+    jitter = ", with jitter after the queue" if path["verdict"] == "jittered" else ""
     held = f"{say.count(queue['bytes'])} bytes"
-    others = f"beside {path['beside']}, as you say" if path.get("beside") else "nobody else was in the queue"
-    said = [
-        f"Path: {say.rate(capacity['median'])} as a median, {say.rate(capacity['min'])} to "
-        f"{say.rate(capacity['max'])}, each to about ±{say.frac(path['band_frac'])}, known in "
-        f"{say.frac(path['known_frac'])} of the half seconds; {others}{jitter}.",
-        f"Its queue is taken to hold {held}, as it did at most: a TCP fills it."
+    others = (
+        f"with {path['beside']} in the same queue (--beside)"
         if path.get("beside")
-        else f"Its queue holds {held}: losses show that it was full."
+        else "no other traffic in the queue"
+    )
+    said = [
+        f"Path: a capacity of {say.rate(capacity['median'])} (median), between {say.rate(capacity['min'])} and "
+        f"{say.rate(capacity['max'])}, to about ±{say.frac(path['band_frac'])}, known in "
+        f"{say.frac(path['known_frac'])} of the half seconds; {others}{jitter}.",
+        f"The queue is assumed to hold {held}, its largest length, because a TCP fills it."
+        if path.get("beside")
+        else f"The queue holds {held}: losses show that it was full."
         if queue["full"]
-        else f"Its queue holds at least {held}; no loss shows how much more.",
+        else f"The queue holds at least {held}; it was never full, so its size is unknown.",
     ]
     if path["chance_loss_frac"] > 0:
         said.append(
-            f"{say.frac(path['chance_loss_frac'])} of the packets were lost without a queue, "
-            f"{say.plain(path['loss_run_packets'])} in a row as a mean."
+            f"{say.frac(path['chance_loss_frac'])} of the packets were lost while the queue was empty, "
+            f"{say.plain(path['loss_run_packets'])} in a row on average."
         )
     if path["route_changes_s"]:
         times = say.listed([say.seconds(at) for at in path["route_changes_s"]])
         said.append(
-            f"The delay of an empty queue changed near {times}: the route changed, or a clock was set."
+            f"The delay without queueing changed at about {times}: the route changed, or a clock was set."
         )
     return said
 
@@ -372,7 +377,7 @@ def write(call: Json, place: Path) -> Path:
         # An earlier analysis may have written this file.
         (place / "path.toml").unlink(missing_ok=True)
     else:
-        text = "# The path of a call, as its packets showed it; unknown parts are the middle of what they can be.\n"
+        text = "# The path of a call, measured by its packets. An unknown value is the middle of its possible range.\n"
         text += document(replay.scenario(call, replay.middle_path(call), replay.FRAMES))
         write_text(place / replay.FRAMES, replay.frames_csv(call))
         load(str(place / "path.toml"), text=text)
@@ -398,11 +403,11 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
     if "open" in call and openloop.recorded(call)[1]:
         parts += _opened(call)
     drawing = canvas.in_style(lambda: _draw(call), "call")
-    caption = "Averages do not show the capacity: in grey it may have been anything above what was sent."
+    caption = "Averages do not show the capacity: in the grey areas it had any value above the sent rate."
     if "limited" not in call["seen"]:
         caption = (
-            "The capacity with its band (5 to 95 %) where packets waited for each other; grey where they did not: "
-            "there it may have been anything above what was sent. Of delays the mean, and in grey the longest."
+            "Capacity: with its band (5 to 95 %) where packets queued; in the grey areas no packets queued, and it had "
+            "any value above the sent rate. Delay: the mean, and in grey the maximum."
         )
     parts.append(
         page.section(
@@ -421,14 +426,17 @@ def _replayed(call: Json) -> list[Html]:
     found = call["replay"]
     drawing = canvas.in_style(lambda: _draw_replay(call), "replay")
     caption = (
-        f"The median over {found['paths']} paths that fit the record, and where nine of ten of them lie; the line is "
-        "what was recorded. Delays are above an empty queue's."
+        f"The median over {found['paths']} paths that fit the record, with a band for 90 % of them. The dark line is "
+        "the recorded call. Delays are above the delay without queueing."
     )
     return [
         element("h2", "What other controllers would have done"),
         page.table(*replay.table(call)),
         page.figure(drawing or "", caption, f"steadycast call {call['file']}", "replay"),
-        element("p", f"In how many of {found['paths']} paths a score is better; equal ones count by half:"),
+        element(
+            "p",
+            f"The number of paths, of {found['paths']}, on which a score is better; equal scores count by half:",
+        ),
         page.table(*replay.matrix(call)),
         element("p", replay.LOOPS),
     ]
@@ -439,8 +447,9 @@ def _opened(call: Json) -> list[Html]:
 
     drawing = canvas.in_style(lambda: openloop.draw(call), "open")
     caption = (
-        "What each would have asked of the encoder on the recorded reports. Packets went on as recorded, whatever it "
-        "asked: this says what it makes of the same news, and not who does better."
+        "The target rate that each controller would have set on the recorded reports. The recorded packets do not "
+        "follow these rates. The figure therefore shows how each controller reacts to the same reports, and not which "
+        "one is better."
     )
     return [
         element("h2", "What each would have decided on the same reports"),

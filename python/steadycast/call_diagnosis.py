@@ -92,24 +92,30 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
     # A short queue that is full also causes losses. Random loss is therefore named only if most losses had no queue.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
-        return "packets were lost though no queue stood"
+        return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":
-        return "unknown: others filled the queue, the route changed, or a clock was set, and this file can't tell which"
+        return (
+            "unknown: other traffic filled the queue, the route changed, or a clock was set; this file does not show "
+            "which"
+        )
     if path["drift_ppm"] is None and path["verdict"] != "shared":
         return (
-            "unknown: the delay grew or fell all the time, by what filled the queue, a route that changes, or clocks "
-            "that drift apart or are set, and this file can't tell which"
+            "unknown: the delay changed all the time, because of other traffic in the queue, changes of the route, or "
+            "clocks that drift or were set; this file does not show which"
         )
     if shared := path["shared"]:
         share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
-        return f"others filled the queue, or the link changes all the time: it was left {share}"
+        return f"other traffic filled the queue, or the link changes all the time: the call had {share}"
     if path["verdict"] == "shared":
-        return "others filled the queue, or the link or the delays behind it change all the time"
+        return "other traffic filled the queue, or the link's rate or the delay after it changes all the time"
     sent = middle(each["sent_bps"] for each in bins[first:last])
     if path["verdict"] == "unseen":
-        return f"a queue stood, and nothing shows whether its own {say.rate(sent)} or others filled it"
+        return (
+            f"there was a standing queue, and it is unknown whether the call's {say.rate(sent)} or other traffic "
+            "filled it"
+        )
     link = f" on a link of {say.rate(after)}" if after else ""
-    return f"its own {say.rate(sent)} filled the queue{link}"
+    return f"the call's own {say.rate(sent)} filled the queue{link}"
 
 
 def _capacity(bins: Sequence[Json]) -> float | None:
@@ -133,7 +139,7 @@ def _less(call: Json, first: int, last: int) -> str:
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
     if asked is None or sent is None or sent >= FELL * asked:
         return ""
-    return f"; the encoder gave {say.rate(sent)} of {say.rate(asked)} that it was asked for"
+    return f"; the encoder produced {say.rate(sent)} of the requested {say.rate(asked)}"
 
 
 def _unsent(seen: Json) -> str:
@@ -142,30 +148,32 @@ def _unsent(seen: Json) -> str:
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:
         return ""
-    sent = f"the sender sent none for {say.seconds(min(unsent, paused))}"
-    return f"; pictures paused for {say.seconds(paused)} in all, of which {sent}"
+    sent = f"the sender sent no picture for {say.seconds(min(unsent, paused))}"
+    return f"; the picture paused for {say.seconds(paused)} in total, of which {sent}"
 
 
 def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
     """Name the cause as far as averages reveal it. ``least`` is the call's shortest delay in milliseconds."""
     held = {
-        "bandwidth": "the network held the encoder back",
+        "bandwidth": "the network limited the encoder",
         "cpu": "the sender's computer was too slow to encode",
     }
     # Every encoder is limited by bandwidth during the first seconds, while the first estimate rises.
     limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
     if limited:
         reason = max(limited, key=lambda key: limited[key])
-        why = f"{held.get(reason, f'{reason} held the encoder back')} for {say.frac(limited[reason])} of the time"
+        why = (
+            f"{held.get(reason, f'{reason} limited the encoder')} for {say.frac(limited[reason])} of the time"
+        )
     elif (lost or 0.0) >= LOSSY:
         why = "packets were lost"
     elif delay is not None and least is not None and delay - least >= SLOW_MS:
         grew = f"the {seen['delay_is']} grew from {say.ms(least)} to {say.ms(delay)}"
-        why = f"{grew}: a queue stood or the route changed, and averages don't show which"
+        why = f"{grew}: there was a standing queue or another route, and averages do not show which"
     elif lost is None:
-        why = "unknown, as nothing in it counts losses"
+        why = "unknown, because the file has no count of losses"
     else:
-        why = "none that its averages show"
+        why = "none that the averages show"
     trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
     gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
     return f"Cause: {why}. Worst from {where}: {trip}, {gone}."

@@ -289,7 +289,7 @@ def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Pa
         saved.append(folder / f"{name}.csv")
         write_text(saved[-1], run_comparison.data(*lines()))
     if not saved:
-        raise UserError("--figures", "none of these runs has a video over time", "leave it away")
+        raise UserError("--figures", "none of these runs has a video over time", "leave --figures out")
     return saved
 
 
@@ -411,7 +411,7 @@ def _compared(name: str | None, given: Any) -> Run:
         return run if name is None else replace(run, name=name)
     summary = getattr(given, "summary", None)
     if summary is None:
-        raise UserError(f"{given!r:.60}", "this is no run", "give what run(…) returned, or a run's folder")
+        raise UserError(f"{given!r:.60}", "this is not a run", "give what run(…) returned, or a run's folder")
     folder = given.held()
     steered = {str(flow["controller"]) for flow in summary["flows"] if flow.get("controller")}
     return Run(name or " and ".join(sorted(steered)) or folder.name, folder.path, summary, (folder,))

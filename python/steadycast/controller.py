@@ -98,11 +98,11 @@ def load(name: str, folder: Path) -> type:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the file") from None
+        raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "correct the file") from None
     except (Exception, SystemExit) as error:  # all exceptions of the user's file are reported as its errors
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = f":{frames[-1].lineno}" if frames else ""
-        raise UserError(f"{path}{line}", f"{type(error).__name__}: {error}", "mend the file") from None
+        raise UserError(f"{path}{line}", f"{type(error).__name__}: {error}", "correct the file") from None
     found = getattr(module, wanted, None)
     if not isinstance(found, type):
         classes = [k for k, v in vars(module).items() if isinstance(v, type) and v.__module__ == spec.name]

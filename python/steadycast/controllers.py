@@ -69,22 +69,30 @@ class Use:
 ONE = Use(
     "one receiver",
     "steady",
-    "no queue of its own where nobody else fills one, CUBIC's share where somebody does",
+    "keeps the queue almost empty if no other flow fills it, and takes the share of a CUBIC flow if one does",
 )
-GROUP = Use("a group", "asmp", "the slowest member keeps its share; runs on standard reports, too")
+GROUP = Use("a group", "asmp", "the slowest receiver has its fair share; standard reports are enough")
 USES = (
     ONE,
     GROUP,
-    Use("a group, all by `steadycast receive`", "tfmcc", "at its share in half the time with many receivers"),
+    Use(
+        "a group, all by `steadycast receive`",
+        "tfmcc",
+        "with many receivers, reaches its share in half the time",
+    ),
     Use(
         "a standard player with RTCP",
         GROUP.controller,
-        "`send` changes to it when standard reports come alone",
+        "`send` changes to it if only standard reports arrive",
     ),
-    Use("a player without RTCP (ffplay)", ONE.controller, "with --floor R: nobody can tell what arrives"),
-    Use("GStreamer's element", ONE.controller, "its default, as in all adapters; without trains"),
-    Use("libwebrtc", "tfrc", "steady runs, too, without its trains"),
-    Use("a network that nobody else uses", "fixed", "a constant rate: --max-rate R"),
+    Use(
+        "a player without RTCP (ffplay)",
+        ONE.controller,
+        "with --floor R, because no report shows what arrives",
+    ),
+    Use("GStreamer's element", ONE.controller, "the element's default; without packet trains"),
+    Use("libwebrtc", "tfrc", "steady also works, without its packet trains"),
+    Use("a network without other traffic", "fixed", "a constant rate: --max-rate R"),
 )
 """Recommendations in `steadycast controllers` and the reference; the first two are the defaults of `send`."""
 

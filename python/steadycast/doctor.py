@@ -55,7 +55,7 @@ class Examined:
         """Return the exit code with which a command would end because of missing things."""
         if purpose not in NEEDED:
             raise UserError(
-                f"doctor {purpose}", "nothing is known of this command", f"name one of {', '.join(NEEDED)}"
+                f"doctor {purpose}", "this command has no check", f"choose from: {', '.join(NEEDED)}"
             )
         return max(f.code for f in self.findings if f.name in NEEDED[purpose])
 

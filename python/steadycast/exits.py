@@ -20,13 +20,13 @@ class Exit(IntEnum):
     DONE = 0, "The command is done. A live session that Ctrl-C, SIGTERM or SIGHUP ended counts as done."
     FAILED = (
         1,
-        "The command is done, but an expectation, a condition on a baseline, a run of a sweep or a live source "
-        "failed, or no cell of judge is trustworthy.",
+        "The command is done, but an expectation, a bound, a condition on a baseline, a run of a sweep or a live "
+        "source failed, or no run of judge is trustworthy.",
     )
     MISUSED = 2, "The input or the usage is wrong; stderr has the place, the problem and the remedy."
-    MISSING = 3, "A right or a tool is missing on this machine."
+    MISSING = 3, "A permission or a tool is missing on this machine."
     UNWRITTEN = 4, "A file could not be written, for example because the disk is full."
-    SILENT = 5, "`receive` got no usable packet; stderr says what arrived instead, if anything."
+    SILENT = 5, "`receive` got no usable packet; stderr lists what arrived instead, if anything."
     INTERRUPTED = 130, "Ctrl-C, SIGTERM or SIGHUP interrupted the command before its end."
 
 

@@ -223,11 +223,11 @@ def read_json(path: Path, remedy: str) -> Json:
                 raise UserError(str(path), "this is no regular file", remedy)
             value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}", f"damaged: {error.msg}", remedy) from error
+        raise UserError(f"{path}:{error.lineno}", f"this is not JSON: {error.msg}", remedy) from error
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits, a thousand brackets
         raise UserError(str(path), f"damaged: {reason(error)}", remedy) from error
     if not isinstance(value, dict):
-        raise UserError(str(path), "damaged: not an object", remedy)
+        raise UserError(str(path), "this is not a JSON object", remedy)
     return value
 
 
@@ -447,8 +447,8 @@ class Draft:
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
             # This note replaces the note of a nested draft, whose folder is inside this one.
-            after = ": the same command goes on where this one ended" if self._goes_on else ""
-            error.__notes__ = [f"what there is stands in {self.part}{after}"]
+            after = "; repeat the command to continue" if self._goes_on else ""
+            error.__notes__ = [f"the partial results are in {self.part}{after}"]
 
     def begin(self) -> None:
         """Create DIR.part.

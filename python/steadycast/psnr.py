@@ -223,7 +223,9 @@ def save_table(table: pl.DataFrame, path: Path) -> Path:
     """Write a table as CSV or Parquet, by the file's suffix."""
     writers: dict[str, Callable[[Path], object]] = {".csv": table.write_csv, ".parquet": table.write_parquet}
     if path.suffix not in writers:
-        raise UserError(f"--out {path}", "a table can't be saved so", "end its name in .csv or .parquet")
+        raise UserError(
+            f"--out {path}", "a table can't be saved in this format", "end the name in .csv or .parquet"
+        )
     with whole(path, "give another --out FILE") as new:
         writers[path.suffix](new)
     return path

@@ -41,7 +41,9 @@ def checked(target: Path) -> Path:
     """Check the target of received videos, a folder or a file with a known suffix, and return it."""
     if target.suffix and target.suffix.lower() not in ENDINGS:
         ways = f"{', '.join(ENDINGS)}, or a folder's name without an ending"
-        raise UserError(f"--save-video {target}", "a video can't be saved so", f"take {ways}")
+        raise UserError(
+            f"--save-video {target}", "a video can't be saved in this format", f"choose from: {ways}"
+        )
     return target
 
 

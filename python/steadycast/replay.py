@@ -48,16 +48,25 @@ cubic:1``); 0.45 gave none on 14 of them, and 0.4 none on 13.
 TOLD = 0.75
 """The share of paths on which a controller must be better to be called better."""
 FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
-    "rate_bps": ("rate", say.rate, "What arrived, as a mean."),
-    "delay_p95_ms": ("delay p95", say.ms, "The delay above an empty queue's that 95 % of the packets kept."),
-    "frozen_frac": ("frozen", say.frac, "For how long no picture came whole at first."),
-    "score": ("rate score", say.score, "How a viewer would score it, by its rate."),
+    "rate_bps": ("rate", say.rate, "The mean received rate."),
+    "delay_p95_ms": (
+        "delay p95",
+        say.ms,
+        "The 95th percentile of the delay above the delay without queueing.",
+    ),
+    "frozen_frac": (
+        "frozen",
+        say.frac,
+        "The share of the time in which no new picture was complete without retransmissions.",
+    ),
+    "score": ("rate score", say.score, "The viewer's score, estimated from the rate."),
 }
 """The figures of each controller: heading, formatter, and the meaning for the recorded call."""
 LOOPS = (
-    "The recorded packets went on at the recorded rate, whatever another controller decides on their reports (open "
-    "loop): they can't rank any. So each runs anew on each path, where its own packets make the queue (closed "
-    f"loop). So does the recorded one, taken for {RECORDED}: where that does not come near the record, nothing is said."
+    "The recorded packets keep the recorded rate, whatever another controller decides on their reports (open loop), so "
+    "they can't rank controllers. Each controller is therefore run on each path, where its own packets fill the queue "
+    f"(closed loop). The recorded controller is assumed to be {RECORDED}, and runs there as well. If its results are "
+    "not close to the record, no results are shown."
 )
 _RATE_OFF = 0.15
 """The paths are accepted if the simulated rate of the recorded controller deviates by at most this fraction."""
@@ -482,7 +491,7 @@ def answer(call: Json) -> str:
     """Describe in one sentence the recorded call, and the result of the best controller."""
     found = call["replay"]
     if found["refusals"]:
-        return f"What another controller would have done can't be said: {'; '.join(found['refusals'])}."
+        return f"The results of other controllers are unknown: {'; '.join(found['refusals'])}."
     ranked = sorted(found["controllers"], key=lambda name: -found["controllers"][name]["score"]["p50"])
     was = found["recorded"]
 
@@ -494,14 +503,15 @@ def answer(call: Json) -> str:
     ahead, n = _ahead(call), found["paths"]
     best, alike = ranked[0], [name for name in ranked[1:] if ahead[ranked[0], name] <= TOLD * n]
     if best == RECORDED or RECORDED in alike:
-        best = f"no controller's score can be told from that of {RECORDED}: {told(RECORDED)}"
+        best = f"no controller has a significantly better score than {RECORDED}: {told(RECORDED)}"
     else:
-        apart = f" ({say.listed(alike)} can't be told from it)" if alike else ""
-        best = f"{best} has the best score{apart}: {told(best)}; {RECORDED} there: {told(RECORDED)}"
+        apart = f" (not significantly better than {say.listed(alike)})" if alike else ""
+        best = f"{best} has the best score{apart}: {told(best)}; {RECORDED} has {told(RECORDED)}"
     named = call["path"].get("beside")
-    beside = f" with {named} beside, which you say and it does not show," if named else ""
+    beside = f", with {named} as given by --beside," if named else ""
     return (
-        f"As recorded, taken for {RECORDED}: {say.rate(was['rate_bps'])}{froze}. On {found['paths']} paths that fit "
+        f"The record, assumed to be of {RECORDED}: {say.rate(was['rate_bps'])}{froze}. On "
+        f"{found['paths']} paths that fit "
         f"the record{beside} {best}."
     )
 
@@ -512,8 +522,8 @@ def verdict(call: Json) -> str:
     others = [name for name in call["replay"]["controllers"] if name != RECORDED]
     each = [f"{name} in {ahead[name, RECORDED]:g}" for name in others]
     return (
-        f"A better score than {RECORDED} has, of {n} paths like this one, {say.listed(each)}; between {n // 4} and "
-        f"{n - n // 4} it can't be told."
+        f"Number of {n} paths on which each controller has a better score than {RECORDED}: {say.listed(each)}. "
+        f"Between {n // 4} and {n - n // 4}, the difference is not significant."
     )
 
 

@@ -78,7 +78,7 @@ class Run:
 
     @property
     def flows(self) -> dict[str, Figures]:
-        """The figures of each flow, by its name: ``run.flows["video"].goodput_bps``."""
+        """The figures of each flow, by its name: ``run.flows["video"].throughput_bps``."""
         return {flow["name"]: Figures(flow) for flow in self.summary["flows"]}
 
     @property

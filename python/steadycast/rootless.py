@@ -77,7 +77,7 @@ def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
     elif number not in (errno.EPERM, errno.EACCES):
         return None
     elif is_set("kernel/apparmor_restrict_unprivileged_userns", "1"):
-        problem = "AppArmor takes the rights of user namespaces away"
+        problem = "AppArmor denies permissions in user namespaces"
         remedy = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or run it by sudo"
     elif is_set("kernel/unprivileged_userns_clone", "0"):
         problem = "user namespaces are root's alone"

@@ -84,9 +84,9 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode()
     except ValueError as error:  # a UnicodeError is a ValueError as well
-        raise UserError(f"{option} {text}", f"this is no URL ({error})", remedy) from None
+        raise UserError(f"{option} {text}", f"this is not a URL ({error})", remedy) from None
     if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment or "@" in parts.netloc:
-        raise UserError(f"{option} {text}", "this is no URL of a page", remedy)
+        raise UserError(f"{option} {text}", "this is not the URL of a page", remedy)
     host = f"[{host}]" if ":" in host else host
     shown = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
     return f"{parts.scheme}://{host}{shown}", f"{parts.path.rstrip('/')}/"
@@ -396,9 +396,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
             raise UserError(f"{option} {path}", f"it can't be read ({reason(error)})", remedy) from None
     # 7 is the mask of the permissions of users outside of the file's group.
     if key.stat().st_mode & 0o007:
-        raise UserError(
-            f"--key {key}", "everybody on this machine may read it", f"take that away: chmod o= {key}"
-        )
+        raise UserError(f"--key {key}", "other users can read this key", f"run: chmod o= {key}")
     try:
         context.load_cert_chain(certificate, key, no_password)
     except ssl.SSLError as error:

@@ -223,7 +223,7 @@ def test_the_command_measures_and_saves_all_at_once(film: Film, tmp_path: Path) 
     assert len(list(Clip.of(tmp_path / "seen.mkv").pictures("clip", "clip").frames)) == 48
     for wrong, what in (
         (["--payload", "500"], "--trace: nothing or two"),
-        (["--playout", "soon"], "this is no time"),
+        (["--playout", "soon"], "this is not a time"),
     ):
         done = ran(
             [sys.executable, "-m", "steadycast", "received", *map(str, [film.clip.path, *words[:6], *wrong])]

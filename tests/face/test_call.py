@@ -124,7 +124,7 @@ def test_others_that_a_user_names_stand_in_the_path_as_the_user_s_word() -> None
     flows = replay.scenario(read, replay.middle_path(read), "f.csv")["flow"]
     assert [flow["name"] for flow in flows] == ["video", "beside1", "beside2", "beside3"]
     assert [flow.get("bytes") for flow in flows] == [None, None, None, "300kB"]
-    assert "beside cubic:2, web, as you say" in call._path_said(read["path"])[0]
+    assert "with cubic:2, web in the same queue" in call._path_said(read["path"])[0]
     with pytest.raises(UserError, match="--beside: no traffic is called"):
         call.read(SENDER, beside="cubik:1")
     alone = call.read(SENDER, controllers=[], beside="cubic:1")
@@ -168,7 +168,7 @@ def test_a_browser_s_log_is_told_in_words_and_its_exit_code_says_whether_the_pat
     assert said.code == 0
     assert "sender's event log" in text
     assert "580 packets" in text
-    assert "The call does not show its path" in text
+    assert "The path of the call can't be determined" in text
     assert said.out.splitlines()[-1] == f"report: {tmp_path / 'out' / 'report.html'}"
     assert say("call", SENDER, "-o", tmp_path / "out").code == 2, "results are there"
     told = say("call", SENDER, "--json", "--require-path", code=1)
@@ -363,14 +363,14 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     names = {
         "fell": f"the link fell from {say.rate(was)} to {say.rate(now)}",
-        "chance": "lost though no queue stood",
+        "chance": "lost while the queue was empty",
         "own": "filled the queue on a link of",
         "none": "none in the network",
-        "others": "others filled the queue, or the link changes",
-        "encoder": "the encoder gave",
-        "hidden": "nothing shows whether its own",
-        "drift": "the delay grew or fell all the time",
-        "steps": "the route changed, or a clock was set, and this file can't tell which",
+        "others": "other traffic filled the queue, or the link changes",
+        "encoder": "the encoder produced",
+        "hidden": "it is unknown whether the call's",
+        "drift": "the delay changed all the time",
+        "steps": "the route changed, or a clock was set; this file does not show which",
         "unread": "of the call whether packets were lost is not known",
     }
     assert [
@@ -393,7 +393,7 @@ def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> N
     seen: dict[str, Any] = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
     bins = [part(1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(40)]
     told = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": None}}
-    assert ("the sender sent none for" in call_diagnosis.sentence(told)) == is_sender_s
+    assert ("the sender sent no picture for" in call_diagnosis.sentence(told)) == is_sender_s
     seen["frames"] = found | {"paused_s": 0.0, "unsent_s": chance.uniform(0.2, 1)}
     assert "paused" not in call_diagnosis.sentence(told), "the network made up for it"
 
@@ -453,11 +453,11 @@ def test_a_replay_answers_or_says_that_the_recorded_controller_misses_its_record
     )
     found = replay.replay(read, ["steady"], paths=2)
     assert found["refusals"], "its recorded rate is no gcc's"
-    assert "can't be said" in replay.answer(read | {"replay": found})
+    assert "are unknown" in replay.answer(read | {"replay": found})
     again = found["controllers"]["gcc"]
     found["refusals"] = []
     found["recorded"] |= {key: again[key]["p50"] for key in ("rate_bps", "delay_p95_ms")}
-    assert replay.answer(read | {"replay": found}).startswith("As recorded, taken for gcc")
+    assert replay.answer(read | {"replay": found}).startswith("The record, assumed to be of gcc")
     assert len(replay.table(read | {"replay": found})[1]) == 3
     assert replay.matrix(read | {"replay": found})[1][0][1] == ""
     assert replay.replay(read | {"path": {"refusals": ["x"]}}) == {

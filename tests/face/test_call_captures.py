@@ -892,8 +892,13 @@ def is_true_or_unknown(read: dict[str, Any], after_bps: float, size_ms: float) -
     not refused may be wrong by the size of a step in addition to the bound of other captures.
     """
     said = call_diagnosis.sentence(read)
-    kinds = ["the link fell", "its own", "none in the network", "packets were lost though no queue stood"]
-    kinds += ["unknown", "a queue stood, and nothing shows"]
+    kinds = [
+        "the link fell",
+        "the call's own",
+        "none in the network",
+        "packets were lost while the queue was empty",
+    ]
+    kinds += ["unknown", "there was a standing queue, and it is unknown"]
     (kind,) = (each for each in kinds if said.startswith(f"Cause: {each}"))
     rates = [
         float(value) * {"M": 1e6, "k": 1e3}[unit]
@@ -910,7 +915,7 @@ def is_true_or_unknown(read: dict[str, Any], after_bps: float, size_ms: float) -
             f"the mean delay of the worst ten seconds is 28 ms there, and 152 ms here: {said}"
         )
     else:
-        assert kind in ("unknown", "a queue stood, and nothing shows"), said
+        assert kind in ("unknown", "there was a standing queue, and it is unknown"), said
     if not read["path"]["refusals"]:
         sent = simulated(after_bps)
         delays = sorted(one.arrived - one.left for one in sent if one.arrived is not None)
@@ -989,7 +994,7 @@ def test_a_link_that_sends_in_batches_is_read_and_blames_nobody(tmp_path: Path, 
     assert read["seen"]["delay_p95_ms"] == pytest.approx(delay, abs=2 + interval_ms + 0.05 * delay)
     assert "a link sends them together" in " ".join(read["seen"]["notes"])
     assert "in batches" in read["path"]["refusals"][0]
-    assert "nothing shows whether its own" in call_diagnosis.sentence(read)
+    assert "it is unknown whether the call's" in call_diagnosis.sentence(read)
 
 
 def test_the_sound_alone_does_not_say_who_filled_the_queue(tmp_path: Path) -> None:
@@ -997,7 +1002,7 @@ def test_the_sound_alone_does_not_say_who_filled_the_queue(tmp_path: Path) -> No
     sound = [one for one in records(Way(reports="absent")) if source in one[1][42:60]]
     read = call.read(written(tmp_path, Way(), sound), side="receiver", controllers=[])
     assert read["path"]["refusals"]
-    assert "nothing shows whether its own" in call_diagnosis.sentence(read)
+    assert "it is unknown whether the call's" in call_diagnosis.sentence(read)
 
 
 REASONS: dict[str, tuple[Callable[[bytes], bytes], str]] = {

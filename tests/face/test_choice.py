@@ -48,7 +48,7 @@ def test_the_one_that_keeps_the_rule_is_taken_though_another_looks_better() -> N
         candidate("tfrc", 1.1, rate_score=2.9, frozen=0.3, delay_ms=100.0, seeds=[1]),
     )
     assert text == (
-        "Take steady: fixed leaves tcp 20 % of its fair share, steady 87 %; tfrc stands still for 30 % of the time, "
+        "Use steady: fixed leaves tcp 20 % of its fair share, steady 87 %; tfrc is frozen for 30 % of the time, "
         "steady 0 %. It costs: tcp has 87 % of its fair share, the video has 90 % of its own and its viewer sees "
         "everything 200 ms late. One seed is one sample, so that only large differences count; run each with "
         "steadycast run … --seeds 1-5, and compare the folders."
@@ -79,7 +79,7 @@ def test_each_criterion_decides_where_all_before_it_are_alike(
         assert by["difference"] >= by["least_difference"] > 0.0
         assert by["spread"] > 0.0
         assert by["basis"] == ("placebo" if len(seeds) == 1 else "paired by seed")
-        assert "Take good: bad " in " ".join(found.said)
+        assert "Use good: bad " in " ".join(found.said)
 
 
 @pytest.mark.parametrize(("one", "other"), [(4.9, 4.89), (4.92, 4.81), (2.0, 2.09)])
@@ -88,7 +88,7 @@ def test_hundredths_of_a_score_recommend_nobody(one: float, other: float, seeds:
     pair = candidate("a", seeds=seeds, rate_score=one), candidate("b", seeds=seeds, rate_score=other)
     found = verdict(pair)
     assert (list(found.take), found.reason) == ([], "alike")
-    assert found.said[0].startswith("No recommendation: nothing tells a and b apart")
+    assert found.said[0].startswith("No recommendation: a and b do not differ significantly")
     assert "better, but" not in " ".join(found.said)
 
 
@@ -123,7 +123,7 @@ def test_each_candidate_that_is_not_taken_has_its_reason() -> None:
         candidate("tfrc", 1.2, share=0.43, seeds=[1]),
         candidate("fixed", 0.04, share=1.2, seeds=[1]),
     )
-    assert text.startswith("Take steady: fixed leaves tcp 4.0 % of its fair share")
+    assert text.startswith("Use steady: fixed leaves tcp 4.0 % of its fair share")
     assert "Not tfrc: it starves at 43 % of its own fair share." in text
 
 
@@ -142,7 +142,7 @@ def test_hints_know_where_they_are_shown() -> None:
 
 def test_800_ms_of_play_out_are_no_call_and_a_group_holds_none() -> None:
     slow = [candidate("a", delay_ms=800.0), candidate("b", rate_score=1.0, delay_ms=800.0)]
-    assert "from camera to screen is no call" in said(*slow)
+    assert "from camera to screen is too long for a call" in said(*slow)
     group = [Candidate(each.name, each.samples, alone=False) for each in slow]
     assert "no call" not in said(*group)
     assert verdict(slow[:1]).said == ()

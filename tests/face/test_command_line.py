@@ -212,7 +212,7 @@ def test_an_interrupt_is_130_and_names_what_is_left(
     # By its full name, because the package exports a function of the same name as its module.
     monkeypatch.setattr(importlib.import_module("steadycast.run"), "run", stops)
     said = say("run", scenario, "-o", tmp_path / "home", code=130)
-    assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"
+    assert said.err == f"steadycast: interrupted; the partial results are in {tmp_path / 'home'}.part\n"
 
 
 def test_an_interrupt_before_there_is_a_command_is_130_in_one_line(
@@ -339,7 +339,7 @@ def test_what_to_take_stands_first_and_is_what_send_and_the_built_in_calls_take(
     from steadycast.live.send import default_controller
 
     told = say("controllers").out.splitlines()
-    assert re.match(r"towards +take +why", told[0])
+    assert re.match(r"receivers +controller +reason", told[0])
     assert re.match(rf"{ONE.towards} +{ONE.controller} ", told[1])
     for to, use in (("10.0.0.2:5004", ONE), ("239.1.2.3:5004", GROUP)):
         assert default_controller(to) == use.controller
@@ -365,9 +365,9 @@ def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in names)
     one = say("controllers", "asmp").out
     assert re.search(r"^gamma_down +0\.9 +weight of a new rate that is lower", one, re.MULTILINE)
-    assert "Take it for a group in which somebody sends standard reports" in one
-    assert "It needs" not in one
-    assert "\nIt needs packet reports: " in say("controllers", "scream").out
+    assert "Use it for a group in which somebody sends standard reports" in one
+    assert "Requirement" not in one
+    assert "\nRequirement: packet reports. " in say("controllers", "scream").out
     wrong = say("controllers", "asmpp", code=2)
     assert 'did you mean "asmp"?' in wrong.err
 

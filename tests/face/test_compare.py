@@ -177,7 +177,7 @@ def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_sing
         place.write_text(json.dumps(summary))
     said = " ".join(say("compare", "greedy", "kind").out.split())
     assert said.startswith(
-        "Take kind: greedy leaves tcp 20 % of its fair share, kind 90 %. It costs: tcp has 90 %"
+        "Use kind: greedy leaves tcp 20 % of its fair share, kind 90 %. It costs: tcp has 90 %"
     )
     assert "--seeds 1-5" in said
     assert " ".join(RULE.split()) in said
@@ -187,7 +187,9 @@ def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_sing
     assert found["decided_by"][0]["figure"] == "others_share"
     assert found["decided_by"][0]["n"] == 1
     text = (tmp_path / "compare.html").read_text()
-    assert text.index("Take kind") < text.index("The rule, in this order") < text.index("<table")
+    assert (
+        text.index("Use kind") < text.index("The rule has six criteria, in this order") < text.index("<table")
+    )
     assert answer(read([tmp_path / "kind"])) == ""
 
 

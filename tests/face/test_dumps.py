@@ -115,13 +115,13 @@ def test_a_dump_has_words_a_page_and_no_path(say: Say, tmp_path: Path) -> None:
     assert said.code == 0
     assert "held back by bandwidth" in text
     assert "Worst from 2" in text
-    assert "does not show its path: one value a second" in text
-    assert "What another controller would have done can't be said" in text
+    assert "can't be determined: one value a second" in text
+    assert "The results of other controllers are unknown" in text
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"path.json", "report.html"}
     assert "--key-file" not in text
     key = tmp_path / "key"
     key.touch(mode=0o600)
-    assert "not encrypted, and --key-file left out" in " ".join(
+    assert "not encrypted, so --key-file was ignored" in " ".join(
         call.read(file, key_file=key)["seen"]["notes"]
     )
     assert say("call", file, "--side", "left").code == 2
@@ -440,7 +440,7 @@ def test_averages_name_no_cause_that_they_do_not_show(
     file = tmp_path / "dump.json"
     file.write_text(json.dumps(old_form(reports) if form == "old" else reports))
     said = call_diagnosis.sentence(call.read(file))
-    reason = {"cpu": "too slow to encode", "bandwidth": "the network held", "other": "other held"}.get(
+    reason = {"cpu": "too slow to encode", "bandwidth": "the network limited", "other": "other limited"}.get(
         limited
     )
     if reason and seconds_limited == 20:
@@ -448,7 +448,7 @@ def test_averages_name_no_cause_that_they_do_not_show(
     elif lost:
         assert "packets were lost" in said
     elif trip_s > 0.1:
-        assert "a queue stood or the route changed" in said
+        assert "there was a standing queue or another route" in said
     else:
-        assert "none that its averages show" in said
+        assert "none that the averages show" in said
     assert (reason is not None and reason in said) == (reason is not None and seconds_limited == 20)

@@ -186,5 +186,5 @@ def test_a_comparison_shows_all_films_smaller_and_names_those_that_can_not_be_ma
     page = write_page(read([filmed.path, tmp_path / "other"]), None, [], tmp_path / "compare.html")
     text = page.read_text()
     assert text.count("<video") == 0
-    assert "its report shows it, and it stands in" in text
+    assert "its report shows it, and its file is in" in text
     assert f"<code>{tmp_path / 'other' / 'film.webm'}</code>" in text

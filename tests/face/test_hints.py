@@ -23,10 +23,10 @@ from tests.conftest import SMALL, Say
     [
         (("run", "home", "--seed", "1-3"), "1-3 are several seeds; write --seeds 1-3"),
         (("run", "home", "--seed=1-3"), "1-3 are several seeds; write --seeds 1-3"),
-        (("emulate", "home", "--seed", "1-3"), "1-3 is no whole number; write for example 3"),
-        (("run", "home", "--seed", "one"), "one is no whole number; write for example 3"),
+        (("emulate", "home", "--seed", "1-3"), "1-3 is not a whole number; write for example 3"),
+        (("run", "home", "--seed", "one"), "one is not a whole number; write for example 3"),
         (("sweep", "home", "--jobs", "0"), "0 is too small; take 1 or more"),
-        (("sweep", "home", "--jobs", "2.5"), "2.5 is no whole number; write for example 3"),
+        (("sweep", "home", "--jobs", "2.5"), "2.5 is not a whole number; write for example 3"),
         (("serve", "testsrc", "--viewers", "500"), "500 is too large; take 100 or less"),
     ],
 )

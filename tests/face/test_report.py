@@ -90,7 +90,7 @@ def test_bands_and_ranks_are_spoken_of_where_there_are_several_receivers(page: s
     notes = ("Band: from the lowest to the highest receiver.", "Receivers ranked by their mean score.")
     assert [page.count(note) for note in notes] == [2, 1]
     assert [one.count(note) for note in notes] == [0, 0]
-    assert "Tinted by what held the rate." in one
+    assert "The background colour shows what limited the rate." in one
 
 
 def test_no_line_of_the_first_sentences_ends_between_a_number_and_its_unit(page: str) -> None:
@@ -122,7 +122,9 @@ def test_an_encoder_limited_run_says_first_that_it_compares_nothing(tmp_path: Pa
     assert (
         first[2]
         .replace("\N{NO-BREAK SPACE}", " ")
-        .startswith("Such a run compares nothing: for 77 % of the time video (asmp) was limited by its")
+        .startswith(
+            "This run does not compare controllers: for 77 % of the time video (asmp) was limited by its"
+        )
     )
 
 
@@ -134,10 +136,10 @@ def test_a_live_session_is_not_told_to_compare_and_shows_nothing_that_it_has_not
     summary["program"]["commit"] = summary["scenario"]["sha256"] = None
     path.write_text(json.dumps(summary))
     text = write_report(path.parent).read_text(encoding="utf-8")
-    assert "compares nothing" not in text
+    assert "does not compare" not in text
     (head,) = re.findall("<h1>(.*?)</h1>", text)
     assert head.endswith(" · live · 0 to 62 s")
-    end = text[text.index("How to get this again") : text.index(">Words<")]
+    end = text[text.index("How to repeat this run") : text.index(">Words<")]
     assert "steadycast " in end
     assert "None" not in end
 
@@ -154,8 +156,8 @@ def test_a_network_limited_run_opens_with_who_got_what(run_folder: Path) -> None
 @pytest.mark.parametrize(
     ("encoder", "rate", "says"),
     [
-        (0.0, 1e6, "video ran at a fixed rate: it did not answer to the network."),
-        (1.0, 1e6, "video sent what its encoder's best quality takes: it did not answer to the network."),
+        (0.0, 1e6, "video ran at a fixed rate: it did not react to the network."),
+        (1.0, 1e6, "video sent at the rate of its encoder's best quality: it did not react to the network."),
         (0.0, 0.0, "video (fixed) got 0 b/s."),
     ],
 )
@@ -171,7 +173,7 @@ def test_what_answers_to_nothing_is_called_fixed_only_when_it_was(
     ("shares", "says"),
     [
         ({"network": 0.2, "encoder": 0.0, "start": 0.8, "cap": 0.0}, "still in its start phase for 80 %"),
-        ({"network": 0.4, "encoder": 0.3, "start": 0.3, "cap": 0.0}, "the network decided only 40 %"),
+        ({"network": 0.4, "encoder": 0.3, "start": 0.3, "cap": 0.0}, "the network limited it for only 40 %"),
         ({"network": 0.0, "encoder": 0.0, "start": 0.0, "cap": 1.0}, "was at its cap for 100 %"),
     ],
 )
@@ -357,7 +359,7 @@ def test_the_first_sentences_say_what_was_missed_and_which_play_out_would_have_d
     }
     seen = answer({"complete": True, "flows": [flow]})[-1]
     assert "47 % of the frames were not shown whole and in time" in seen
-    assert "the picture stood still for 5.5 % of the time" in seen
-    assert "a play-out of 634 ms would have done" in seen
+    assert "the picture was frozen for 5.5 % of the time" in seen
+    assert "a play-out delay of 634 ms would have been enough" in seen
     frames.update(ok=100, lost=0, late=0, undecodable=0)
     assert "frames" not in answer({"complete": True, "flows": [flow]})[-1]

@@ -83,7 +83,7 @@ def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_not
         first.send_signal(signal.SIGINT)
         _, said = first.communicate(timeout=60)
     assert first.returncode == 130
-    assert b"what there is stands in mix.part" in said
+    assert b"the partial results are in mix.part" in said
     assert json.loads((tmp_path / "mix.part" / "summary.json").read_text())["complete"] is False
     assert (tmp_path / "mix.part" / "scenario.toml").exists()
     assert not (tmp_path / "mix.lock").exists()
@@ -319,7 +319,7 @@ def test_a_signal_ends_a_run_as_ctrl_c_does(tmp_path: Path, endless: Path, blow:
         until((tmp_path / "mix.part" / "summary.json").exists)
         run.send_signal(blow)
         _, said = run.communicate(timeout=60)
-    assert (run.returncode, said) == (130, "steadycast: interrupted; what there is stands in mix.part\n")
+    assert (run.returncode, said) == (130, "steadycast: interrupted; the partial results are in mix.part\n")
     assert json.loads((tmp_path / "mix.part" / "summary.json").read_text())["complete"] is False
     assert not (tmp_path / "mix.lock").exists()
 

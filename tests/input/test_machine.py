@@ -114,10 +114,10 @@ def test_systemds_copy_of_a_key_is_read_whatever_its_mode_says(
     key = tmp_path / "key"
     key.write_text("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNk")
     key.chmod(0o440)
-    with pytest.raises(UserError, match="others may read"):
+    with pytest.raises(UserError, match="other users can read"):
         session.read_key(key)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert session.read_key(key)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "other"))
-    with pytest.raises(UserError, match="others may read"):
+    with pytest.raises(UserError, match="other users can read"):
         session.read_key(key)

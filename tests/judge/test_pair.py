@@ -43,7 +43,7 @@ def test_a_pair_is_read() -> None:
         ({"lead": 10}, "pair.toml: lead", "write a text"),
         ({"clip": {"siz": "1x1"}}, "pair.toml: clip.siz", 'did you mean "size"?'),
         ({"program": [SEND]}, "pair.toml: program", 'on = "receiver"'),
-        ({"program": [SEND, RECEIVE, SEND]}, "pair.toml: program", "a name of its own"),
+        ({"program": [SEND, RECEIVE, SEND]}, "pair.toml: program", "its own name"),
         (
             {"program": [{**SEND, "on": "sendr"}, RECEIVE]},
             "pair.toml: program[1].on",
@@ -54,9 +54,9 @@ def test_a_pair_is_read() -> None:
             "pair.toml: program[1].run",
             'did you mean "clip"?',
         ),
-        ({"program": [{**SEND, "run": "x 'y"}, RECEIVE]}, "pair.toml: program[1].run", "mend it"),
+        ({"program": [{**SEND, "run": "x 'y"}, RECEIVE]}, "pair.toml: program[1].run", "correct it"),
         ({"program": [{**SEND, "ready": "upd:1"}, RECEIVE]}, "pair.toml: program[1].ready", "udp:PORT"),
-        ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "mend it"),
+        ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "correct it"),
         ({"program": [{**SEND, "ends": "no"}, RECEIVE]}, "pair.toml: program[1].ends", "true or false"),
         ({"pictures": {"format": "rgb"}}, "pictures.format", "yuv420p 640x360"),
         ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
@@ -111,7 +111,7 @@ def test_a_budget_says_what_fits() -> None:
     pair = pairs.of(GOOD, "", "")
     _within_budget(Asked(pair, budget_s=450.0), 6)
     with pytest.raises(
-        UserError, match=r"6 cells of 75 s take 7.5 min; take --seconds 58s, or 5 cells at most"
+        UserError, match=r"6 runs of 75 s take 7.5 min; write --seconds 58s, or choose at most 5 runs"
     ):
         _within_budget(Asked(pair, budget_s=440.0), 6)
     with pytest.raises(UserError, match="allow more"):

@@ -187,8 +187,8 @@ def test_the_decision_and_its_why_stand_under_the_pointer(opened: Callable[..., 
     page.wait_for_function("() => document.querySelector('#pointer .t')")
     said = page.locator("#pointer").inner_text()
     assert re.match(r"(5\.9|6\.0|6\.1) s\n", said)
-    assert re.search(r"A video \(asmp\) ?[\d.]+ [kM]b/s, held by (network|encoder|start|floor)", said)
-    assert re.search(r"B video \(tfrc\) ?[\d.]+ [kM]b/s, held by", said)
+    assert re.search(r"A video \(asmp\) ?[\d.]+ [kM]b/s, limited by (network|encoder|start|floor)", said)
+    assert re.search(r"B video \(tfrc\) ?[\d.]+ [kM]b/s, limited by", said)
     assert re.search(r"A: [IPB] frame, quantizer \d+, (shown|late|lost|undecodable)", said)
 
 
@@ -419,7 +419,9 @@ def test_a_live_session_is_shown_as_it_goes_on(browser: Any, tmp_path: Path) -> 
                 "() => document.querySelector('#says').textContent.includes('after 19.0 s')"
             )
             assert page.locator("#text").is_hidden()
-            assert "held by network: least of the receivers' rates" in page.locator("#pointer").inner_text()
+            assert (
+                "limited by network: least of the receivers' rates" in page.locator("#pointer").inner_text()
+            )
             with file.open("a") as opened:
                 opened.write(sent(20.0, 900_000.0))
             page.wait_for_function(

@@ -226,7 +226,7 @@ def test_a_full_disk_ends_a_receiver_with_4_and_keeps_what_came(name: str, port:
     assert receiver.returncode == 4, said
     kept = tmp_path / f"{name}.part"
     assert one_line(said) == (
-        f"steadycast: {tmp_path / name}: can't be written (File too large); what came before stands in {kept}"
+        f"steadycast: {tmp_path / name}: can't be written (File too large); the stream until then is in {kept}"
     )
     assert kept.stat().st_size == most
     assert not (tmp_path / name).exists()
@@ -291,7 +291,9 @@ def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_pat
         ]
     )
     sink = receive.Sink(fake, receive.Options(what="x", out=tmp_path / "x.m4v"))
-    with pytest.raises(UnwrittenError, match=r"x\.m4v: can't be written .*stands in .*x\.m4v\.part"):
+    with pytest.raises(
+        UnwrittenError, match=r"x\.m4v: can't be written .*the stream until then is in .*x\.m4v\.part"
+    ):
         sink.finish()
     assert fake.stopped
     assert [each.name for each in tmp_path.iterdir()] == ["x.m4v.part"]
@@ -302,7 +304,7 @@ def test_a_stream_that_no_container_takes_at_the_end_is_kept(tmp_path: Path) -> 
     sink = receive.Sink(
         Fake([[(0, False, True, 0.0, b"no picture")]]), receive.Options(what="x", out=tmp_path / "x.mkv")
     )
-    kept = f"the stream as it came stands in {tmp_path / 'x.mkv.part'} \\(mpeg4\\)"
+    kept = f"the received stream is in {tmp_path / 'x.mkv.part'} \\(mpeg4\\)"
     with pytest.raises(UnwrittenError, match=f"can't be put into this container .*; {kept}"):
         sink.finish()
     assert [each.name for each in tmp_path.iterdir()] == ["x.mkv.part"]
@@ -693,7 +695,7 @@ def test_a_container_that_is_refused_is_told_with_one_that_is_taken(
         receive.container_of(tmp_path / f"film{ending}", codec)
     first = TAKEN[codec][0]
     assert told.value.remedy == (
-        f"name a file that ends in {first}, or in {stream.FORMS[codec].endings[0]} for the stream as it comes"
+        f"name a file that ends in {first}, or in {stream.FORMS[codec].endings[0]} for the stream as it arrives"
     )
     assert not list(tmp_path.iterdir())
 
@@ -709,7 +711,7 @@ def test_h263_into_matroska_is_refused_before_the_session(tmp_path: Path) -> Non
     assert receiver.returncode == 2
     assert said == (
         f"steadycast: --out {tmp_path / 'x.mkv'}: the container matroska takes no h263; "
-        "name a file that ends in .avi, or in .h263 for the stream as it comes\n"
+        "name a file that ends in .avi, or in .h263 for the stream as it arrives\n"
     )
     assert [each.name for each in tmp_path.iterdir()] == ["session.sdp"]
 

@@ -8,11 +8,11 @@ import pytest
 from steadycast.live import view
 
 HINTS = (
-    "the encoder is too slow: {n} left out; take a smaller --size or --fps",
-    "the rate had no room for {n}; take a higher --floor (the key +) or a smaller --size",
+    "the encoder is too slow: {n} left out; use a smaller --size or --fps",
+    "the rate was too low for {n}; use a higher --floor (the key +) or a smaller --size",
     "no RTCP from 10.0.0.2 for {d} s: is port 5005 of this machine reachable from there?",
     "{n} skipped: the rate fell faster than the encoder could",
-    "{d} packets were refused: does anybody listen at 10.0.0.9:5004?",
+    "{d} packets were refused: check that a receiver listens at 10.0.0.9:5004",
 )
 
 
@@ -37,4 +37,4 @@ def test_a_hint_is_said_once_whatever_its_numbers_are_and_each_kind_is_said(
 
 def test_a_rate_that_the_encoder_held_says_no_more_than_that() -> None:
     decision = {"rule": "r", "loss": None, "rtt_ms": None, "by": None, "limit": "encoder"}
-    assert view.why(decision) == "the encoder gives no more: r"
+    assert view.why(decision) == "the encoder's best quality limits: r"

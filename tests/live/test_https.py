@@ -86,7 +86,7 @@ def test_what_is_no_certificate_with_its_key_is_an_error(pem: Pem, tmp_path: Pat
         (pem.certificate, other.key, "no certificate with its key"),
         (text, pem.key, "no certificate with its key"),
         (secret.certificate, secret.key, "it has a password"),
-        (pem.certificate, shown, "everybody on this machine may read it"),
+        (pem.certificate, shown, "other users can read this key"),
         (pem.certificate, tmp_path, "can't be read"),
         (tmp_path / "none", pem.key, "can't be read"),
     ):

@@ -415,7 +415,7 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
         (lambda to: sc.Sender(to, size=SIZE, fps=0), "fps: 0 frames per second are not supported"),
         (
             lambda to: sc.Sender(to, size=SIZE, codec="theora"),
-            "codec theora: there is no such codec; take one of mpeg4",
+            "codec theora: there is no such codec; choose from: mpeg4",
         ),
         (
             lambda to: sc.Sender(to, size=SIZE, pixels="rgba"),  # type: ignore[arg-type]

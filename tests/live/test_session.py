@@ -171,7 +171,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
             "is below the floor",
         ),
         (("send", "absent.mkv", "--to", "127.0.0.1:5004"), "there is no such file"),
-        (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "vp7"), "take one of mpeg4"),
+        (("send", "testsrc", "--to", "127.0.0.1:5004", "--codec", "vp7"), "choose from: mpeg4"),
         (("send", "/dev/video77", "--to", "127.0.0.1:5004"), "ls /dev/video*"),
         (("receive", "232.1.1.1:5004"), "--source"),
         (("receive", "127.0.0.1:5004", "--buffer", "full"), "write for example 16KiB"),
@@ -287,7 +287,7 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     alone = view.hints({**STATUS, "peers": [], "left_out": 0, "no_room": 7}, "10.1.0.2:5004", 5005)
     assert alone == [
         "no RTCP from 10.1.0.2 for 12 s: is port 5005 of this machine reachable from there?",
-        "the rate had no room for 7 pictures; take a player that sends RTCP, a higher --floor (the key +), "
+        "the rate was too low for 7 pictures; use a player that sends RTCP, a higher --floor (the key +), "
         "or a smaller --size",
     ]
     unknown = view.hints({**STATUS, "peers": [], "left_out": 0}, "10.1.0.2:5004", None)
@@ -296,12 +296,12 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     ]
     small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
     assert view.hints({**STATUS, "size": small}, "h:5004", 5005)[-1] == (
-        "the rate has no room for the source's size: pictures are coded at 88x72; take a higher --floor (the key +)"
+        "the rate is too low for the source's size: pictures are encoded at 88x72; use a higher --floor (the key +)"
     )
     assert "pictures of 88x72; the network limits" in view.send_line({**STATUS, "size": small})
     assert "pictures of" not in view.send_line(STATUS)
     assert (
-        "no room for 9 pictures; take a higher --floor (the key +)"
+        "too low for 9 pictures; use a higher --floor (the key +)"
         in view.hints({**STATUS, "no_room": 9}, "h:5004", 5005)[-1]
     )
 
@@ -381,17 +381,17 @@ HEARD: dict[str, Any] = {
     [
         ({}, []),
         ({"still_s": 2.0}, []),
-        ({"still_s": 12.0}, ["the picture has stood still for 12 s: no frame came whole"]),
-        ({"still_s": 12.0, "silent_s": 12.0}, ["nothing has come for 12 s"]),
+        ({"still_s": 12.0}, ["the picture has been frozen for 12 s: no frame arrived complete"]),
+        ({"still_s": 12.0, "silent_s": 12.0}, ["no packet has arrived for 12 s"]),
         ({"still_s": None}, []),
         (
             {"other": {"ssrc": 7, "from": "10.0.0.3:9", "after_s": 22.6}, "silent_s": 2.4, "still_s": 12.0},
-            ["another source (SSRC 7, address 10.0.0.3:9) sends here; followed in 23 s"],
+            ["another source (SSRC 7, address 10.0.0.3:9) sends here; it will be received in 23 s"],
         ),
         (
             {"other": {"ssrc": 7, "from": "10.0.0.3:9", "after_s": 25.0}},
             [
-                "another source (SSRC 7, address 10.0.0.3:9) sends here, and is not followed while 10.0.0.1:5004 sends"
+                "another source (SSRC 7, address 10.0.0.3:9) sends here; it is ignored while 10.0.0.1:5004 sends"
             ],
         ),
         ({"odd": ["3 keep-alives came"]}, ["3 keep-alives came"]),

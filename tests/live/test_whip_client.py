@@ -306,7 +306,7 @@ def test_the_token_is_read_from_a_file_of_its_owner_or_from_the_environment(
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
     file.chmod(0o644)
-    with pytest.raises(UserError, match="others may read this token"):
+    with pytest.raises(UserError, match="other users can read this token"):
         whip.read_token(file)
     file.chmod(0o600)
     assert whip.read_token(file) == TOKEN

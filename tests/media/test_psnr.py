@@ -91,7 +91,7 @@ def test_the_table_has_a_row_per_frame(pair: tuple[Path, Path], tmp_path: Path) 
             "frame", "time_s", "psnr_y_db", "psnr_u_db", "psnr_v_db", "psnr_all_db", "ssim", "mos"
         ]  # fmt: skip
         assert table["psnr_all_db"].to_numpy() == pytest.approx(seen.psnr_db[:, 3])
-    with pytest.raises(UserError, match=r"end its name in .csv or .parquet"):
+    with pytest.raises(UserError, match=r"end the name in .csv or .parquet"):
         psnr.save(seen, tmp_path / "frames.txt")
 
 

@@ -76,7 +76,7 @@ def test_several_receivers_have_a_file_each_of_the_same_name_or_in_one_folder(
     assert names == ["seen-video-dst1.mp4", "seen-video-dst2.mp4"]
     paths = received.save(run, tmp_path / "folder", Silent())
     assert [path.name for path in paths] == ["video-dst1.mkv", "video-dst2.mkv"]
-    with pytest.raises(UserError, match=r"can't be saved so; take \.yuv, \.y4m, \.mkv"):
+    with pytest.raises(UserError, match=r"can't be saved in this format; choose from: \.yuv, \.y4m, \.mkv"):
         received.save(run, tmp_path / "seen.txt", Silent())
 
 

@@ -100,7 +100,12 @@ def test_a_scenario_knows_each_named_size_as_raw_files_do(name: str, size: tuple
             "does not say its pictures' rate; add encode.size 176x144 encode.fps 25, or",
         ),
         ("clip", 25, None, "does not say its pictures' size; add"),
-        ("352x288", 25, None, "114048 bytes are no whole number of pictures of 152064 bytes (352x288 at 25"),
+        (
+            "352x288",
+            25,
+            None,
+            "114048 bytes are not a whole number of pictures of 152064 bytes (352x288 at 25",
+        ),
         ("176x144", 25, "yuv999p", "there is no pixel format 'yuv999p'; take yuv420p, yuv422p"),
     ],
 )

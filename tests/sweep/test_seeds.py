@@ -74,7 +74,10 @@ def test_an_interrupt_ends_all_seeds_and_leaves_what_there_is(
     assert workers or cores() == 1
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "steadycast: interrupted; what there is stands in many.part\n")
+    assert (process.returncode, err) == (
+        130,
+        "steadycast: interrupted; the partial results are in many.part\n",
+    )
     assert not any(map(alive, workers))
     assert complete(part / "seed-1")
     assert json.loads((part / "seeds.json").read_text())["complete"] is False

@@ -155,7 +155,7 @@ def test_a_parent_that_ends_early_leaves_its_finished_runs_and_no_process(
     assert 3 <= len(kept) < 20
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        assert f"{len(kept)} of 20 runs are done and kept; the same command goes on" in err
+        assert f"{len(kept)} of 20 runs are done and kept; repeat the command to continue" in err
     said = say(*words, code=0)
     assert said.err.startswith(f"{20 - len(kept)} runs in "), said.err
     assert set(pl.read_parquet(tmp_path / "early" / "results.parquet")["key"]) > kept
@@ -176,7 +176,7 @@ def test_a_row_that_is_there_counts_as_kept_though_the_interrupt_came_while_the_
     with pytest.raises(KeyboardInterrupt) as stop:
         sc.sweep(small, seeds=range(1, 4), out=tmp_path / "early")
     assert len(finished([tmp_path / "early"])) == 1
-    assert stop.value.__notes__ == ["1 of 3 runs are done and kept; the same command goes on"]
+    assert stop.value.__notes__ == ["1 of 3 runs are done and kept; repeat the command to continue"]
 
 
 def test_a_row_that_was_cut_off_is_run_again(small: Path, whole: sc.Sweep) -> None:
@@ -304,7 +304,7 @@ def test_a_folder_with_other_results_is_refused(small: Path, tmp_path: Path) -> 
             "this is not PATH=V1,V2; write for example --over flow.video.controller=asmp,tfrc",
         ),
         (["--over", f"{CONTROLLER}=asmp,,tfrc"], "a value between two commas is missing"),
-        (["--over", f"{CONTROLLER}=asmp", "--over", f"{CONTROLLER}=tfrc"], "this path stands twice"),
+        (["--over", f"{CONTROLLER}=asmp", "--over", f"{CONTROLLER}=tfrc"], "this path is given twice"),
         (["--over", "seed=1,2"], "this can't be varied so; give --seeds A-B"),
         (
             ["--over", f"{CONTROLLER}=asmp,tfrk"],
@@ -318,7 +318,7 @@ def test_a_folder_with_other_results_is_refused(small: Path, tmp_path: Path) -> 
         (["--collect"], "-o: it is missing"),
         (["--collect", "-o", "x"], "it runs nothing"),
         (["--seeds", "3-1"], "this is not a range"),
-        (["--baseline", f"{CONTROLLER}=tfrc"], "this is no axis of the sweep; vary it by --over"),
+        (["--baseline", f"{CONTROLLER}=tfrc"], "this is not an axis of the sweep; vary it by --over"),
         (
             ["--over", f"{CONTROLLER}=asmp", "--baseline", f"{CONTROLLER}=tfrc"],
             "no run has this value; there are: asmp",
@@ -349,7 +349,7 @@ def test_a_full_disk_is_exit_code_4_and_keeps_what_is_finished(
     # A limit on the size of files simulates a full disk. Many runs fail while they are stored, two in their table.
     words = ("sweep", small, "--seeds", f"1-{seeds}", "--jobs", "1", "-o", "full")
     done = ran(command(*words), cwd=tmp_path, **no_room(room))
-    assert (done.returncode, "the same command goes on" in done.stderr) == (4, True), done.stderr
+    assert (done.returncode, "repeat the command to continue" in done.stderr) == (4, True), done.stderr
     kept = len(finished([tmp_path / "full"]))
     assert kept == 2 if seeds == 2 else 1 <= kept < seeds
     assert say(*words).err.startswith(f"{seeds - kept} runs")

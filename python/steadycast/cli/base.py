@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from steadycast import exits, hints, signals
 from steadycast.errors import MissingError, UncompiledError, UnwrittenError, UserError, full, reason
@@ -38,8 +38,22 @@ def argument(written: str, about: str, **more: Any) -> Any:
     return typer.Argument(metavar=written, help=about, **more)
 
 
+class Commands(TyperGroup):
+    """The list of commands, with a remedy for an unknown name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first argument names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as error:
+            if "Did you mean" not in error.message:
+                error.message = f"{error.message.rstrip('.')}; `steadycast --help` lists the commands"
+            raise
+
+
 app = typer.Typer(
     name="steadycast",
+    cls=Commands,
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
     # A backspace character keeps the line breaks of the paragraph (click).
@@ -52,6 +66,7 @@ app = typer.Typer(
 
 Command = TypeVar("Command", bound=Callable[..., None])
 SCENARIO = "A scenario (TOML), or the name of a built-in one."
+SET_HELP = "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."
 SEEDS = option("--seeds A-B", "The seeds from A to B, both included.")
 
 # Arguments and options of several commands.
@@ -83,14 +98,15 @@ File = Annotated[Path, argument("FILE", SCENARIO, autocompletion=completed)]
 RunFolder = Annotated[Path, argument("DIR", "A run folder.")]
 Out = Annotated[Path | None, option("-o --out DIR", "The folder for the results.")]
 Force = Annotated[bool, option("--force", "Replace existing results.")]
-AsJson = Annotated[bool, option("--json", "Print the numbers as JSON on stdout, and nothing else.")]
+AsJson = Annotated[bool, option("--json", "Print the results as JSON on stdout, and nothing else.")]
 Film = Annotated[bool, option("--film/--no-film", "Add a film of the worst ten seconds to the report.")]
 Vmaf = Annotated[bool, option("--vmaf", "Also measure VMAF; needs imageio-ffmpeg, and takes longer.")]
 By = Annotated[
     str,
     option(
         "--by HOW",
-        "How pictures are paired. time: by the time of display; index: by their numbers, regardless of losses.",
+        "How shown pictures are paired with original ones. time: by the time of display; index: by "
+        "their numbers, regardless of losses.",
     ),
 ]
 SaveVideo = Annotated[
@@ -102,9 +118,9 @@ SaveVideo = Annotated[
     ),
 ]
 Seed = Annotated[int | None, option("--seed N", "The seed, in place of the scenario's.")]
-Sets = Annotated[list[str] | None, option("--set PATH=VALUE", "As in run. Repeatable.")]
+Sets = Annotated[list[str] | None, option("--set PATH=VALUE", SET_HELP)]
 ClipName = Annotated[
-    str | None, option("--clip NAME|FILE", "The film of all videos (steadycast clips lists names).")
+    str | None, option("--clip NAME|FILE", "The clip of all video flows (steadycast clips lists names).")
 ]
 Network = Annotated[
     str | None,
@@ -117,9 +133,14 @@ Network = Annotated[
 Jobs = Annotated[
     int | None, option("--jobs N", "The number of processes; by default one per processor.", min=1)
 ]
-Fps = Annotated[str, option("--fps", f"{FPS} A .yuv needs it, unless its name has it.")]
+Fps = Annotated[str, option("--fps", f"{FPS} A .yuv file needs it, unless its name has it.")]
 Size = Annotated[
-    str, option("--size", '"cif", "clip" or "640x480". A .yuv needs it, unless its name has it.')
+    str,
+    option(
+        "--size",
+        'The picture size: "cif", "640x480", or "clip" for the clip\'s own. A .yuv file needs it, '
+        "unless its name has it.",
+    ),
 ]
 Pixels = Annotated[
     str | None,
@@ -128,7 +149,7 @@ Pixels = Annotated[
 
 
 class Numbers(TyperCommand):
-    """A command with clear error messages for invalid numbers."""
+    """A command with remedies for missing and superfluous arguments, and for invalid numbers."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -142,6 +163,11 @@ class Numbers(TyperCommand):
                 error.message = _number_problem(
                     error.message, _value_of(given, parameter.opts), several=several
                 )
+            elif not error.message and (about := getattr(parameter, "help", None)):
+                # This text is printed after "Missing argument 'FILE'."
+                error.message = f"Give {about[0].lower()}{about[1:]}"
+            elif error.message.startswith("Got unexpected extra"):
+                error.message += f"; leave them out, or see {ctx.command_path} --help"
             raise
 
 
@@ -161,7 +187,7 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
         return f"{value} is too {size}; take {bound[2]} or {way}"
     if re.fullmatch(r"\d+-\d+", value) and several:
         return f"{value} are several seeds; write --seeds {value}"
-    return f"{value} is no whole number; write for example 3"
+    return f"{value} is not a whole number; write for example 3"
 
 
 class Scenario(Numbers):
@@ -334,8 +360,8 @@ def _run() -> int:
 
 _REMEDIES = {
     errno.ENAMETOOLONG: "give a shorter name",
-    errno.EACCES: "look at its rights, and at those of the folders above it",
-    errno.EPERM: "look at its rights, and at those of the folders above it",
+    errno.EACCES: "check its permissions, and those of the folders above it",
+    errno.EPERM: "check its permissions, and those of the folders above it",
     errno.EMFILE: "allow more open files: ulimit -n",
     errno.ENFILE: "end other programs: this machine has no more open files",
 }
@@ -360,7 +386,7 @@ def _refused(error: Exception) -> Exit:
         tell(MissingError("memory", "there is not enough of it for this", cure))
         return Exit.MISSING
     if isinstance(error, ImportError) and not (error.name or "steadycast").startswith("steadycast"):
-        cure = "install it again; `steadycast doctor` says what is there"
+        cure = "install it again; `steadycast doctor` shows what is installed"
         tell(MissingError(str(error.name), f"can't be loaded ({error})", cure))
         return Exit.MISSING
     if not isinstance(error, OSError):

@@ -33,7 +33,7 @@ def run(
     seeds: Annotated[str | None, base.SEEDS] = None,
     sets: Annotated[
         list[str] | None,
-        option("--set PATH=VALUE", "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."),
+        option("--set PATH=VALUE", base.SET_HELP),
     ] = None,
     clip: base.ClipName = None,
     network: base.Network = None,
@@ -95,7 +95,7 @@ def run(
 
 
 @base.command(
-    "Run a small example, to a report with pictures.",
+    "Run a small example, and write a report with pictures.",
     "steadycast demo",
     "steadycast demo --open",
     "steadycast demo -o first",
@@ -107,7 +107,8 @@ def demo(
 ) -> None:
     """Run a video beside TCP on a link that is too small for both, and write a report with pictures.
 
-    It is the built-in scenario demo. Without -o the results go to runs/demo, and replace those of an earlier demo.
+    The command runs the built-in scenario demo. Without -o the results go to runs/demo, and replace the results of an
+    earlier demo.
     """
     import time
 
@@ -136,9 +137,9 @@ def demo(
 )
 def scenarios(
     copied: Annotated[
-        list[str] | None, option("--copy NAME", "Copy this one, so that you can change it. Repeatable.")
+        list[str] | None, option("--copy NAME", "Copy this scenario, so that you can change it. Repeatable.")
     ] = None,
-    every: Annotated[bool, option("--all", "Copy all.")] = False,
+    every: Annotated[bool, option("--all", "Copy all scenarios.")] = False,
     out: Annotated[Path, option("-o --out DIR", "The folder for the copies.")] = Path(),
 ) -> None:
     """List the scenarios that come with the program, or copy them into a folder.
@@ -158,7 +159,7 @@ def scenarios(
 
 
 @base.command(
-    "List the networks that scenarios name, or copy them.",
+    "List the named networks, or copy them.",
     "steadycast networks",
     "steadycast networks --show wifi-bad",
     "steadycast networks --copy wifi-bad",
@@ -168,14 +169,14 @@ def scenarios(
 def networks(
     shown: Annotated[str | None, option("--show NAME", "Print the file of this network.")] = None,
     copied: Annotated[
-        list[str] | None, option("--copy NAME", "Copy this one, so that you can change it. Repeatable.")
+        list[str] | None, option("--copy NAME", "Copy this network, so that you can change it. Repeatable.")
     ] = None,
     out: Annotated[Path, option("-o --out DIR", "The folder for the copies.")] = Path(),
     as_json: base.AsJson = False,
 ) -> None:
-    """List the networks that a scenario can name (network = "NAME"), and sets of them for sweeps.
+    """List the networks that a scenario can use by name (network = "NAME"), and sets of networks for sweeps.
 
-    +cubic, +2cubic, +newreno, +bbr and +web behind a name add TCP flows.
+    +cubic, +2cubic, +newreno, +bbr or +web after a name adds TCP flows.
     """
     from steadycast import builtin
     from steadycast import networks as known
@@ -201,16 +202,17 @@ def networks(
 
 
 @base.command(
-    "List the clips that have a name.",
+    "List the clips that can be used by name.",
     'pip install "steadycast[clips]"',
     "steadycast clips",
     "steadycast run home --clip bunny",
 )
 def clips(as_json: base.AsJson = False) -> None:
-    """List the clips that have a name: those of the extra `clips`, and those in the folder STEADYCAST_CLIPS.
+    """List the clips that can be used by name.
 
-    `run`, `sweep`, `emulate`, `send` and the lab accept them. A licence may require a notice wherever pictures are
-    shown; a run's warnings contain it.
+    These are the clips of the extra `clips`, and those in the folder that the environment variable STEADYCAST_CLIPS
+    names. `run`, `sweep`, `emulate`, `send`, `serve` and `lab` accept the names. A clip's licence may require a notice
+    wherever its pictures are shown; the warnings of a run contain the notice.
     """
     from steadycast.clips import known
 
@@ -239,7 +241,7 @@ def clips(as_json: base.AsJson = False) -> None:
 
 
 @base.command(
-    "Say what this machine can and can't do.",
+    "Check what works on this machine.",
     "steadycast doctor",
     "steadycast doctor emulate",
     "steadycast doctor --json",
@@ -252,8 +254,8 @@ def doctor(
 ) -> None:
     """Report what works on this machine, and how to fix the rest.
 
-    The exit code is 0 if COMMAND (by default run) works here, 3 if a right or a tool is missing, and 4 if the cache
-    can't be written.
+    The exit code is 0 if COMMAND (by default run) works here, 3 if a permission or a tool is missing, and 4 if the
+    cache can't be written.
     """
     doctor = base.module("steadycast.doctor")
     doctor.need(purpose)

@@ -23,24 +23,32 @@ from steadycast.files import readable
     "steadycast judge pair.toml --baseline judge.json --fail-if '*.frozen_frac>0.05' --keep judge.txt",
 )
 def judge(
-    file: Annotated[Path | None, argument("[FILE]", "A pair's file (TOML): docs/judge.md.")] = None,
-    send: Annotated[str | None, option("--send COMMAND", "The sender, instead of FILE.")] = None,
-    receive: Annotated[str | None, option("--receive COMMAND", "The receiver, instead of FILE.")] = None,
+    file: Annotated[
+        Path | None, argument("[FILE]", "A file (TOML) that describes the two programs (docs/judge.md).")
+    ] = None,
+    send: Annotated[
+        str | None, option("--send COMMAND", "The command of the sender, instead of FILE.")
+    ] = None,
+    receive: Annotated[
+        str | None, option("--receive COMMAND", "The command of the receiver, instead of FILE.")
+    ] = None,
     networks: Annotated[
         str | None,
         option(
             "--networks A,B",
-            "A set (smoke, standard), names (with +cubic …), or files.",
+            "The networks: a set (smoke, standard), names (also with +cubic …), or files.",
             autocompletion=base.network_completed,
         ),
     ] = None,
     out: base.Out = None,
-    seconds: Annotated[str | None, option("--seconds TIME", "The time for which a cell is measured.")] = None,
+    seconds: Annotated[
+        str | None, option("--seconds TIME", "The measured time of each run, for example 60s.")
+    ] = None,
     runs: Annotated[
         int, option("--runs N", "The number of runs of each network; the worst value counts.", min=1, max=100)
     ] = 1,
     jobs: Annotated[
-        str, option("--jobs N", "The number of cells at a time; auto: as many as the processors allow.")
+        str, option("--jobs N", "The number of runs at the same time; auto: as many as the processors allow.")
     ] = "auto",
     budget: Annotated[
         str | None,
@@ -52,36 +60,47 @@ def judge(
         str | None,
         option(
             "--level LEVEL",
-            "The way to measure: wire, rtp, picture or browser; by default the best one that works.",
+            "What is measured: wire, rtp, picture or browser; by default the most detailed level that works.",
         ),
     ] = None,
     baseline: Annotated[
-        Path | None, option("--baseline FILE", "The judge.json from which --fail-if counts changes.")
+        Path | None, option("--baseline FILE", "An earlier judge.json, with which --fail-if compares.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        option("--fail-if NETWORK.FIGURE>CHANGE", "Exit code 1 if a figure changed by more. Repeatable."),
+        option(
+            "--fail-if NETWORK.FIGURE>CHANGE",
+            "Exit with code 1 if a figure has changed by more than this. Repeatable.",
+        ),
     ] = None,
     keep: Annotated[
-        Path | None, option("--keep FILE", "A judge.txt whose figures are kept if the new ones are near.")
+        Path | None,
+        option(
+            "--keep FILE",
+            "An earlier judge.txt. Its figures are printed again where the new ones are close to them.",
+        ),
     ] = None,
     anyway: Annotated[
-        bool, option("--anyway", "Also judge cells that are not trustworthy because the machine was busy.")
+        bool, option("--anyway", "Also judge runs that are not trustworthy because the machine was busy.")
     ] = False,
     as_json: base.AsJson = False,
     force: base.Force = False,
 ) -> None:
     """Run a sender and a receiver in real time on networks, and score what is sent and shown.
 
-    Needs the rights that emulate needs. Without -o the results go to runs/judge-NAME: judge.txt, judge.json, judge.html
-    and cells/NETWORK/RUN.
+    The command needs the same permissions as emulate. Without -o the results go to runs/judge-NAME: judge.txt,
+    judge.json, judge.html and cells/NETWORK/RUN.
     """
     from steadycast.progress import Terminal
 
     base.module("steadycast.rootless").enter()
     pairs, suite = base.module("steadycast.judge.pair"), base.module("steadycast.judge.suite")
     if (file is None) == (send is None or receive is None):
-        raise UserError("judge", "it takes a pair's file, or --send and --receive", "give one of both")
+        raise UserError(
+            "judge",
+            "the two programs are not given, or given twice",
+            "give either FILE, or --send COMMAND and --receive COMMAND",
+        )
     pair = pairs.read(file) if file is not None else pairs.of_commands(send, receive)
     if networks is not None:
         pair = replace(pair, networks=networks)
@@ -89,10 +108,12 @@ def judge(
         pair = replace(pair, seconds=pairs.seconds(seconds, "--seconds"))
     for name, value, among in (("--direction", direction, ("down", "up")), ("--level", level, suite.LEVELS)):
         if value is not None and value not in among:
-            raise UserError(f"{name} {value}", "there is no such", f"take one of {', '.join(among)}")
+            raise UserError(
+                f"{name} {value}", "this is not one of its values", f"choose from: {', '.join(among)}"
+            )
     if jobs != "auto" and not (jobs.isdecimal() and 1 <= int(jobs) <= 64):
         raise UserError(
-            f"--jobs {jobs}", "this is no number of cells", "write auto, or a number from 1 to 64"
+            f"--jobs {jobs}", "this is not a number of runs", "write auto, or a number from 1 to 64"
         )
     asked = suite.Asked(
         pair,

@@ -18,7 +18,7 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @base.command(
-    "Move a scenario's values in the browser, and see what comes of them.",
+    "Change a scenario's values in the browser, and see the effect.",
     "steadycast lab",
     "steadycast lab home.toml lte.toml",
     "steadycast lab --network steps --clip film.mp4",
@@ -43,9 +43,11 @@ def lab(
             "--port N", "The port to listen on; by default the first free one from 8765 on.", min=1, max=65535
         ),
     ] = None,
-    no_browser: Annotated[bool, option("--no-browser", "Print the address, and open no browser.")] = False,
+    no_browser: Annotated[
+        bool, option("--no-browser", "Print the page's address without opening a browser.")
+    ] = False,
     allow_clips: Annotated[
-        Path | None, option("--allow-clips DIR", "A folder whose clips the page offers.")
+        Path | None, option("--allow-clips DIR", "A folder whose clips can be chosen on the page.")
     ] = None,
     network: base.Network = None,
     clip: base.ClipName = None,
@@ -53,11 +55,12 @@ def lab(
         list[Path] | None,
         option(
             "--watch STATUS",
-            "Show a live session instead, from the file of send's or receive's --status. At most two.",
+            "Show a live session instead, from the file that send --status or receive --status writes. "
+            "Repeatable once.",
         ),
     ] = None,
 ) -> None:
-    """Serve a page on this machine only, with sliders beside the scenario's text and charts that follow them.
+    """Serve a page, on this machine only, with sliders for a scenario's values and charts of the result.
 
     The page compares two controllers: the frames that a viewer saw, the film, and the reason for each rate. It needs
     the extra: pip install "steadycast[lab]". Ctrl-C ends it.
@@ -65,7 +68,9 @@ def lab(
     server = base.module("steadycast.lab.server")
     others = [each for each in (allow_clips, network, clip) if each is not None]
     if watch and (files or others or len(watch) > 2):
-        raise UserError("--watch", "it takes at most two files, and no scenario", "leave the others out")
+        raise UserError(
+            "--watch", "it takes at most two files, and no scenario, network or clip", "leave the others out"
+        )
     links = [each.partition("#")[2] for each in files or () if "#s=" in each]
     bases = [server.Base.read(Path(each), network, clip) for each in files or () if "#s=" not in each]
     server.serve(
@@ -118,7 +123,7 @@ def reproduce(
         list[str] | None,
         argument(
             "[ID]...",
-            'Experiments ("K-A"), families ("K"), or "all", which leaves out Q; by default lists them.',
+            'Experiments ("K-A"), families ("K"), or "all", which excludes the family Q. Without it, they are listed.',
             show_default=False,
         ),
     ] = None,
@@ -133,14 +138,15 @@ def reproduce(
         list[Path] | None,
         option(
             "--clip FILE",
-            "A video in place of the papers' lost ones; by default a synthetic one. Repeatable.",
+            "A video in place of the papers' videos, which are lost; by default a synthetic one. Repeatable.",
         ),
     ] = None,
     emulated: Annotated[
         bool,
         option(
             "--emulated",
-            "Run in real time beside the kernel's TCP what can be emulated, and simulate the same; needs root.",
+            "Run the experiments that can be emulated in real time with the kernel's TCP, and also "
+            "simulated; needs root.",
         ),
     ] = False,
     at_once: Annotated[
@@ -149,7 +155,7 @@ def reproduce(
     values: Annotated[
         bool,
         option(
-            "--values", "List the values of the scenarios: printed in the paper or ours, and their ranges."
+            "--values", "List the scenarios' values with their ranges and sources: the paper, or chosen here."
         ),
     ] = False,
     out: base.Out = None,
@@ -157,8 +163,8 @@ def reproduce(
 ) -> None:
     """Run a paper's experiments, and compare published and measured values, with a verdict for each statement.
 
-    "Not reproduced" is a result: the exit code is 0. Finished runs are kept; the same command repeats only those that
-    have changed.
+    The exit code is 0 even if a statement is not reproduced. Finished runs are kept; if the command is repeated, it
+    makes only the runs that have changed.
     """
     if values:
         _laboratory().list_values(ids or ())

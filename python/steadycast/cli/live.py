@@ -17,19 +17,28 @@ from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live.flow import CODECS, OPTIONS, Flow
 
-Record = Annotated[Path | None, option("-o DIR", "The folder for the record.")]
+Record = Annotated[Path | None, option("-o DIR", "The folder for the record of the session.")]
 For = Annotated[str | None, option("--for SPAN", "End after this time, for example 30s.")]
-Mux = Annotated[bool, option("--mux", "RTP and RTCP on one port.")]
+Mux = Annotated[bool, option("--mux", "Use one port for RTP and RTCP.")]
 Interface = Annotated[str | None, option("--interface I", "The network interface, by its name or address.")]
 Consume = Annotated[
     str | None,
-    option("--consume R", "The rate at which the buffer is emptied; by default at the frames' times."),
+    option("--consume R", "The rate at which the player empties the buffer; by default frame by frame."),
 ]
 Metrics = Annotated[
     str | None,
-    option("--metrics ADDR:PORT", "Serve metrics for Prometheus; a port alone serves this machine."),
+    option(
+        "--metrics ADDR:PORT",
+        "Serve metrics for Prometheus at this address; with a port alone, for this machine only.",
+    ),
 ]
-Status = Annotated[str | None, option("--status FILE", "Append a JSON line every second; - is stdout.")]
+Status = Annotated[
+    str | None,
+    option(
+        "--status FILE",
+        "Append the session's state to this file every second, as a line of JSON; - is stdout.",
+    ),
+]
 Loop = Annotated[bool, option("--loop", "Start the file again at its end.")]
 Ladder = Annotated[
     bool, option("--ladder", "Encode the file at every quantizer before the session, not during it.")
@@ -38,7 +47,9 @@ KeepSize = Annotated[
     bool, option("--keep-size", "Skip pictures instead of sending smaller ones if the rate is too low.")
 ]
 NoAudio = Annotated[bool, option("--no-audio", "Send the pictures alone, without the file's sound.")]
-Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for each change, and why.")]
+Events = Annotated[
+    Path | None, option("--events FILE", "Append each change and its reason to this file, as a line of JSON.")
+]
 
 
 def _options(kind: Any, given: Mapping[str, Any]) -> Any:
@@ -104,7 +115,9 @@ def send(
         ),
     ],
     flow: Flow,
-    to: Annotated[str | None, option("--to A:P", "A receiver's RTP address, or a group's.")] = None,
+    to: Annotated[
+        str | None, option("--to A:P", "The RTP address and port of the receiver or the multicast group.")
+    ] = None,
     whip: Annotated[
         str | None, option("--whip URL", "A WHIP server to which the source is published, in place of --to.")
     ] = None,
@@ -115,12 +128,16 @@ def send(
             "A file with the bearer token of the WHIP server; or give it in STEADYCAST_WHIP_TOKEN.",
         ),
     ] = None,
-    sdp: Annotated[Path | None, option("--sdp FILE", "Write the session description here.")] = None,
+    sdp: Annotated[
+        Path | None, option("--sdp FILE", "Write the session description (SDP) to this file.")
+    ] = None,
     interface: Interface = None,
-    ttl: Annotated[int | None, option("--ttl N", "Time to live.", min=1, max=255)] = None,
+    ttl: Annotated[
+        int | None, option("--ttl N", "The packets' time to live, in hops.", min=1, max=255)
+    ] = None,
     port: Annotated[
         int | None,
-        option("--port P", "The sender's own RTP port; RTCP arrives at the next one.", min=1, max=65534),
+        option("--port P", "The sender's RTP port; RTCP uses the next port.", min=1, max=65534),
     ] = None,
     mux: Mux = False,
     loop: Loop = False,
@@ -128,7 +145,8 @@ def send(
     keep_size: KeepSize = False,
     no_audio: NoAudio = False,
     exclude: Annotated[
-        list[str] | None, option("--exclude CNAME", "A receiver whose reports do not count. Repeatable.")
+        list[str] | None,
+        option("--exclude CNAME", "The CNAME of a receiver whose reports are ignored. Repeatable."),
     ] = None,
     key_file: Annotated[
         Path | None, option("--key-file FILE", "Encrypt (SRTP) with the key in this file.")
@@ -147,7 +165,7 @@ def send(
 ) -> None:
     """Send a source live, and show the reason for its rate. Ctrl-C ends the session.
 
-    The record is a run folder: report and compare work on it.
+    The record of the session is a run folder, which report and compare can read.
     """
     from steadycast.progress import Terminal
 
@@ -188,7 +206,7 @@ def serve(
     media_address: Annotated[
         list[str] | None,
         option(
-            "--media-address ADDR", "The address of the media, if it differs from the page's. Repeatable."
+            "--media-address ADDR", "The IP address of the media, if it differs from the page's. Repeatable."
         ),
     ] = None,
     certificate: Annotated[
@@ -197,7 +215,10 @@ def serve(
     key: Annotated[Path | None, option("--key FILE", "The private key of the certificate (PEM).")] = None,
     public_url: Annotated[
         str | None,
-        option("--public-url URL", "The page's address by name, behind a proxy or with --certificate."),
+        option(
+            "--public-url URL",
+            "The address by which browsers reach the page, if it is behind a proxy or has a --certificate.",
+        ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
@@ -223,8 +244,8 @@ def serve(
 ) -> None:
     """Send a source live to web browsers, and show the reason for its rate on the page. Ctrl-C ends it.
 
-    It prints the address of the page, and with "whip" also the address and the token for a publisher. Other players
-    can use WHEP at /whep/video. It needs the extra: pip install "steadycast[serve]".
+    The command prints the address of the page, and with "whip" also the address and the token for a publisher. Other
+    players can use WHEP at /whep/video. It needs the extra: pip install "steadycast[serve]".
     """
     from steadycast.progress import Terminal
 
@@ -241,7 +262,10 @@ def serve(
     "steadycast receive 232.1.2.3:5004 --source 10.0.0.1 --interface eth0 --for 60s -o runs/received",
 )
 def receive(
-    what: Annotated[str, argument("SDP|A:P", "The sender's description, or an address.")],
+    what: Annotated[
+        str,
+        argument("SDP|A:P", "The sender's session description (SDP), or the address and port of the stream."),
+    ],
     source: Annotated[
         str | None,
         option("--source ADDR", "The only sender to accept from a group (source-specific multicast)."),
@@ -264,20 +288,23 @@ def receive(
     duration: For = None,
     mux: Mux = False,
     interface: Interface = None,
-    codec: Annotated[str | None, option("--codec", f"{CODECS[:-1]}, if there is no description.")] = None,
+    codec: Annotated[str | None, option("--codec", f"The codec, if there is no SDP: {CODECS}")] = None,
     name: Annotated[
-        str | None, option("--name CNAME", "The name of this receiver in the sender's view.")
+        str | None, option("--name CNAME", "The name of this receiver (RTCP CNAME), which the sender shows.")
     ] = None,
     key_file: Annotated[
         Path | None, option("--key-file FILE", "The key of an encrypted stream (SRTP).")
     ] = None,
-    buffer: Annotated[str | None, option("--buffer SIZE", "A play-out buffer, for example 16KiB.")] = None,
+    buffer: Annotated[
+        str | None, option("--buffer SIZE", "The size of the play-out buffer, for example 16KiB.")
+    ] = None,
     consume: Consume = None,
     latency: Annotated[
-        str | None, option("--latency SPAN", "The time to wait for lost packets; by default 300ms.")
+        str | None,
+        option("--latency SPAN", "The time for which the receiver waits for lost packets; by default 300ms."),
     ] = None,
     give_up: Annotated[
-        str, option("--give-up SPAN", "End if nothing arrives for this time; never: do not end.")
+        str, option("--give-up SPAN", "End the session if nothing arrives for this time, or never.")
     ] = "30s",
     metrics: Metrics = None,
     status: Status = None,
@@ -294,9 +321,10 @@ def receive(
     )
     if received.silent:
         if received.unused:
-            base.tell(f"{what}: packets came, and none could be used: {'; '.join(received.unused)}")
+            base.tell(f"{what}: packets arrived, but none could be used: {'; '.join(received.unused)}")
         else:
             base.tell(
-                f"{what}: nothing ever came; see whether the sender sends here, and what stands between"
+                f"{what}: no packet arrived; check that the sender sends to this address, and that no "
+                "firewall blocks it"
             )
         raise typer.Exit(Exit.SILENT)

@@ -14,12 +14,14 @@ from steadycast.cli.base import argument, option
 from steadycast.errors import Problems, UserError
 from steadycast.exits import Exit
 
+_FEEDBACK = {"none": "none", "periodic": "by RTCP's timer", "clocked": "by packets or round trips"}
+
 
 @base.command(
     "List the rate controllers, or show one.", "steadycast controllers", "steadycast controllers asmp"
 )
 def controllers(
-    name: Annotated[str | None, argument("NAME", "One controller, with its parameters.")] = None,
+    name: Annotated[str | None, argument("NAME", "The controller to show.")] = None,
     as_json: base.AsJson = False,
 ) -> None:
     """List the rate controllers, or show one with its parameters."""
@@ -33,16 +35,19 @@ def controllers(
         base.print_json([asdict(c) for c in chosen])
         return
     if name is None:
-        base.listed([(use.towards, use.controller, use.why) for use in USES], "towards", "take", "why")
+        base.listed(
+            [(use.towards, use.controller, use.why) for use in USES], "receivers", "controller", "reason"
+        )
         print()
         rows = [(c.name, c.cast, c.feedback, c.about) for c in chosen]
         base.listed(rows, "name", "cast", "feedback", "what it is")
         base.show("\nParameters of one: steadycast controllers NAME")
         return
     one = chosen[0]
-    needs = "".join(f"\nIt needs {need}: {about}" for need, about in one.needs)
-    base.show(f"{one.name}: {one.about}\nTake it {one.when}.")
-    base.show(f"{one.source}; {one.cast}, feedback {one.feedback}{needs}\n")
+    needs = "".join(f"\nRequirement: {need}. {about}" for need, about in one.needs)
+    base.show(f"{one.name}: {one.about}\nUse it {one.when}.")
+    serves = "one receiver" if one.cast == "unicast" else "one receiver or a group"
+    base.show(f"Source: {one.source}. It serves {serves}; feedback: {_FEEDBACK[one.feedback]}.{needs}\n")
     if one.promises:
         base.listed(one.promises, "promise", "what is checked in every run")
         print()
@@ -55,7 +60,7 @@ def controllers(
 
 
 @base.command(
-    "Look for mistakes in a scenario.",
+    "Check a scenario for mistakes, or explain a key.",
     "steadycast check home.toml",
     "steadycast check home.toml --set flow.video.controller=tfrc",
 )
@@ -65,7 +70,8 @@ def check(
     ] = None,
     sets: base.Sets = None,
     explain: Annotated[
-        str | None, option("--explain KEY", 'Explain a key and its values: "flow.playout", or "playout".')
+        str | None,
+        option("--explain KEY", 'Explain this key and its values, for example "flow.playout" or "playout".'),
     ] = None,
 ) -> None:
     """Check a scenario for mistakes without running it, or explain a key."""
@@ -95,7 +101,9 @@ def check(
     "steadycast schema --experiment > experiment.schema.json",
 )
 def schema(
-    experiment: Annotated[bool, option("--experiment", "The format of experiment files.")] = False,
+    experiment: Annotated[
+        bool, option("--experiment", "Print the format of experiment files instead.")
+    ] = False,
 ) -> None:
     """Print the scenario format as a JSON Schema, for editors."""
     import json

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @base.command(
-    "Run a scenario at many points and with many seeds.",
+    "Run a scenario with many values and seeds.",
     "steadycast sweep home.toml --over flow.video.controller=asmp,tfrc --seeds 1-10 -o controllers",
     "steadycast sweep home.toml --over topology.bottleneck.rate=1Mbps,2Mbps,4Mbps \\",
     "    --over flow.video.controller=asmp,tfrc --seeds 1-5 --baseline flow.video.controller=tfrc -o grid",
@@ -35,17 +35,17 @@ def sweep(
         list[str] | None,
         option(
             "--over PATH=V1,V2",
-            "An axis: a path as in run's --set, and its values. Repeatable: all combinations.",
+            "A key, as in --set, and its values. If repeated, all combinations of the values are run.",
         ),
     ] = None,
     design: Annotated[
         Path | None,
-        option("--with TABLE.csv", "Points from a table: its column heads are paths, its rows are points."),
+        option(
+            "--with TABLE.csv", "A table of values: each column is a key, as in --set, and each row is run."
+        ),
     ] = None,
     seeds: Annotated[str | None, base.SEEDS] = None,
-    sets: Annotated[
-        list[str] | None, option("--set PATH=VALUE", "A change for all runs, as in run. Repeatable.")
-    ] = None,
+    sets: Annotated[list[str] | None, option("--set PATH=VALUE", base.SET_HELP)] = None,
     clip: base.ClipName = None,
     jobs: base.Jobs = None,
     pixels: Annotated[
@@ -55,31 +55,35 @@ def sweep(
         list[str] | None,
         option(
             "--metric PATH",
-            "The figure of summary.json to show; with * the mean of all matching ones. Repeatable.",
+            "The figure of summary.json to show; with * in the path, the mean of all figures that match. Repeatable.",
         ),
     ] = None,
     baseline: Annotated[
-        str | None, option("--baseline PATH=V", "Show differences from this value, paired by seed.")
+        str | None,
+        option("--baseline PATH=V", "Show differences from the runs with this value, paired by seed."),
     ] = None,
     shard: Annotated[
-        str | None, option("--shard I/N", "Make part I of N parts, counted from 0 (for job arrays).")
+        str | None,
+        option("--shard I/N", "Make only part I of N parts of the runs, counted from 0 (for job arrays)."),
     ] = None,
     scheduler: Annotated[
         str | None, option("--scheduler ADDRESS", "Make the runs on the workers of a Dask cluster.")
     ] = None,
     collect: Annotated[
-        bool, option("--collect", "Merge the parts in DIR and the rows of an interrupted sweep.")
+        bool, option("--collect", "Merge the parts and the rows of an interrupted sweep in DIR.")
     ] = False,
     figures: Annotated[
         bool, option("--figures", "Also save each figure as PNG, SVG and PDF in DIR/figures.")
     ] = False,
     out: base.Out = None,
-    force: Annotated[bool, option("--force", "Start again in an existing folder.")] = False,
+    force: Annotated[
+        bool, option("--force", "Delete the results in an existing folder, and start again.")
+    ] = False,
 ) -> None:
     """Run a scenario with all combinations of values and several seeds; results.parquet has a row per run.
 
-    The same command makes only the runs that are missing or have failed; more values or seeds add runs. Without -o
-    the results go to runs/NAME-sweep. A run that fails is a row with its error; the exit code is then 1.
+    If the command is repeated, it makes only the runs that are missing or have failed. More values or seeds add runs.
+    Without -o the results go to runs/NAME-sweep. If a run fails, its row contains the error, and the exit code is 1.
     """
     import time
 
@@ -162,7 +166,7 @@ def _errors(done: Any) -> None:
 
 
 @base.command(
-    "Run an experiment: a question, its runs, its measures and its bounds, all in one file.",
+    "Run an experiment: a file with a question, its runs, measures and bounds.",
     "steadycast experiment",
     "steadycast experiment rtt-unfairness",
     "steadycast experiment mine.toml --seeds 1-10 -o mine",
@@ -176,7 +180,8 @@ def experiment(
         Path | None,
         argument(
             "[FILE|NAME]",
-            "An experiment file, or the name of an experiment or of a paper's one. Without: a list.",
+            "An experiment file, or the name of an experiment or of a paper's experiment. Without it, "
+            "the experiments are listed.",
             show_default=False,
         ),
     ] = None,
@@ -192,14 +197,16 @@ def experiment(
         ),
     ] = None,
     draw: Annotated[
-        int | None, option("--draw SEED", "Draw the random values by this number, not by the file's.", min=0)
+        int | None, option("--draw SEED", "The seed of the drawn values, in place of the file's.", min=0)
     ] = None,
-    count: Annotated[int | None, option("--count N", "Draw so many times.", min=1)] = None,
+    count: Annotated[
+        int | None, option("--count N", "The number of draws, in place of the file's.", min=1)
+    ] = None,
     emulated: Annotated[
-        bool, option("--emulated", "Make all runs in real time, beside the kernel's TCP; needs root.")
+        bool, option("--emulated", "Make all runs in real time, with the kernel's TCP; needs root.")
     ] = False,
     why: Annotated[
-        bool, option("--why", "Print each bound with its reason and source, and run nothing.")
+        bool, option("--why", "Print each bound with its reason and source, without any run.")
     ] = False,
     jobs: base.Jobs = None,
     out: base.Out = None,
@@ -207,9 +214,9 @@ def experiment(
 ) -> None:
     """Run an experiment file; write its tables of means, its bounds, its figures and a page.
 
-    Without -o the results go to runs/NAME. The same command makes only the runs that are missing. The exit code is 1
-    if a bound does not hold, if its placebo keeps it as well, or if a run fails. A checkout also has the papers'
-    experiments, which run as with reproduce and end with exit code 0.
+    Without -o the results go to runs/NAME. If the command is repeated, it makes only the runs that are missing. The
+    exit code is 1 if a bound does not hold, if a bound also holds in the placebo, or if a run fails. A checkout also
+    has the papers' experiments, which run as with reproduce and end with exit code 0.
     """
     specs = base.module("steadycast.experiment.spec")
     laboratories = base.module("steadycast.cli.laboratories")
@@ -303,21 +310,24 @@ def _named(names: Sequence[str], known: Iterable[str]) -> str:
 
 
 @base.command(
-    "The older name of: steadycast experiment rfc8867, or c4.",
+    "The former name of steadycast experiment rfc8867 and c4.",
     "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
     name="test-cases",
 )
 def ietf_cases(
-    suite: Annotated[str, argument("SUITE", "rfc8867 or c4.")],
+    suite: Annotated[str, argument("SUITE", "The test cases: rfc8867 or c4.")],
     controllers: Annotated[
         str | None,
-        option("--controllers A,B", "Names, or FILE.py:Class; by default all controllers of the file."),
+        option(
+            "--controllers A,B",
+            "The controllers: names, or FILE.py:Class; by default all of the experiment file.",
+        ),
     ] = None,
     seeds: Annotated[str, base.SEEDS] = "1",
     case: Annotated[list[str] | None, option("--case ID", "Run only this case. Repeatable.")] = None,
     jobs: base.Jobs = None,
     emulated: Annotated[
-        bool, option("--emulated", "Run in real time, beside the kernel's TCP; needs root.")
+        bool, option("--emulated", "Run in real time, with the kernel's TCP; needs root.")
     ] = False,
     out: base.Out = None,
     as_json: base.AsJson = False,

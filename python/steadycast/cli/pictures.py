@@ -77,21 +77,22 @@ def received(
         int | None,
         option(
             "--payload BYTES",
-            "In place of --trace: the maximum number of bytes of a frame in a packet.",
+            "The maximum number of a frame's bytes in a packet, in place of --trace.",
             min=1,
             max=65_507,
         ),
     ] = None,
     original: Annotated[Path | None, option("--original FILE", "The video before it was encoded.")] = None,
     flow: Annotated[
-        str | None, option("--flow PART", "If there are several flows: the one with this text in its name.")
+        str | None, option("--flow PART", "If there are several flows, the one with this text in its name.")
     ] = None,
     receiver: Annotated[
-        str | None, option("--receiver NODE", "If there are several receivers: the node of the one to read.")
+        str | None,
+        option("--receiver NODE", "If there are several receivers, the node of the one to measure."),
     ] = None,
     playout: Annotated[
         str | None,
-        option("--playout SPAN", "The play-out limit, for example 150ms; a frame that takes longer is late."),
+        option("--playout SPAN", "The play-out delay, for example 150ms; a frame that takes longer is late."),
     ] = None,
     clock_offset: Annotated[
         float, option("--clock-offset SECONDS", "The receiver's clock minus the sender's.")
@@ -101,7 +102,11 @@ def received(
     pixels: base.Pixels = None,
     interval: Annotated[
         int | None,
-        option("--interval FRAMES", "The interval of miv; by default the frames of one second.", min=1),
+        option(
+            "--interval FRAMES",
+            "The length of the intervals in which the worst one (miv) is searched; by default one second.",
+            min=1,
+        ),
     ] = None,
     video: Annotated[
         Path | None, option("--save-video FILE", "Save what was seen: .yuv, .y4m, .mkv, .mp4 or .webm.")
@@ -125,11 +130,13 @@ def received(
 
     if (trace is None) == (payload is None):
         raise UserError(
-            "--trace", "nothing or two things say which packets a frame has", "give it, or --payload"
+            "--trace",
+            "it is unknown which packets belong to a frame, or given twice",
+            "give either --trace FILE or --payload BYTES",
         )
     limit_s = None if playout is None else read(playout, SPAN)
     if playout is not None and limit_s is None:
-        raise UserError(f"--playout {playout}", "this is no time", "write for example 150ms")
+        raise UserError(f"--playout {playout}", "this is not a time", "write for example 150ms")
     joined = matching.exchange(
         packets.read_packets(sent),
         None if came is None else packets.read_packets(came),

@@ -51,7 +51,7 @@ def emulate(
         str | None,
         option(
             "--in HOST",
-            "Run COMMAND on this host beside the flows; the run ends with it. More --in HOST2 -- COMMAND2 may follow.",
+            "Run COMMAND on this host beside the flows, until COMMAND ends. More --in HOST2 -- COMMAND2 may follow.",
         ),
     ] = None,
     only: Annotated[bool, option("--only", "Run COMMAND without the scenario's flows.")] = False,
@@ -61,17 +61,18 @@ def emulate(
     clip: base.ClipName = None,
     network: base.Network = None,
     approximate: Annotated[
-        bool, option("--approximate", "Ignore keys that a kernel can't implement, with a warning.")
+        bool, option("--approximate", "Ignore keys that the kernel's TCP can't implement, with a warning.")
     ] = False,
     as_json: base.AsJson = False,
     force: base.Force = False,
     vmaf: base.Vmaf = False,
     film: base.Film = True,
 ) -> None:
-    """Run a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's.
+    """Run a scenario in real time: hosts are network namespaces, and TCP is the kernel's.
 
-    Needs root, or user namespaces and /dev/net/tun for all. Without -o the results go to runs/NAME-emulated;
-    with --only, or with --json alone, nothing is written.
+    The links are those of the simulator. The command needs root, or a system on which every user may create user
+    namespaces and open /dev/net/tun. Without -o the results go to runs/NAME-emulated; with --only, or with --json
+    alone, nothing is written.
     """
     # This call may restart the command in a user namespace, so that it comes first.
     base.module("steadycast.rootless").enter()
@@ -105,7 +106,7 @@ def emulate(
 
 
 @base.command(
-    "Run a scenario simulated and emulated, and set the two side by side.",
+    "Run a scenario simulated and emulated, and compare the two.",
     "steadycast agree dumbbell.toml",
     "steadycast agree dumbbell.toml --seeds 1-3 -o agreement",
     cls=base.Scenario,
@@ -120,7 +121,7 @@ def agree(
 ) -> None:
     """Run a scenario simulated and emulated, and compare the two in a table and a figure.
 
-    "Not near" is a result: the exit code is 0. Needs the rights that emulate needs.
+    The exit code is 0 even if the two differ ("not near"). The command needs the same permissions as emulate.
     """
     from steadycast.progress import Terminal
 

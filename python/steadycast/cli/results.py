@@ -30,13 +30,14 @@ def report(
     ] = None,
     film: Annotated[
         bool,
-        option("--film", "Make the film of the worst ten seconds, if there is none yet."),
+        option("--film", "Add the film of the worst ten seconds, if the report has none yet."),
     ] = False,
     figure: Annotated[
         str | None,
         option(
             "--figure NAME",
-            "Save one figure: rates, delay, mos, quality, why, queue, tcp, jitter, cumulative-jitter or fairness.",
+            "Save one figure of the report: rates, delay, mos, quality, why, queue, tcp, jitter, "
+            "cumulative-jitter or fairness.",
         ),
     ] = None,
     out: Annotated[Path | None, option("-o --out FILE", "The figure's file: .png, .svg or .pdf.")] = None,
@@ -54,8 +55,8 @@ def report(
     if out is not None:
         raise UserError(
             "-o",
-            "only a figure can go elsewhere; a report stands in its folder",
-            "add --figure NAME, or leave -o away",
+            "a report is always written into its run folder; only a figure can be written elsewhere",
+            "add --figure NAME, or leave -o out",
         )
     if is_seeds(directory):
         if pictures is not None or film:
@@ -85,7 +86,7 @@ def report(
 
 
 @base.command(
-    "Set runs side by side, against a baseline if there is one.",
+    "Compare runs with each other, or with a baseline.",
     "steadycast compare home home-tfrc",
     "steadycast compare home home-tfrc --figures figures",
     "steadycast compare new --baseline main --fail-if 'flows.tcp.share_of_fair<-10%'",
@@ -100,11 +101,11 @@ def compare(
         list[str] | None,
         option(
             "--fail-if CONDITION",
-            "PATH<CHANGE or PATH>CHANGE against the baseline; a change is -10% or, in the value's "
-            "own unit, -1. Repeatable.",
+            "Exit with code 1 if a figure has changed by more than this, against the baseline: PATH<CHANGE or "
+            "PATH>CHANGE. A CHANGE is -10% or, in the figure's unit, -1. Repeatable.",
         ),
     ] = None,
-    out: Annotated[Path, option("-o --out FILE", "The page.")] = Path("compare.html"),
+    out: Annotated[Path, option("-o --out FILE", "The file of the page.")] = Path("compare.html"),
     figures: Annotated[
         Path | None,
         option("--figures DIR", "Save figures with all runs: PDF, SVG, PNG, and their data as CSV."),
@@ -152,7 +153,7 @@ def compare(
 )
 def encode(
     clips: Annotated[list[str], argument("CLIP...", "Videos, played one after the other: files or names.")],
-    codec: Annotated[str, option("--codec", CODECS)] = "mpeg4",
+    codec: Annotated[str, option("--codec", f"The codec: {CODECS}")] = "mpeg4",
     size: base.Size = "clip",
     fps: base.Fps = "clip",
     pixels: base.Pixels = None,
@@ -233,8 +234,12 @@ def quality(
 )
 def export(
     directory: base.RunFolder,
-    csv: Annotated[bool, option("--csv", "All tables, packets.csv and control.csv.")] = False,
-    classic: Annotated[bool, option("--classic", "Multi-Evalvid-RA's sd_be_0 and rd_be_N.")] = False,
+    csv: Annotated[
+        bool, option("--csv", "Write all tables as CSV, and also packets.csv and control.csv.")
+    ] = False,
+    classic: Annotated[
+        bool, option("--classic", "Write the files sd_be_0 and rd_be_N of Multi-Evalvid-RA.")
+    ] = False,
     out: Annotated[
         Path | None, option("-o --out DIR", "The folder for the tables; by default the run's folder.")
     ] = None,
@@ -256,7 +261,7 @@ def export(
 
 
 @base.command(
-    "Say why a call went bad, and what another controller would have done.",
+    "Show why a call went bad, and what other controllers would have sent.",
     "steadycast call event_log_20261126_1519_6_1.log",
     "steadycast call capture.pcapng --stream 305419896 -o bad-call",
     "steadycast call event_log_20261126_1519_6_1.log --controllers gcc,steady --paths 40",
@@ -268,13 +273,14 @@ def call(
         list[Path],
         argument(
             "FILE...",
-            "Event logs or dumps of a browser's (chrome://webrtc-internals), captures, run folders; each by itself.",
+            "Event logs or dumps of a browser (chrome://webrtc-internals), packet captures or run "
+            "folders. Each is a separate call.",
         ),
     ],
     out: base.Out = None,
     stream: Annotated[
         int | None,
-        option("--stream SSRC", "If a capture has several calls: the one with this stream.", min=0),
+        option("--stream SSRC", "If a capture has several calls, the call with this stream.", min=0),
     ] = None,
     other_end: Annotated[
         Path | None,
@@ -284,13 +290,14 @@ def call(
     ] = None,
     side: Annotated[
         str | None,
-        option("--side SIDE", "The direction to read if a file has both: sender or receiver."),
+        option("--side SIDE", "If a file has both directions, the one to read: sender or receiver."),
     ] = None,
     beside: Annotated[
         str | None,
         option(
             "--beside KIND:N",
-            "The other flows in its queue: cubic:1, or newreno, bbr, web; several with commas.",
+            "The TCP flows that shared the call's queue, if you know them: N flows of KIND cubic, "
+            "newreno, bbr or web; several with commas.",
         ),
     ] = None,
     key_file: Annotated[
@@ -299,31 +306,38 @@ def call(
     send_time_id: Annotated[
         int | None,
         option(
-            "--send-time-id N", "The number of the header extension abs-send-time (a=extmap).", min=1, max=255
+            "--send-time-id N",
+            "The identifier of the header extension abs-send-time, from a=extmap in the SDP.",
+            min=1,
+            max=255,
         ),
     ] = None,
     controllers: Annotated[
-        str, option("--controllers A,B", "The controllers that run on the paths that fit the call.")
+        str, option("--controllers A,B", "The controllers that are run on paths that fit the call.")
     ] = "steady,gcc,scream,nada,tfrc",
     paths: Annotated[
-        int, option("--paths N", "The number of paths to draw; with 0 no controller is run.", min=0, max=1000)
+        int, option("--paths N", "The number of such paths; with 0 no controller is run.", min=0, max=1000)
     ] = 20,
     seed: Annotated[int, option("--seed N", "The seed with which the paths are drawn.", min=0)] = 1,
     require_path: Annotated[
-        bool, option("--require-path", "Exit code 1 if a call does not show its path.")
+        bool, option("--require-path", "Exit with code 1 if the path of a call can't be determined.")
     ] = False,
     force: base.Force = False,
     as_json: base.AsJson = False,
 ) -> None:
-    """Report what a call's log or capture shows: what was seen, its path, and what other controllers would have done.
+    """Report what the log or capture of a call shows: the received media, the path, and other controllers' rates.
 
-    Without -o the results go to runs/NAME; with --json alone they are only printed. Each of several files gets a
-    folder in it.
+    The other controllers are run on paths that fit the call. Without -o the results go to runs/NAME; with --json
+    alone they are only printed. Of several files, each gets a folder there.
     """
     calls = import_module("steadycast.call")
 
     if other_end is not None and len(files) > 1:
-        raise UserError("--other-end", "it is of one call", "give one FILE, the sender's")
+        raise UserError(
+            "--other-end",
+            "it belongs to one call, but several files are given",
+            "give one FILE, the sender's",
+        )
     asked = controllers.split(",")
     read = [
         calls.read(file, stream, side, other_end, asked, beside, key_file, send_time_id) for file in files

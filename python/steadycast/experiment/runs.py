@@ -209,7 +209,7 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
                 part.append(failed(todo[index].task, outcome) if lost else outcome)
                 progress("runs", done, len(todo))
     except KeyboardInterrupt as stop:
-        stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; the same command goes on")
+        stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; repeat the command to continue")
         raise
 
 

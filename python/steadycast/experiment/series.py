@@ -131,7 +131,7 @@ class Column:
         way, _, rest = text.partition(".")
         flow, _, name = rest.rpartition(".")
         if way not in ("sent", "received", "link") or not flow:
-            problem = f"{text} is no series"
+            problem = f"{text} is not a series"
             raise ArgumentError(
                 f"{problem}: write received.FLOW.COLUMN, sent.FLOW.COLUMN or link.LINK.COLUMN"
             )

@@ -57,7 +57,7 @@ class Condition:
         value = number_of(found)
         if value is None:
             remedy = "compare numbers: a card can have another column with 0 and 1"
-            raise UserError(self.place, f"{self.text} is {found}, which is no number", remedy)
+            raise UserError(self.place, f"{self.text} is {found}, which is not a number", remedy)
         return value != 0
 
     def check(self, points: Sequence[Point]) -> None:
@@ -424,7 +424,7 @@ class Spec:
             for name in table.by or ():
                 if not any(self.label(point, name) for point in points):
                     known = self._classes(points)
-                    problem = f"{name} is no axis, variable, class or column of about"
+                    problem = f"{name} is not an axis, variable, class or column of about"
                     raise UserError(table.when.place, problem, meant(name, known))
 
     def _classes(self, points: Sequence[Point]) -> list[str]:

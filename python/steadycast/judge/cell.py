@@ -254,7 +254,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
     for load in loads:
         # The feed is checked below, by its hand-over times.
         if load["program"] != "feed" and load["waited"] > WAITED:
-            who = "what reads the pictures" if load["program"] == "look" else load["program"]
+            who = "the reader of the pictures" if load["program"] == "look" else load["program"]
             yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
@@ -266,7 +266,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
         fed = fed.filter(pl.col("due") >= low, pl.col("due") < high)
         late = (fed["at"] - fed["due"] > 1 / rate).sum()
         if (missed := int(late) + max(wanted - fed.height, 0)) > LATE * wanted:
-            yield f"{missed} pictures were handed over late, or not taken in time"
+            yield f"{missed} pictures of the clip were given to the sender too late, or it read them too late"
 
 
 def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:

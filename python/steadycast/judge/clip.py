@@ -183,7 +183,7 @@ def raw_shape(text: str) -> Shape:
     found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
     if found is None or found[1] not in _RAW:
         remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
-        raise UserError("pictures.format", f"{text!r} is not how pictures lie", remedy)
+        raise UserError("pictures.format", f"{text!r} is not a known picture format", remedy)
     return shape_of(int(found[2]), int(found[3]), *_RAW[found[1]])
 
 

@@ -147,7 +147,7 @@ def read(path: Path) -> Pair:
         with readable(path, "name a pair's file, or give --send and --receive"):
             table = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise UserError(str(path), f"this is no TOML: {error}", "mend that line") from error
+        raise UserError(str(path), f"this is not TOML: {error}", "correct that line") from error
     return replace(of(table, str(path), path.stem), folder=path.absolute().parent)
 
 
@@ -178,10 +178,12 @@ def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
     programs = tuple(map(_program, top.tables("program")))
     for host in ("sender", "receiver"):
         if all(program.on != host for program in programs):
-            raise top.wrong("program", f"none is on the {host}", f'add a [[program]] with on = "{host}"')
+            raise top.wrong(
+                "program", f"there is no program for the {host}", f'add a [[program]] with on = "{host}"'
+            )
     names = [program.name for program in programs]
     if twice := [each for each in names if names.count(each) > 1]:
-        raise top.wrong("program", f'two are called "{twice[0]}"', "give each a name of its own")
+        raise top.wrong("program", f'two are called "{twice[0]}"', "give each program its own name")
     used = set[str]().union(*(program.used() for program in programs))
     clip, rtp, shown = (next(iter(top.tables(each)), None) for each in ("clip", "rtp", "pictures"))
     pair = Pair(
@@ -220,7 +222,7 @@ class _Table:
         ):
             called = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
             remedy = f"write {called.get(kinds[-1], 'a table')}"
-            raise self.wrong(key, f"{value!r} is not what belongs here", remedy)
+            raise self.wrong(key, f"{value!r} is not a possible value", remedy)
         return value
 
     def need(self, key: str, example: str) -> Any:
@@ -266,7 +268,7 @@ class _Table:
 def seconds(text: str, place: str) -> float:
     """Read a time such as "300ms", "10s" or "20min", in seconds."""
     if (found := units.read(text, units.SPAN)) is None:
-        raise UserError(place, f"{text!r} is no time", 'write for example "10s", "300ms" or "20min"')
+        raise UserError(place, f"{text!r} is not a time", 'write for example "10s", "300ms" or "20min"')
     return found
 
 
@@ -282,10 +284,12 @@ def _program(table: _Table) -> Program:
     )
     table.end()
     if re.fullmatch(r"[\w.-]+", program.name) is None:
-        raise table.wrong("name", f"{program.name!r} can't name a file", "take letters and digits alone")
+        raise table.wrong(
+            "name", f"{program.name!r} can't be part of a file name", "use only letters and digits"
+        )
     if program.name in _OURS:
         raise table.wrong(
-            "name", f"a program of the judge's own is called {program.name!r}", "take another name"
+            "name", f"judge itself has a program called {program.name!r}", "choose another name"
         )
     for used in program.used():
         if used not in PLACES and used not in _COMMANDS:
@@ -294,7 +298,7 @@ def _program(table: _Table) -> Program:
     kind, _, what = program.ready.partition(":")
     if kind not in _READY or not what or (kind in ("udp", "tcp") and not what.isdecimal()):
         forms = "udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:TIME"
-        raise table.wrong("ready", f"{program.ready!r} is not understood", f"write {forms}")
+        raise table.wrong("ready", f"{program.ready!r} is not a known form", f"write {forms}")
     if kind == "delay":
         program = replace(program, ready=f"delay:{seconds(what, 'ready')}")
     # A mistake in the expression or the command is reported before anything runs.
@@ -302,7 +306,7 @@ def _program(table: _Table) -> Program:
         _ = re.compile(what if kind == "log" else "")
         words = shlex.split(program.run)
     except (ValueError, re.error) as error:
-        raise table.wrong("run" if kind != "log" else "ready", str(error), "mend it") from error
+        raise table.wrong("run" if kind != "log" else "ready", str(error), "correct it") from error
     if not words:
         raise table.wrong("run", "there is no command", 'write for example run = "ffmpeg …"')
     return program
@@ -335,12 +339,12 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
     table.end()
     if vmaf and source != "pipe":
         remedy = "write {pictures} in the receiver, or leave it out"
-        raise table.wrong("vmaf", "it takes pictures from a pipe", remedy)
+        raise table.wrong("vmaf", "VMAF needs the pictures from a pipe", remedy)
     if form is not None:
         raw_shape(form)
     found = re.fullmatch(r"(\d+)x(\d+)\+(\d+)\+(\d+)", crop or "0x0+0+0")
     if found is None:
-        raise table.wrong("crop", f"{crop!r} is no part of a picture", 'write for example "640x360+0+60"')
+        raise table.wrong("crop", f"{crop!r} is not a part of a picture", 'write for example "640x360+0+60"')
     width, height, left, top = map(int, found.groups())
     return Pictures(source, form, (width, height, left, top) if crop else None, vmaf)
 

@@ -77,7 +77,7 @@ class Cell:
     def wire(self) -> pl.DataFrame:
         """The datagrams that the pair's hosts sent."""
         if not (self.folder / "wire.parquet").exists():
-            raise FailedError("no-traffic", "not one datagram; is it sent to {receiver}?")
+            raise FailedError("no-traffic", "no datagram was sent; check that the sender sends to {receiver}")
         return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
 
     def way(self, back: bool = False) -> pl.DataFrame:
@@ -200,7 +200,9 @@ def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
             figures |= found
             by = "picture"
     if level is not None and by != level:
-        raise FailedError(f"no-{level}", f"--level {level} can't be had here; without it there is {by}")
+        raise FailedError(
+            f"no-{level}", f"--level {level} can't be measured here; without it the level is {by}"
+        )
     figures["delay_p95_ms"] = next(
         figures[key]["p95"] for key in ("latency_ms", "frame_delay_ms", "delay_ms") if figures.get(key)
     )
@@ -530,7 +532,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
         at = at - (at[known[0]] - number[known[0]] / fps) + low if len(known) else at
     inside = (at >= low) & (at < high)
     if not inside.any():
-        raise FailedError("no-pictures", f"{len(at)} pictures, none of them in the time that counts")
+        raise FailedError("no-pictures", f"{len(at)} pictures, none of them in the measured time")
     unread = float((~np.isfinite(number[inside])).mean())
     if unread > _UNREAD:
         raise FailedError(

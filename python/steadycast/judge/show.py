@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ABOUT = (
-    "in-time%: pictures of the clip that were shown within the deadline of the fastest, damaged or not. damaged%: "
-    "those worse than the clip at a quarter of its size. delay95: 95th percentile of the latency of "
-    "pictures, else of frames, else of datagrams. rate: what arrived, in bits of IP packets. tcp%: what the TCP "
-    "beside it got of its fair share. quiet: the longest gap between arrivals. recover: the longest time after a "
-    "change of the network until rate and delay were good again. by: where frames and freezes are from: p "
-    "pictures, b the browser, r RTP, w the wire alone. ?: the machine was too busy for these figures to be the "
-    "pair's own. The mark in the clip costs its encoder 12 to 117 kb/s."
+    "in-time%: the share of the clip's pictures that were shown at most the deadline later than the fastest one, "
+    "damaged or not. damaged%: the share of shown pictures that are worse than the clip scaled down to a quarter of "
+    "its width and height. delay95: the 95th percentile of the latency of pictures; if it is unknown, of frames or of "
+    "datagrams. rate: the rate that arrived, in bits of IP packets per second. tcp%: the throughput of the TCP in the "
+    "same network, as a share of its fair share. quiet: the longest gap between two arrivals. recover: the longest "
+    "time from a change of the network until rate and delay were good again. by: the source of frames and freezes: p "
+    "pictures, b the browser, r RTP, w datagrams only. trust: the number of runs that are trustworthy. ?: the machine "
+    "was too busy, so that the figure may not be the programs' own. The mark in the clip costs its "
+    "encoder 12 to 117 kb/s."
 )
 
 
@@ -45,7 +47,7 @@ def page(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -
     summed = f"{len(good)} of {len(judged.networks)} networks have figures"
     doubted = [network for network in good if not judged.trusted(network)]
     if doubted:
-        summed += f"; not to be trusted: {', '.join(doubted)}"
+        summed += f"; not trustworthy: {', '.join(doubted)}"
     command = f"steadycast judge {pair.name}.toml --networks {pair.networks} --seconds {pair.seconds:g}s"
     content = joined(
         (
@@ -53,7 +55,7 @@ def page(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -
             element("p", f"{summed}.", class_="answer"),
             pages.table(heads, rows),
             element("p", _ABOUT, class_="small"),
-            pages.section("What had to hold", _bounds(changes, expected)),
+            pages.section("Bounds", _bounds(changes, expected)),
             *(_network(judged, network, command) for network in judged.networks),
             pages.section("The programs", _programs(judged)),
         ),
@@ -115,7 +117,7 @@ def _draw(outcome: Outcome) -> Figure | None:
     for key, name, colour, dashes in (
         ("capacity_bps", "capacity", style.MUTED, (2, 2)),
         ("tcp_bps", "TCP", style.INK, (3, 1)),
-        ("rate_bps", "the pair", style.SPARE[0], ()),
+        ("rate_bps", "the programs", style.SPARE[0], ()),
     ):
         values = [None if v is None else v / scale for v in told[key]]
         shown = [v for v in values if v is not None]
@@ -126,7 +128,7 @@ def _draw(outcome: Outcome) -> Figure | None:
     rates.set_ylabel(unit)
     canvas.from_zero(rates, max(known, default=0.0) / scale * 1.05)
     canvas.label_ends(rates, labels)
-    rates.set_title("rate, and where nothing arrived for 200 ms")
+    rates.set_title("rate, and gaps of more than 200 ms without arrivals")
     for begin, end in told["gaps_s"]:
         for axes in (rates, delay):
             axes.axvspan(begin, end, color=style.FATE["lost"], alpha=0.15, linewidth=0)

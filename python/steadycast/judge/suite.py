@@ -118,8 +118,10 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
         nothing_trusted = not (asked.anyway or any(map(judged.trusted, judged.networks)))
         warnings = [warning] if warning else []
         if finished:
-            what = f"{len(finished)} of {len(tasks)} cells are from an interrupted judgement of the same programs"
-            warnings.append(f"{what}; --force runs all again")
+            what = (
+                f"{len(finished)} of {len(tasks)} runs are from an interrupted judgement of the same programs"
+            )
+            warnings.append(f"{what}; --force repeats all of them")
         done = Done(text.text(judged, asked.keep), whole, fails, doubted, warnings, nothing_trusted)
         draft.text("judge.txt", done.text)
         draft.text("judge.html", page(judged, *held))
@@ -152,7 +154,7 @@ def unseen(asked: Asked) -> list[str]:
     found = []
     for name, of in named(asked.pair.networks, asked.folder).items():
         if late := [at for at in _changes(name, of) if at >= asked.pair.seconds]:
-            what = f"{len(late)} of its changes come after the {asked.pair.seconds:g} s that count"
+            what = f"{len(late)} of its changes come after the {asked.pair.seconds:g} s that are measured"
             found.append(f"{name}: {what}; --seconds {lasts(name, of)}s has all of them")
     return found
 
@@ -242,7 +244,7 @@ def conducted(
     if rest:
         run(rest, jobs or 1)
     if again := [task for task in tasks if found[task].doubts]:
-        what = "judging again, alone, what the machine was too busy for"
+        what = "repeating the runs for which the machine was too busy, one at a time"
         told(what, 0, len(again))
         run(again, 1, what)
     return [found[task] for task in tasks]
@@ -265,10 +267,10 @@ def _within_budget(asked: Asked, networks: int) -> None:
         return
     longest = asked.budget_s / rounds - pair.lead_s - AFTER_S
     fits = int(asked.budget_s / each) * (asked.jobs or 1)
-    remedy = f"take {fits} cells at most" if fits else "allow more"
+    remedy = f"choose at most {fits} runs" if fits else "allow more"
     if longest >= 5:
-        remedy = f"take --seconds {int(longest)}s" + (f", or {fits} cells at most" if fits else "")
-    what = f"{networks * asked.runs} cells of {each:g} s take {rounds * each / 60:.1f} min"
+        remedy = f"write --seconds {int(longest)}s" + (f", or choose at most {fits} runs" if fits else "")
+    what = f"{networks * asked.runs} runs of {each:g} s take {rounds * each / 60:.1f} min"
     raise UserError(f"--budget {asked.budget_s / 60:g}min", what, remedy)
 
 

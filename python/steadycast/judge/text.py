@@ -132,7 +132,7 @@ def _lines(old: str) -> dict[str, dict[str, str]]:
     """Parse an earlier text; return each network's cells by their heading."""
     rows = [line.split() for line in old.splitlines() if line.strip() and not line.startswith("#")]
     if not rows or rows[0][0] != "network":
-        raise UserError("--keep", "this is no text of judge", "name a judge.txt")
+        raise UserError("--keep", "this is not a judge.txt", "name a judge.txt")
     return {row[0]: dict(zip(rows[0], row, strict=True)) for row in rows[1:] if len(row) == len(rows[0])}
 
 
@@ -149,7 +149,7 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
     """Refuse invalid bounds before the first run."""
     if fail_if and baseline is None:
         remedy = "add --baseline judge.json; a bound on the value itself is an [[expect]] of the pair"
-        raise UserError("--fail-if", "it bounds the change against a baseline, and there is none", remedy)
+        raise UserError("--fail-if", "it needs a baseline, and none is given", remedy)
     for condition in map(_condition, fail_if):
         network, _, figure = condition.path.rpartition(".")
         place = f"--fail-if {condition.text}"

@@ -61,7 +61,9 @@ class Base:
         if clip is not None:
             text = _playing(text, str(find(clip).resolve()))
         if len(text.encode()) > MOST_TEXT:
-            raise UserError(str(file), f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter ones")
+            raise UserError(
+                str(file), f"has more than {MOST_TEXT >> 10} KiB", "the lab accepts only shorter files"
+            )
         return cls(place, text, frozenset(name for _, name in _files(tomllib.loads(text))))
 
     @property
@@ -78,14 +80,14 @@ def problem(what: str, remedy: str, *, line: int | None = None, key: str = "") -
 def parsed(text: str) -> Json:
     """Return a text's plain values."""
     if len(text.encode(errors="replace")) > MOST_TEXT:
-        raise problem(f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter texts")
+        raise problem(f"has more than {MOST_TEXT >> 10} KiB", "the lab accepts only shorter texts")
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         where = re.search(r"\(at line (\d+), column \d+\)", str(error))
         what = re.sub(r" \(at .*\)$", "", str(error))
         line = int(where[1]) if where else text.count("\n") + 1
-        raise problem(f"not TOML: {what[:1].lower()}{what[1:]}", "mend this line", line=line) from None
+        raise problem(f"not TOML: {what[:1].lower()}{what[1:]}", "correct this line", line=line) from None
 
 
 def checked(

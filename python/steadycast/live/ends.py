@@ -83,7 +83,9 @@ class Ends:
         if self._failed is not None:
             raise self._failed
         if self._run is None:
-            raise UserError("run", "the session goes on", "take it after the with block, or after close()")
+            raise UserError(
+                "run", "the session has not ended", "read it after the with block, or after close()"
+            )
         return self._run
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class Option:
 
 
 CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
-FPS = '"clip", or frames per second.'
+FPS = 'The frame rate: frames per second, or "clip" for the source\'s.'
 
 WEB_CODECS = ("vp8", "h264", "vp9", "av1")
 """The codecs that both WebRTC ends and this sender support."""
@@ -43,20 +43,24 @@ OPTIONS: dict[str, Option] = {
         f"{GROUP.controller} towards a group.",
     ),
     "param": Option("params", "KEY=VALUE", "A parameter of the controller. Repeatable."),
-    "mode": Option("mode", "MODE", "The mode: repaired (default) or paper."),
+    "mode": Option("mode", "MODE", "The controller's mode: repaired (default) or paper."),
     "max_rate": Option("cap", "R", "The highest rate, for example 3Mbps."),
     "floor": Option(
         "floor",
         "R",
         "The lowest rate, also towards a player that never reports; by default 50kbps, or a ladder's lowest rate.",
     ),
-    "codec": Option("encode.codec", "NAME", CODECS, "mpeg4"),
-    "size": Option("encode.size", "SIZE", '"clip", "cif" or "640x480".', "clip"),
+    "codec": Option("encode.codec", "NAME", f"The codec: {CODECS}", "mpeg4"),
+    "size": Option(
+        "encode.size", "SIZE", 'The picture size: "clip" (the source\'s), "cif" or "640x480".', "clip"
+    ),
     "fps": Option("encode.fps", "FPS", FPS, "clip"),
     "gop": Option(
         "encode.gop", "N", "The number of frames from one I frame to the next; by default 12.", "12"
     ),
-    "packet": Option("packet", "B", "The IP size of a full packet in bytes; by default 1200."),
+    "packet": Option(
+        "packet", "B", "The size of a full packet in bytes, including IP headers; by default 1200."
+    ),
     "feedback": Option(
         "feedback", "FORMAT", "The format of the receiver's reports: own (default), rfc8888 or twcc."
     ),
@@ -80,7 +84,7 @@ def encoding(flow: Flow) -> dict[str, Any]:
     }
     gop = str(said["gop"])
     if not (gop.isdecimal() and 1 <= int(gop) <= 600):
-        raise UserError(f"--gop {gop}", "this is no number of frames", "take 1 to 600")
+        raise UserError(f"--gop {gop}", "this is not a number of frames", "write a number from 1 to 600")
     return {**said, "gop": int(gop)}
 
 

@@ -138,82 +138,94 @@ def _ecn_failed(status: Json) -> Samples:
 
 LIMITS = ("start", "network", "encoder", "cap", "floor")
 _FRAMES = {"frames": "coded", "skipped_frames": "skipped", "left_out": "left_out", "no_room": "no_room"}
-_UPTIME = _gauge("uptime_seconds", "Since the session began.", "at_s")
-_UNREADABLE = _counter("unreadable", "Datagrams that could not be read.", "unreadable")
+_UPTIME = _gauge("uptime_seconds", "The time since the session began.", "at_s")
+_UNREADABLE = _counter("unreadable", "Datagrams that could not be parsed or decrypted.", "unreadable")
 SENDER = (
     _UPTIME,
-    _gauge("rate_bits_per_second", "Sent, over the last second, in IP bits.", "rate_bps"),
-    _gauge("target_bits_per_second", "What the controller allows.", "decision.target_bps"),
+    _gauge(
+        "rate_bits_per_second",
+        "The rate sent in the last second, in bits of IP packets per second.",
+        "rate_bps",
+    ),
+    _gauge("target_bits_per_second", "The controller's target rate.", "decision.target_bps"),
     _gauge("floor_bits_per_second", "The lower limit of the rate.", "floor_bps"),
-    _gauge("pacer_delay_seconds", "What waits in the pacer.", "backlog_ms"),
-    _counter("packets", "RTP packets sent.", "packets"),
-    _counter("bytes", "Their IP bytes.", "bytes"),
+    _gauge("pacer_delay_seconds", "The time that the packets in the pacer take to be sent.", "backlog_ms"),
+    _counter("packets", "RTP packets that were sent.", "packets"),
+    _counter("bytes", "Bytes of RTP packets that were sent, including IP headers.", "bytes"),
     _counter(
         "frames",
-        "Frames: coded, skipped by the pacer, left out by a slow encoder, or since the rate has no room.",
+        "Frames by outcome: coded (encoded), skipped (the pacer's backlog was too large), left_out (the encoder was "
+        "too slow) or no_room (the rate was too low even for the coarsest quantizer).",
         _each("fate", "", _FRAMES),
         "fate",
     ),
     _counter(
         "smaller_frames",
-        "Frames that were coded at a smaller size than the source's, since the rate has no room for that.",
+        "Frames that were encoded at a smaller size than the source's, because the rate was too low.",
         "size.smaller_frames",
     ),
-    _gauge("picture_height", "Lines of the pictures as they are coded.", "size.height"),
-    _counter("feedback", "RTCP packets that were heard.", "feedback"),
+    _gauge("picture_height", "The height of the encoded pictures, in lines.", "size.height"),
+    _counter("feedback", "RTCP packets that were received.", "feedback"),
     _counter(
         "feedback_refused",
-        "Reports that were refused: too many of one address, or not the receiver's.",
+        "RTCP reports that were ignored: too many from one address, or not from the receiver.",
         "feedback_refused",
     ),
-    _counter("ecn_marked", "Packets that reports told as marked.", "ecn.marked"),
-    _gauge("ecn_failed", "1 once the path has spoilt the ECN field.", _ecn_failed),
+    _counter("ecn_marked", "Packets that receivers reported as ECN-marked.", "ecn.marked"),
+    _gauge("ecn_failed", "1 if the path does not preserve the ECN field, else 0.", _ecn_failed),
     _UNREADABLE,
-    _counter("refused", "Packets that the other host refused.", "refused"),
+    _counter(
+        "refused", "Packets for which an ICMP error came back: nothing listens at the destination.", "refused"
+    ),
     _counter(
         "limited_seconds",
-        "Time in which this limited the rate: rate() of it is a share.",
+        "The time in which this limited the rate. Its rate() is a share of time.",
         _each("by", "limited_s", {limit: limit for limit in LIMITS}),
         "by",
     ),
-    _gauge("breaker_open", "1 while the circuit breaker (RFC 8083) acts.", _breaker),
+    _gauge("breaker_open", "1 while the circuit breaker (RFC 8083) limits the rate, else 0.", _breaker),
     _gauge(
         "receivers",
-        "Receivers, by what they report: ours (the controller's own), packets, standard; or aside, or left.",
+        "Receivers by the kind of their reports: ours (the controller's own format), packets (per-packet feedback) or "
+        "standard; or aside (the reports are ignored), or left (the receiver has left).",
         _kinds,
         "kind",
     ),
     _gauge(
         "receivers_untold",
-        f"Receivers beyond the {PEERS} that have metrics of their own.",
+        f"Receivers without metrics of their own, because only {PEERS} have them.",
         lambda status: [({}, float(shown_peers(status)[1]))],
     ),
-    _peer("loss_ratio", "Loss between its last two reports.", "loss_frac"),
-    _peer("rtt_seconds", "Round trip, from its reports.", "rtt_ms"),
-    _peer("jitter_seconds", "Interarrival jitter (RFC 3550), from its reports.", "jitter_ms"),
-    _peer("silent_seconds", "Since it was last heard.", "silent_s"),
+    _peer("loss_ratio", "The share of packets lost between the receiver's last two reports.", "loss_frac"),
+    _peer("rtt_seconds", "The round-trip time, from the receiver's reports.", "rtt_ms"),
+    _peer("jitter_seconds", "Interarrival jitter (RFC 3550), from the receiver's reports.", "jitter_ms"),
+    _peer("silent_seconds", "The time since the receiver's last report.", "silent_s"),
 )
 """The metrics of `send`."""
 RECEIVER = (
     _UPTIME,
-    _gauge("received_rate_bits_per_second", "Received, over the last second, in IP bits.", "rate_bps"),
-    _gauge("loss_ratio", "Loss, over the last second.", "loss_frac"),
-    _gauge("delay_seconds", "Delay above the least that was seen.", "delay_ms"),
+    _gauge(
+        "received_rate_bits_per_second",
+        "The rate received in the last second, in bits of IP packets per second.",
+        "rate_bps",
+    ),
+    _gauge("loss_ratio", "The share of packets lost in the last second.", "loss_frac"),
+    _gauge("delay_seconds", "The one-way delay above the smallest delay of the session.", "delay_ms"),
     _gauge("jitter_seconds", "Interarrival jitter (RFC 3550).", "jitter_ms"),
-    _counter("packets_received", "RTP packets received, repeats left out.", "received"),
-    _gauge("packets_expected", "RTP packets by their numbers.", "expected"),
+    _counter("packets_received", "RTP packets that were received, without duplicates.", "received"),
+    _gauge("packets_expected", "RTP packets that were sent, by their sequence numbers.", "expected"),
     _counter(
         "frames_received",
-        "Frames, by what became of them.",
+        "Frames by outcome: whole, damaged, missing or undecodable.",
         _each("fate", "frames", {fate: fate for fate in FATES}),
         "fate",
     ),
-    _gauge("silent_seconds", "Since the last packet.", "silent_s"),
-    _gauge("still_seconds", "Since the last whole frame.", "still_s"),
-    _counter("reports", "RTCP packets sent.", "reports"),
+    _gauge("silent_seconds", "The time since the last RTP packet arrived.", "silent_s"),
+    _gauge("still_seconds", "The time since the last whole frame arrived.", "still_s"),
+    _counter("reports", "RTCP packets that were sent.", "reports"),
     _UNREADABLE,
-    _counter("unused_packets", "Packets that came and were not used, by reason.", _unused, "reason"),
-    _gauge("buffer_bytes", "Level of the play-out buffer.", "buffer.level_bytes"),
+    _counter("unused_packets", "Packets that arrived but were not used, by reason.", _unused, "reason"),
+    _gauge("buffer_bytes", "The fill level of the play-out buffer.", "buffer.level_bytes"),
 )
 """The metrics of `receive`."""
 

@@ -373,7 +373,7 @@ class Sink:
 
     def _kept(self) -> str:
         return (
-            f"what came before stands in {self._place}" if self._place != self._out else "name another file"
+            f"the stream until then is in {self._place}" if self._place != self._out else "name another file"
         )
 
     def _take_away(self) -> None:
@@ -475,7 +475,7 @@ def container_of(out: Path, codec: str) -> str | None:
         if e != out.suffix.lower() and not _offered(Path(f"x{e}"), codec)[1]
     )
     other = "".join(f"{ending}, or in " for ending in itertools.islice(others, 1))
-    remedy = f"name a file that ends in {other}{endings[0]} for the stream as it comes"
+    remedy = f"name a file that ends in {other}{endings[0]} for the stream as it arrives"
     raise UserError(f"--out {out}", problem, remedy)
 
 
@@ -521,7 +521,7 @@ def contain(
     """
     import av
 
-    remedy = f"the stream as it came stands in {raw} ({codec})"
+    remedy = f"the received stream is in {raw} ({codec})"
     try:
         with files.whole(out, remedy) as new, raw.open("rb") as source:
             growing = Growing(new, container, codec, head)

@@ -106,7 +106,9 @@ def _to_server(options: Options) -> tuple[Options, Whip]:
     assert options.whip is not None
     for name in ("to", "sdp", "key_file", "interface", "buffer", "consume", "exclude"):
         if getattr(options, name):
-            raise UserError(f"--{name.replace('_', '-')}", "it does not go with --whip", "leave it away")
+            raise UserError(
+                f"--{name.replace('_', '-')}", "it can't be combined with --whip", "leave one of the two out"
+            )
     if options.source == "greedy":
         raise UserError(options.source, "there are no pictures", 'take a file, "testsrc" or a camera')
     flow = {

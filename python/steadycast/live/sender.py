@@ -261,7 +261,7 @@ class Sender(ends.Ends):
 
         """
         if self._inbox is None:
-            raise UserError("send", "the session has a source already", "leave source away to send pictures")
+            raise UserError("send", "the session has a source already", "leave source out to send pictures")
         shape = self._inbox.shape
         samples = _samples(picture, self.pixels, shape)
         try:

@@ -78,7 +78,7 @@ def read_secret(path: Path, what: str, remedy: str) -> str:
     """Read a file with a secret, which only its owner may be able to read."""
     with readable(path, remedy):
         if path.stat().st_mode & 0o077 and not _is_credential(path):
-            raise UserError(str(path), f"others may read this {what}", f"take that away: chmod 600 {path}")
+            raise UserError(str(path), f"other users can read this {what}", f"run: chmod 600 {path}")
         return path.read_text(encoding="ascii")
 
 

@@ -54,10 +54,10 @@ def why(decision: Json | None) -> str:
     limits = {
         "network": "the network limits",
         # Either the pictures need no higher rate, or the encoder is too slow. Only the hints distinguish the two.
-        "encoder": "the encoder gives no more",
+        "encoder": "the encoder's best quality limits",
         "start": "start phase",
         "cap": "the cap limits",
-        "floor": "the floor holds it up",
+        "floor": "the floor limits",
     }
     return f"{limits.get(decision['limit'], decision['limit'])}: {', '.join(parts)}"
 
@@ -90,7 +90,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     if connection and connection["state"] != "connected":
         if status["at_s"] > _SILENT_S:
             found.append(
-                f"no connection with {host} for {status['at_s']:.0f} s: does UDP reach it, and come back?"
+                f"no connection to {host} for {status['at_s']:.0f} s: check that UDP passes in both directions"
             )
     elif not peers and status["at_s"] > _SILENT_S:
         found.append(
@@ -115,20 +115,20 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     )
     if status["refused"]:
         refused = counted(status["refused"], "packet was", "packets were")
-        found.append(f"{refused} refused: does anybody listen at {to}?")
+        found.append(f"{refused} refused: check that a receiver listens at {to}")
     if status["left_out"]:
         found.append(
             f"the encoder is too slow: {counted(status['left_out'], 'picture was', 'pictures were')} left out; "
-            "take a smaller --size or --fps"
+            "use a smaller --size or --fps"
         )
     if status["no_room"]:
         pictures = counted(status["no_room"], "picture", "pictures")
-        found.append(f"the rate had no room for {pictures}; take {_more_room(peers, 'a smaller --size')}")
+        found.append(f"the rate was too low for {pictures}; use {_more_room(peers, 'a smaller --size')}")
     size = status["size"]
     if size and size["smaller"]:
         found.append(
-            "the rate has no room for the source's size: pictures are coded at "
-            f"{size['width']}x{size['height']}; take {_more_room(peers)}"
+            "the rate is too low for the source's size: pictures are encoded at "
+            f"{size['width']}x{size['height']}; use {_more_room(peers)}"
         )
     if status["skipped_frames"]:
         found.append(
@@ -137,8 +137,8 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         )
     if status["feedback_refused"]:
         found.append(
-            f"{counted(status['feedback_refused'], 'report was', 'reports were')} refused: too many of one address, "
-            "or not the receiver's"
+            f"{counted(status['feedback_refused'], 'report was', 'reports were')} ignored: too many from one address, "
+            "or not from the receiver"
         )
     if status["unreadable"]:
         found.append(
@@ -191,7 +191,7 @@ def _repaired(status: Json) -> str:
     """Describe the repaired packets, if any were lost."""
     repair = status.get("repair")
     counts = repair and (repair["requests"] or repair["repaired"])
-    return f"{repair['repaired']} lost packets came after all, " if repair and counts else ""
+    return f"{repair['repaired']} lost packets were repaired, " if repair and counts else ""
 
 
 def _came_marked(status: Json) -> str:
@@ -240,15 +240,15 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
             share(peer["loss_frac"]),
             ms(peer["rtt_ms"]),
             ms(peer["jitter_ms"]),
-            f"not heard: {peer['aside']}" if peer["aside"] else _REPORTS.get(kind(peer), ""),
+            f"ignored: {peer['aside']}" if peer["aside"] else _REPORTS.get(kind(peer), ""),
             style="bold" if limiting else "dim" if silent else "",
         )
     parts: list[Any] = [head, Text(why(status["decision"])), Text("")]
-    parts.append(table if status["peers"] else Text("no receiver has been heard yet"))
+    parts.append(table if status["peers"] else Text("no receiver has reported yet"))
     if len(order) > 20:
         parts.append(Text(f"… and {len(order) - 20} more"))
     parts += [Text(hint, style="yellow") for hint in hints(status, to, port)]
-    parts.append(Text("1-9: exclude a receiver   a: hear all again   + -: floor   Ctrl-C: end", style="dim"))
+    parts.append(Text("1-9: ignore a receiver   a: ignore none   + -: floor   Ctrl-C: end", style="dim"))
     return Group(*parts)
 
 
@@ -261,7 +261,7 @@ def kind(peer: Json) -> str:
     return "ours" if peer["ours"] else "packets" if peer["packets"] else "standard"
 
 
-_REPORTS = {"ours": "our reports", "packets": "packet by packet", "standard": "standard"}
+_REPORTS = {"ours": "the controller's", "packets": "per packet", "standard": "standard"}
 
 
 def ordered(status: Json) -> list[Json]:
@@ -277,13 +277,16 @@ def receive_hints(status: Json, address: str) -> list[str]:
         found.append(_waiting(other, status))
     elif status["silent_s"] is None and status["at_s"] > 3:
         if status.get("unused"):
-            found.append(f"nothing that can be used has come to {address} for {status['at_s']:.0f} s")
+            found.append(f"no usable packet has arrived at {address} for {status['at_s']:.0f} s")
             return [*found, *_unreadable(status), *status["unused_said"]]
-        found.append(f"nothing has come to {address} for {status['at_s']:.0f} s: does the sender send here?")
+        found.append(
+            f"no packet has arrived at {address} for {status['at_s']:.0f} s: check that the sender "
+            "sends to this address"
+        )
     elif status["silent_s"] is not None and status["silent_s"] > 2:
-        found.append(f"nothing has come for {status['silent_s']:.0f} s")
+        found.append(f"no packet has arrived for {status['silent_s']:.0f} s")
     elif status["still_s"] is not None and status["still_s"] > _STILL_S:
-        found.append(f"the picture has stood still for {status['still_s']:.0f} s: no frame came whole")
+        found.append(f"the picture has been frozen for {status['still_s']:.0f} s: no frame arrived complete")
     if status["overrun"]:
         found.append(f"{counted(status['overrun'], 'frame was', 'frames were')} not written in time")
     return [*found, *_unreadable(status), *status["odd"]]
@@ -301,8 +304,8 @@ def _waiting(other: Json, status: Json) -> str:
     """Say when the receiver will switch to another source, whose packets it still ignores."""
     who = f"another source (SSRC {other['ssrc']}, address {other['from']}) sends here"
     if status["silent_s"] is not None and status["silent_s"] < 1:
-        return f"{who}, and is not followed while {status['from']} sends"
-    return f"{who}; followed in {other['after_s']:.0f} s"
+        return f"{who}; it is ignored while {status['from']} sends"
+    return f"{who}; it will be received in {other['after_s']:.0f} s"
 
 
 def _not_whole(frames: Json) -> int:
@@ -331,7 +334,9 @@ def receive_view(status: Json, address: str) -> Group:
 
     frames, view = status["frames"], status["view"]
     head = Table.grid(padding=(0, 3))
-    head.add_row("rate", "loss", "delay above least", "jitter", "frames whole", "not whole", "reports sent")
+    head.add_row(
+        "rate", "loss", "delay above minimum", "jitter", "whole frames", "other frames", "reports sent"
+    )
     head.add_row(
         Text(rate(status["rate_bps"]), style="bold"),
         share(status["loss_frac"]),
@@ -341,7 +346,7 @@ def receive_view(status: Json, address: str) -> Group:
         str(_not_whole(frames)),
         str(status["reports"]),
     )
-    said = f"from {status['from'] or 'nobody yet'}, reports to {status['reports_to'] or 'the group'}"
+    said = f"from {status['from'] or 'no sender yet'}, reports to {status['reports_to'] or 'the group'}"
     asks = (
         f"asks for {rate(view['rate_bps'])}: loss {share(view['loss'])}, RTT {ms(view['rtt_ms'])}"
         + (f", {view['state']}" if view["state"] else "")

@@ -121,7 +121,7 @@ def own_rate(reader: Reader, fps: str | int | float | Fraction) -> Fraction:
     if fps != "clip" or rate is not None:
         return parse_fps(fps, Fraction(0) if rate is None else _tidy(rate))
     told = reader.facts.told_rate
-    problem = "it names no frame rate" if told is None else f"its frame rate is {told}"
+    problem = "it has no frame rate" if told is None else f"its frame rate is {told}"
     remedy = f"take encode.fps 25, or another rate from {RATES[0]} to {RATES[1]}"
     raise ClipError(reader.name, problem, remedy)
 

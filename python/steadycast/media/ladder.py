@@ -292,7 +292,7 @@ def encode_ladder(
 def codec_of(name: str) -> Codec:
     """Return the codec named ``name``."""
     if name not in CODECS:
-        raise UserError(f"encode.codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
+        raise UserError(f"encode.codec {name}", "there is no such codec", f"choose from: {', '.join(CODECS)}")
     return CODECS[name]
 
 

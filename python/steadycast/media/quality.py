@@ -39,7 +39,7 @@ whose input lacks lost and late frames (`left_out`), so that each missing frame 
 def need_by(by: str) -> None:
     """Refuse values that are not in `BY`."""
     if by not in BY:
-        problem = "there is no such way to set frames side by side"
+        problem = "this is not a way to pair frames"
         raise UserError(f"--by {by}", problem, f"take {' or '.join(BY)}")
 
 

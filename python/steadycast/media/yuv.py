@@ -108,7 +108,7 @@ def open_raw(path: Path, layout: Layout) -> Any:
             str(path), f"pictures of {width}x{height} are not supported", "both sides must be even"
         )
     if length == 0 or length % each:
-        problem = f"{length} bytes are no whole number of pictures of {each} bytes ({layout})"
+        problem = f"{length} bytes are not a whole number of pictures of {each} bytes ({layout})"
         raise ClipError(str(path), problem, "give the size and the pixel format that it was written with")
     options = {"video_size": f"{width}x{height}", "pixel_format": pixels, "framerate": str(layout.fps)}
     return files.media(path, form="rawvideo", options=options)

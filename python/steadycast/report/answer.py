@@ -27,7 +27,7 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
     flows = summary["flows"]
     sentences = []
     if summary.get("complete") is False:
-        sentences.append("This run was interrupted: what follows is its beginning, not its result.")
+        sentences.append("This run was interrupted. The report covers only its beginning.")
     sentences += uncompared(summary)
     measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
     # Background traffic has a fixed rate: it is in the table, but not part of the answer.
@@ -61,26 +61,26 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     if any(c.name == flow.get("controller") and c.feedback == "none" for c in registry()):
         if not number(flow.get("throughput_bps")):
             return None
-        what = "sent what its encoder's best quality takes" if encoder > MOSTLY else "ran at a fixed rate"
-        return f"{flow['name']} {what}: it did not answer to the network."
+        what = "sent at the rate of its encoder's best quality" if encoder > MOSTLY else "ran at a fixed rate"
+        return f"{flow['name']} {what}: it did not react to the network."
     if encoder > MOSTLY:
         return (
-            f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "
-            f"encoder's best quality, not by the network. Take a slower link, or a clip that needs more."
+            f"This run does not compare controllers: for {say.frac(encoder)} of the time {name} was limited by its "
+            f"encoder's best quality, not by the network. Use a slower link, or a clip that needs a higher rate."
         )
     if start > MOSTLY:
         return (
-            f"Such a run compares nothing: {name} was still in its start phase for {say.frac(start)} of "
-            f"the time. Run it for longer, or set a warmup."
+            f"This run does not compare controllers: {name} was still in its start phase for {say.frac(start)} of "
+            f"the time. Make the run longer, or set a warmup."
         )
     if encoder + start > MOSTLY:
         return (
-            f"Such a run compares nothing: for {say.frac(encoder)} of the time {name} was limited by its "
-            f"encoder and for {say.frac(start)} it "
-            f"was starting; the network decided only {say.frac(shares.get('network', 0.0))}."
+            f"This run does not compare controllers: {name} was limited by its encoder for {say.frac(encoder)} of "
+            f"the time, and was in its start phase for {say.frac(start)}; the network limited it for only "
+            f"{say.frac(shares.get('network', 0.0))}."
         )
     if cap > MOSTLY:
-        return f"{name} was at its cap for {say.frac(cap)} of the time: it was not the network that held it."
+        return f"{name} was at its cap for {say.frac(cap)} of the time: the cap limited it, not the network."
     return None
 
 
@@ -186,7 +186,7 @@ def _late(flow: Json) -> str:
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
-    return f"; it was shown {say.ms(delay)} late, which is no call (at most {say.ms(CONVERSATION_MS)}, ITU-T G.114)"
+    return f"; it was shown {say.ms(delay)} late, too late for a call (at most {say.ms(CONVERSATION_MS)}, ITU-T G.114)"
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
@@ -200,8 +200,8 @@ def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
         text = f"; the worst missed {share} of the frames"
     frozen = number(receiver.get("frozen_frac"))
     if frozen:
-        text += f", and the picture stood still for {say.frac(frozen)} of the time"
+        text += f", and the picture was frozen for {say.frac(frozen)} of the time"
     late, needed = number(reach(receiver, "frames", "late")), number(receiver.get("playout_needed_ms"))
     if late and needed is not None and late > (sent - ok) / 2:
-        text += f" (most came late: a play-out of {say.ms(needed)} would have done)"
+        text += f" (most arrived late: a play-out delay of {say.ms(needed)} would have been enough)"
     return text

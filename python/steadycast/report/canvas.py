@@ -161,7 +161,9 @@ def colours(svgs: str) -> list[str]:
 def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
     """Save the figure of `draw` in the format of the suffix; return whether there was a figure."""
     if path.suffix not in (".png", ".svg", ".pdf"):
-        raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
+        raise UserError(
+            str(path), "an image can't be saved in this format", "end the name in .png, .svg or .pdf"
+        )
     with _context():
         figure = draw()
         if figure is None:

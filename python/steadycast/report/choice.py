@@ -120,7 +120,7 @@ class Candidate:
         if self.least is not None and (number(self.least[1]) or 0.0) < LEAST_SHARE:
             said.append(f"it leaves {self.least[0]} {say.frac(self.least[1])} of its fair share")
         if (number(frozen) or 0.0) > MOST_FROZEN:
-            said.append(f"its picture stands still for {say.frac(frozen)} of the time")
+            said.append(f"its picture is frozen for {say.frac(frozen)} of the time")
         return said
 
     @property
@@ -213,7 +213,7 @@ def criteria(score: str | None) -> list[Criterion]:
         return f"leaves {each.least[0] if each.least else ''} {{}} of its fair share"
 
     def stands(_: Candidate) -> str:
-        return "stands still for {} of the time"
+        return "is frozen for {} of the time"
 
     def sees(_: Candidate) -> str:
         return f"has a {say_score(score)} of {{}}"
@@ -251,17 +251,20 @@ def say_score(score: str | None) -> str:
 
 
 RULE = (
-    f"The rule, in this order: the video has {say.frac(LEAST_OWN_SHARE)} of its own fair share or more; no other flow, "
-    f"a TCP or another video, has less than {say.frac(LEAST_SHARE)} of its fair share; no picture stands still for "
-    f"more than {say.frac(MOST_FROZEN)} of the time; then the better score; then more of the video's own fair share; "
-    "then less delay, play-out included. A difference counts from 0.2 of a score, 5 points of a share, 1 point of "
-    "frozen time, and 10 % and 20 ms of delay, and where it is beyond chance. Of several seeds chance is the 99 % "
-    "interval of the differences seed by seed, in whose spread the usual one between seeds counts as two more seeds; "
-    "the interval beside a single mean does not decide. Of one seed chance is what one in a thousand pairs of runs "
-    f"that differ by their seed alone exceeds: {PLACEBO['score'].most:.1f} of a score, "
-    f"{100 * PLACEBO['share'].most:.0f} points of the own share, {100 * PLACEBO['others_share'].most:.0f} of others', "
-    f"{100 * PLACEBO['frozen'].most:.0f} of frozen time, {100 * PLACEBO['delay'].most:.0f} % of the mean delay. A run "
-    "that breaks the first three is not recommended."
+    "The rule has six criteria, in this order: "
+    f"(1) the video has at least {say.frac(LEAST_OWN_SHARE)} of its fair share; "
+    f"(2) each other flow, a TCP or another video, has at least {say.frac(LEAST_SHARE)} of its fair share; "
+    f"(3) the picture is frozen for at most {say.frac(MOST_FROZEN)} of the time; "
+    "(4) a better score; (5) a larger share of the video's fair share; (6) less delay, including play-out. "
+    "A run that breaks one of the first three is not recommended. "
+    "A difference counts if it is at least 0.2 of a score, 5 points of a share, 1 point of frozen time, or 10 % and "
+    "20 ms of delay, and if it is significant. With several seeds it is significant if the 99 % interval of the "
+    "differences per seed excludes 0; for this interval, the usual spread between seeds counts as two more seeds. "
+    "The interval of a single mean does not decide. With one seed, a difference is significant if only one in a "
+    "thousand pairs of runs that differ in their seed alone exceeds it: "
+    f"{PLACEBO['score'].most:.1f} of a score, {100 * PLACEBO['share'].most:.0f} points of the video's share, "
+    f"{100 * PLACEBO['others_share'].most:.0f} points of another flow's share, "
+    f"{100 * PLACEBO['frozen'].most:.0f} points of frozen time, {100 * PLACEBO['delay'].most:.0f} % of the mean delay."
 )
 
 
@@ -453,27 +456,29 @@ def _said(
     named = {each.name: each for each in candidates}
     decided = [found for found in compared if found.counts and found.worse not in left]
     why = "; ".join(str(found) for found in decided[:_MOST_OTHERS])
-    why += f"; {len(decided) - _MOST_OTHERS} more are behind" if len(decided) > _MOST_OTHERS else ""
+    why += f"; {len(decided) - _MOST_OTHERS} more are worse" if len(decided) > _MOST_OTHERS else ""
     names = say.listed([each.name for each in left])
     said: list[str]
     best = named[take[0]] if len(take) == 1 else None
     if reason == "unknown":
-        return ["Nothing is known of these runs by which one could be taken."]
+        return ["These runs have no figures by which one could be recommended."]
     if reason == "broken":
         best = named[nearest or ""]
-        said = [f"None keeps the rule. Nearest is {best.name}, but {' and '.join(best.faults)}{_costs(best)}"]
+        said = [
+            f"None keeps the rule. {best.name} is nearest to it, but {' and '.join(best.faults)}{_costs(best)}"
+        ]
         said += [f"{why}."] if why else []
     elif reason == "alike":
-        said = [f"No recommendation: nothing tells {names} apart{_nearly(candidates, compared)}."]
+        said = [f"No recommendation: {names} do not differ significantly{_nearly(candidates, compared)}."]
         faulty = [each for each in candidates if each.faults]
         said += [f"Of {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     elif reason == "chance":
         faults = "; ".join(f"{each.name}: {' and '.join(each.faults)}" for each in left)
         said = [f"No recommendation: {why}. But {names} {_breaks(left)} the rule ({faults})."]
     elif best is not None:
-        said = [f"Take {best.name}: {why}{_costs(best)}", *_in_return(best, candidates)]
+        said = [f"Use {best.name}: {why}{_costs(best)}", *_in_return(best, candidates)]
     else:
-        said = [f"Take {' or '.join(take)}, which nothing tells apart: {why}."]
+        said = [f"Use {' or '.join(take)}, which do not differ significantly: {why}."]
     if reason == "decided":
         # These controllers are not significantly worse, but they violate the rule, so that they are not recommended.
         faulty = [each for each in left if each.faults]
@@ -496,7 +501,7 @@ def _nearly(candidates: Sequence[Candidate], compared: Sequence[Difference]) -> 
     if found is None or len(candidates) != 2:
         return ""
     what = say_score(found.criterion.key)
-    return f": their {what}s are {found.difference:.2f} apart, which counts from {found.least:.2f}"
+    return f": their {what}s differ by {found.difference:.2f}, and a difference counts from {found.least:.2f}"
 
 
 def conversation(delay: Any) -> list[str]:
@@ -504,8 +509,8 @@ def conversation(delay: Any) -> list[str]:
     if (number(delay) or 0.0) <= CONVERSATION_MS:
         return []
     return [
-        f"{say.ms(delay)} from camera to screen is no call: a conversation takes at most {say.ms(CONVERSATION_MS)} one "
-        "way (ITU-T G.114); shorten playout."
+        f"{say.ms(delay)} from camera to screen is too long for a call: a conversation needs at most "
+        f"{say.ms(CONVERSATION_MS)} one way (ITU-T G.114). Shorten playout."
     ]
 
 

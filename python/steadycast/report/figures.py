@@ -173,7 +173,7 @@ def draw_why(folder: Folder) -> Figure | None:
                 top = max(top, float(sent["throughput_bps"].max() or 0.0))  # type: ignore[arg-type]
         series.time_axis(axes, folder)
         canvas.from_zero(axes, top / scale * 1.1)
-        axes.set_title(f"{flow['name']} ({flow.get('controller')}): target and what was sent ({unit})")
+        axes.set_title(f"{flow['name']} ({flow.get('controller')}): target rate and sent rate ({unit})")
         series.mark_events(axes, folder, labels=False)
         canvas.label_ends(axes, labels)
         end = float(folder.summary["to_s"])
@@ -342,7 +342,7 @@ def draw_quality(folder: Folder) -> Figure | None:
             n = sum(each >= folder.summary.get("from_s", 0.0) for each in t)
             canvas.beside(axes, f"{n} {fate}", 1.0, -place, colour)
             place += 9
-        who = "nobody saw" if len(order) > 1 and alike(order) else f"{worst} did not see"
+        who = "no receiver saw" if len(order) > 1 and alike(order) else f"{worst} did not see"
         axes.set_title(f"Frames that {who} in time and whole", fontsize=8.5)
         if flow not in coded:
             continue
@@ -454,22 +454,22 @@ ALONE: tuple[Plot, ...] = tuple(
 """Figures that are only drawn on request, and are not part of the report."""
 
 PLOTS: tuple[Plot, ...] = (
-    Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),
-    Plot(
-        "delay", "How long it took", "Band: from the lowest to the highest receiver.", draw_delay, ranges=True
-    ),
+    Plot("rates", "Rates", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),
+    Plot("delay", "Delay", "Band: from the lowest to the highest receiver.", draw_delay, ranges=True),
     Plot("mos", "What viewers saw", "Receivers ranked by their mean score.", draw_mos, ranges=True),
     Plot(
         "quality",
         "Frame by frame",
-        "Levels that are dotted are the classes of the mean opinion score.",
+        "Dotted lines: the classes of the mean opinion score.",
         draw_quality,
     ),
-    Plot("why", "Why the rate was what it was", "Tinted by what held the rate.", draw_why),
+    Plot(
+        "why", "Why the rate was what it was", "The background colour shows what limited the rate.", draw_why
+    ),
     Plot(
         "queue",
         "Queues and drops",
-        "Only links whose queue mattered: more than 1 ms and 2 % of the longest, or drops.",
+        "Only links with drops, or with a queue of more than 1 ms and 2 % of the longest queue.",
         draw_queue,
     ),
     Plot("tcp", "Inside TCP", "As recorded.", draw_tcp),

@@ -13,7 +13,7 @@ from steadycast.report.markup import Html, element, joined
 
 _MOST = 2_000_000
 """The largest total size of films in one page, in bytes."""
-_ELSEWHERE = "with its film, too, this page would be too large; its report shows it, and it stands in"
+_ELSEWHERE = "with its film, too, this page would be too large; its report shows it, and its file is in"
 
 
 def add(folder: Folder, progress: Progress) -> None:
@@ -25,7 +25,9 @@ def add(folder: Folder, progress: Progress) -> None:
     made = worst_seconds(seen, folder.summary["flows"], lambda done, of: progress("filming", done, of))
     if made is None:
         raise UserError(
-            str(folder.path), "no film of it is small enough, or nobody saw anything", "leave --film away"
+            str(folder.path),
+            "no film of the run is small enough, or no receiver saw a picture",
+            "leave --film out",
         )
     add_film(folder, *made)
 

@@ -133,7 +133,7 @@ def _css(colour: str) -> str:
 
 
 def _head(summary: Json, name: str) -> Html:
-    first, *rest = answer(summary) or ["There is nothing to tell: no flow received anything."]
+    first, *rest = answer(summary) or ["No flow received anything."]
     warned = first in uncompared(summary) or summary.get("complete") is False
     parts = [element("h1", f"{name} · {summary.get('world', '')} · {_when(summary)}")]
     if warned:
@@ -392,4 +392,4 @@ def _provenance(folder: Folder) -> Html:
         for a, b in rows
     )
     plain = element("div", element("table", *lines, class_="left"), class_="wide")
-    return section("How to get this again, and what it cost", plain)
+    return section("How to repeat this run, and what it cost", plain)

@@ -200,16 +200,16 @@ def data(lines: Sequence[Seen], column: str) -> str:
 
 FIGURES: dict[str, tuple[str, str, str, str]] = {
     "videos": (
-        "The videos on one axis",
+        "Rates of the videos",
         "throughput_bps",
         "throughput",
-        "Line: of several seeds the median.",
+        "With several seeds, each line is the median.",
     ),
     "delays": (
-        "How long the videos took",
+        "Delay of the videos",
         "delay_ms",
         "delay",
-        "Of each interval the mean; of several seeds the median. The play-out delay comes on top where it is longer.",
+        "The mean of each interval; with several seeds, their median. A longer play-out delay is added to it.",
     ),
 }
 """Figures of all runs on one axis: heading, column of the table `rates`, caption, and an explanation."""
@@ -339,8 +339,8 @@ def sections(runs: Sequence[Run], command: str) -> Html:
             code = data(videos(runs, column), column)
             parts.append(page.section(above, page.figure(drawing, note, command, name, data=code)))
     for name, above, column, title_ in (
-        ("rates", "Who got what", "throughput_bps", "throughput"),
-        ("delay", "How long it took", "delay_ms", "one-way delay"),
+        ("rates", "Rates", "throughput_bps", "throughput"),
+        ("delay", "Delay", "delay_ms", "one-way delay"),
     ):
         drawing = canvas.in_style(lambda c=column, t=title_: draw(runs, c, t), name)  # type: ignore[misc]
         if drawing:

@@ -264,7 +264,9 @@ class Publishers:
         with suppress(UserError):
             publisher.core.finish()
         why = publisher.failed or publisher.why or publisher.connection["why"] or "it said so"
-        self._told(f"the publisher has left: {why}. Viewers keep its last picture until another one comes")
+        self._told(
+            f"the publisher has left: {why}. Viewers keep the last picture until another publisher sends"
+        )
 
     def _pictures_of(self, publisher: Publisher, outbox: Outbox, clock: _Clock) -> None:
         try:

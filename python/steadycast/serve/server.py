@@ -281,7 +281,7 @@ def _media_port(options: Options) -> int:
     found = _PORTS.fullmatch(options.media_ports)
     if found is None or not 0 < int(found[1]) <= int(found[2]) < 65536:
         remedy = "write one port for all viewers: --media-port 40000"
-        raise UserError(f"--media-ports {options.media_ports}", "this is no range of ports", remedy)
+        raise UserError(f"--media-ports {options.media_ports}", "this is not a range of ports", remedy)
     print(
         f"--media-ports is now --media-port, one for all viewers: {found[1]} is used",
         file=sys.stderr,
@@ -309,7 +309,7 @@ def _public(options: Options) -> Public:
             media.append(str(ipaddress.ip_address(text)))
         except ValueError:
             remedy = "write for example 203.0.113.5"
-            raise UserError(f"--media-address {text}", "this is no address", remedy) from None
+            raise UserError(f"--media-address {text}", "this is not an address", remedy) from None
     if options.public_url is None:
         return Public(web.Access(None, origins), "/", tuple(media))
     origin, path = web.origin_and_path("--public-url", options.public_url)
@@ -376,8 +376,10 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         raise UserError(f"--listen {options.listen}", f"{host} is a name", remedy) from None
     number, encrypted, public = _media_port(options), _encryption(options), _public(options)
     if options.no_token and not (loopback and public.access.public is None):
-        what = "whoever reaches this address could watch"
-        raise UserError("--no-token", what, "leave it away, or listen at 127.0.0.1 without --public-url")
+        what = "anyone who can reach this address could watch"
+        raise UserError(
+            "--no-token", what, "leave --no-token out, or listen at 127.0.0.1 without --public-url"
+        )
     token = None if options.no_token else secrets.token_urlsafe(24)
     with ExitStack() as stack:
         try:

@@ -149,10 +149,10 @@ class Viewers:
             remedy = f"take {', '.join(WEB_CODECS)}"
             raise UserError(f"--codec {flow['codec']}", "no browser plays what is sent of it", remedy)
         if options.source == "greedy":
-            raise UserError(options.source, "there are no pictures", 'take a file, "testsrc" or a camera')
+            raise UserError(options.source, "there are no pictures", 'use a file, "testsrc" or a camera')
         if options.source == WHIP and options.ladder:
             what = "what a publisher sends can't be encoded before"
-            raise UserError("--ladder", what, "leave it away, or serve a file")
+            raise UserError("--ladder", what, "leave --ladder out, or serve a file")
         if options.out is not None:
             free_or_force(options.out, force=options.force)
         self.options = replace(options, flow=flow)

@@ -335,7 +335,7 @@ def _work(
                 part.append(line)
                 progress("runs", done, len(todo))
     except KeyboardInterrupt as stop:
-        stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; the same command goes on")
+        stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; repeat the command to continue")
         raise
 
 

@@ -239,10 +239,14 @@ def _why(future: Any) -> Exception:
     from steadycast.workers import LostError
 
     if future.status == "cancelled":
-        return UserError("--scheduler", "it has gone", "the same command goes on with what is missing")
+        return UserError(
+            "--scheduler", "the connection is lost", "repeat the command; it makes only the missing runs"
+        )
     error = future.exception()
     if isinstance(error, KilledWorker):
         return LostError("its worker was lost")
     if isinstance(error, CancelledError):
-        return UserError("--scheduler", "it has gone", "the same command goes on with what is missing")
+        return UserError(
+            "--scheduler", "the connection is lost", "repeat the command; it makes only the missing runs"
+        )
     return error if isinstance(error, Exception) else RuntimeError(str(error))

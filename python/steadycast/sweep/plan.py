@@ -225,7 +225,7 @@ class Plan:
         path, _, value = baseline.partition("=")
         if path not in self.axes:
             remedy = f"there are: {', '.join(self.axes)}" if self.axes else "vary it by --over"
-            raise UserError(f"--baseline {baseline}", "this is no axis of the sweep", remedy)
+            raise UserError(f"--baseline {baseline}", "this is not an axis of the sweep", remedy)
         place = self.axes.index(path)
         known = list(dict.fromkeys(point.values[place] for point in self.points))
         if value not in known:
@@ -257,7 +257,7 @@ def grid(
     axes = [*table[0], *(path for path, _ in over)]
     for place, path in enumerate(axes):
         if path in axes[:place]:
-            raise UserError(f"--over {path}", "this path stands twice", "name all its values at once")
+            raise UserError(f"--over {path}", "this path is given twice", "give all its values in one option")
         if path in RESERVED:
             remedy = "give --seeds A-B" if path == "seed" else "name a key of the scenario"
             raise UserError(f"--over {path}", "this can't be varied so", remedy)

@@ -19,7 +19,7 @@ from steadycast.sweep.plan import RESERVED, Plan
 RESULTS = "results.parquet"
 PARTS = "parts"
 _SYNC_S = 1.0
-_ROOM = "make room: the same command goes on where this one ended"
+_ROOM = "make room, and repeat the command to continue"
 Row = dict[str, Any]
 
 

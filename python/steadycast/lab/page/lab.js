@@ -606,7 +606,7 @@ function point(t, fromChart = false) {
       const tag = make('span', { className: 'tag', textContent: flow.limit[at] || '' });
       tag.style.background = state.about.limits[flow.limit[at]] || '#9a9a9a';
       const title = make('b', { textContent: there().length > 1 ? `${name} ${flow.title}` : flow.title });
-      rows.push(make('p', { className: 'd' }, title, `${flow.target[at]}, held by `, tag, `: ${flow.why[at]}`, flow.by[at] ? ` · ${flow.by[at]}` : ''));
+      rows.push(make('p', { className: 'd' }, title, `${flow.target[at]}, limited by `, tag, `: ${flow.why[at]}`, flow.by[at] ? ` · ${flow.by[at]}` : ''));
     }
   }
   const frames = (state.strips || []).map(({ strip, name }) => {

@@ -119,7 +119,7 @@ function unpublished() {
   if (!publisher || publisher.state === 'connected') return '';
   if (publisher.state === 'checking' || publisher.state === 'connecting') return 'A publisher is connecting.';
   const left = { ended: 'The publisher has left', silent: 'The publisher has been silent for some seconds' }[publisher.state];
-  return left ? `${left}. The video goes on when one sends again.` : 'Nobody publishes yet. The video begins when a publisher sends.';
+  return left ? `${left}. The video continues when a publisher sends again.` : 'There is no publisher yet. The video begins when a publisher sends.';
 }
 
 // Returns a message if the encoders were too slow for a rung, or for some recent pictures.
@@ -219,9 +219,9 @@ function draw(viewer, now) {
 const RUNG_REASONS = {
   first: () => 'the first that fitted the rate',
   kept: (finer) => (finer ? `the next finer one needs up to ${finer}, which does not fit` : 'there is no finer one'),
-  waits: (finer) => (finer ? `the next finer one needs up to ${finer}, which has to fit for longer` : 'there is no finer one'),
+  waits: (finer) => (finer ? `the next finer one needs up to ${finer}, which the rate has to carry for longer` : 'there is no finer one'),
   climbed: () => 'the rate has carried it for long enough',
-  backlog: () => 'a finer one left too much waiting',
+  backlog: () => 'a finer one made the queue at the sender too long',
   'rate-fell': () => 'the rate no longer carried a finer one',
 };
 
