@@ -244,9 +244,10 @@ def rtcp(way: Way) -> Iterator[tuple[float, bytes]]:
     last, count = 0, 0
     for k in range(1, int(SECONDS / 0.1)):
         now = k * 0.1
-        # The packets are in the order in which they left.
-        reported = itertools.takewhile(lambda one, now=now: one.left + ONE_WAY_S < now - 0.8, sent[last:])
-        part = list(reported)
+        end = last
+        while end < len(sent) and sent[end].left + ONE_WAY_S < now - 0.8:
+            end += 1  # the packets are in the order in which they left
+        part = sent[last:end]
         if not part:
             continue
         # The reports are 0.8 s late, so they count the losses among the packets sent before.
