@@ -7,7 +7,8 @@
 //!    or if two trains arrive at the flow's own rate.
 //! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
 //! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
-//! 4. [`CompeteLaw::equation_window`]: beside Reno the window is at most what TCP's equation gives.
+//! 4. [`CompeteLaw::equation_window`]: beside Reno, and at low rates behind a policer, the window is at most what TCP's
+//!    equation gives.
 //! 5. The rate exceeds the rate of arrival by at most a fifth.
 //! 6. During a drain less is sent. If the queue empties and no other flow refills it, DELAY begins.
 //! 7. [`CompeteLaw::is_over`]: DELAY begins if the queue has stayed empty without a loss.
@@ -26,7 +27,7 @@ pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 /// CUBIC's constant C in segments per cubic second (section 5).
 const CUBIC_C: f64 = 0.4;
 /// The share of the window that a loss leaves (section 4.6).
-const CUBIC_BETA: f64 = 0.7;
+pub(super) const CUBIC_BETA: f64 = 0.7;
 /// The share of the window that a mark leaves (RFC 8511).
 const ECN_BETA: f64 = 0.85;
 /// The additive increase of the Reno-friendly window, in segments per round trip. Because CUBIC's cut is smaller than
@@ -35,7 +36,7 @@ const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 /// The window grows to at most this many times its size in a round trip (section 4.2).
 const ROUND_GROWTH_MAX: f64 = 1.5;
 /// The least window, in segments.
-const WINDOW_MIN: f64 = 2.0;
+pub(super) const WINDOW_MIN: f64 = 2.0;
 /// Before the first loss, a window starts at this share of its plateau.
 const PLATEAU_SHARE: f64 = 0.85;
 /// The factor by which the window grows per round trip until the first loss. START has the same factor: a TCP that
@@ -60,6 +61,10 @@ const LOSS_RATE_MEMORY: f64 = 20.0;
 /// packets in a row. A silence of the path drops all packets that were sent in it, but a TCP responds to that once only
 /// (RFC 5348, 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
+/// Behind a policer, a TCP loses this many times the share of packets that this flow loses: a policer drops the end of a
+/// TCP's burst, and few paced packets. The shares of a CUBIC in this flow's place were 2.2 to 4 times as large
+/// (`validation/experiments/networks.toml`, 15 networks of up to 8 Mb/s).
+const POLICED_LOSS_MULTIPLE: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
 /// The least retransmission timeout, in seconds (Linux).
@@ -289,7 +294,8 @@ impl CompeteLaw {
         } else {
             self.grow(&mut cubic, input, config);
         }
-        if let Some(most) = self.equation_window(input, cubic.is_reno_friendly(now, rtt), config) {
+        let losses_of_tcp = if losses.is_policed(now) { POLICED_LOSS_MULTIPLE } else { 1.0 };
+        if let Some(most) = self.equation_window(input, cubic.is_reno_friendly(now, rtt), losses_of_tcp, config) {
             cubic.limit(most);
         }
         self.cubic = cubic;
@@ -383,14 +389,22 @@ impl CompeteLaw {
 
     /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1);
     /// `None` outside the Reno-friendly region. In a short queue TCP's bursts lose more packets than this flow's paced
-    /// packets do. If both responded equally to losses, this flow would get more than a TCP's share.
-    fn equation_window(&mut self, input: &LawInput<'_>, is_reno_friendly: bool, config: &Config) -> Option<f64> {
+    /// packets do. If both responded equally to losses, this flow would get more than a TCP's share. `losses_of_tcp` is
+    /// the ratio of a TCP's share of lost packets to this flow's.
+    fn equation_window(
+        &mut self,
+        input: &LawInput<'_>,
+        is_reno_friendly: bool,
+        losses_of_tcp: f64,
+        config: &Config,
+    ) -> Option<f64> {
         let LawInput { dt, rtt, feedback, .. } = *input;
         let gain = (dt / LOSS_RATE_MEMORY).min(1.0);
         self.packets += gain * (f64::from(feedback.arrived + feedback.lost) - self.packets);
         let lost = f64::from(feedback.lost).min(LOSS_RUN_PACKETS_MAX * f64::from(feedback.loss_runs));
         self.lost += gain * (lost - self.lost);
         let loss = LossRate::new(self.lost / self.packets).filter(|_| is_reno_friendly)?;
+        let loss = LossRate::new(losses_of_tcp * loss.get()).unwrap_or(LossRate::ONE);
         let timeout = (TIMEOUT_RTTS * rtt).max(TIMEOUT_MIN);
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
     }

@@ -596,12 +596,14 @@ impl DelayLaw {
             target,
             constancy: DelayConstancy::new(now, low),
         });
+        let mut is_above_path = false;
         if low > experiment.peak + noise {
             experiment.peak = low;
             if received < PATH_DROP_SHARE * experiment.rate {
                 // In a growing queue the link is busy, so the rate of arrival is what the path carries: the path has
                 // become slower.
                 experiment.rate = received / PATH_DROP_ACCURACY;
+                is_above_path = rate > experiment.rate;
             }
         }
         let (age, duration) = (now - experiment.since, experiment.duration(signals));
@@ -613,7 +615,9 @@ impl DelayLaw {
             return Transition::Switch(experiment.received.max(experiment.rate), QUEUE_STAYS);
         }
         let waits = resumes && age < PATH_RESUME_TIME;
-        if !waits && now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every {
+        // A cut waits until the effect of the last one is visible. While more is sent than the path carries, the queue
+        // grows whatever that effect is.
+        if !waits && (is_above_path || now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every) {
             let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE / (target / CUT_TARGET_MIN).min(1.0)).min(CUT_MAX);
             // If other flows take the yielded capacity, this lower bound limits what the experiment costs.
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);

@@ -1,8 +1,8 @@
 //! The laws, and the choice of the law that decides.
 
-use super::compete::{CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS};
+use super::compete::{CUBIC_BETA, CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS, WINDOW_MIN};
 use super::delay::DelayLaw;
-use super::law_input::{LawInput, Transition};
+use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::scalable::ScalableLaw;
 use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, Signals};
 use super::trains::TrainSchedule;
@@ -59,7 +59,8 @@ const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
 /// After a trial has shown random losses, a loss rate up to this multiple of the trial's loss rate counts as random
 /// loss.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
-/// The highest loss rate that a trial can show to be random.
+/// The highest loss rate that a trial can show to be random. A higher one that stays is attributed to a policer, too: the
+/// other flows behind it take what the trial leaves.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Bursts, pacing and trains.
@@ -296,7 +297,8 @@ impl Law {
 
     /// Responds to losses without a queue, in any mode. If more packets are lost than chance explains, the rate is set
     /// below the rate of arrival, and the mode becomes DELAY. A trial then measures whether the losses end. A policer's
-    /// losses do, and random losses do not. Returns true if this rule has set the rate.
+    /// losses do, and random losses do not. Once a policer is known, COMPETE begins at its next loss: there is no queue
+    /// that would show whether a TCP is behind the policer, too. Returns true if this rule has set the rate.
     fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
         // A loss of a packet that was sent before the last cut is no evidence against the lower rate.
@@ -310,8 +312,16 @@ impl Law {
         }
         self.losses.refute_policer(received);
         let policed = self.losses.is_policed(now);
+        if policed && self.mode == Mode::Compete {
+            return false;
+        }
+        // A window can't be as small as a slower policer requires.
+        if policed && received * rtt >= WINDOW_MIN * SEGMENT_BITS {
+            self.enter_compete(input, CUBIC_BETA * received, "compete: policed");
+            return true;
+        }
         let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
-        let is_policer = if self.mode == Mode::Compete && !policed {
+        let is_policer = if self.mode == Mode::Compete {
             // A TCP's own losses may reach this rate, and their queue may be short.
             LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
         } else {
@@ -333,7 +343,7 @@ impl Law {
     }
 
     /// Evaluates a trial, and returns it if its result is still open. If the losses have ended, a policer caused them.
-    /// If they continue, they are random, and their rate is now known.
+    /// If they continue at a rate up to [`RANDOM_LOSS_MAX`], they are random, and their rate is now known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
         let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
         if input.now < trial.at + input.rtt + self.config.report_most {
@@ -343,10 +353,12 @@ impl Law {
         let packets = trial.packets + (arrived + lost).saturating_sub(spurious);
         let trial = PolicerTrial { packets, lost: (trial.lost + loss_runs).saturating_sub(spurious), ..trial };
         let share = f64::from(trial.lost) / f64::from(trial.packets.max(1));
-        if LossClassifier::is_less(trial.packets, share, trial.share) {
+        let is_complete = f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES;
+        let is_less = LossClassifier::is_less(trial.packets, share, trial.share);
+        if is_less || is_complete && share.min(trial.share) > RANDOM_LOSS_MAX {
             self.losses.set_policed(input.now, trial.received);
-        } else if f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES {
-            self.random_loss_max = (RANDOM_LOSS_MARGIN * share.max(trial.share)).min(RANDOM_LOSS_MAX);
+        } else if is_complete {
+            self.random_loss_max = RANDOM_LOSS_MARGIN * share.max(trial.share);
         } else {
             return Some(trial);
         }
@@ -358,7 +370,8 @@ impl Law {
         if self.respond_to_policer(input) {
             return;
         }
-        self.marks_rule = self.scalable.rules(input, &self.config);
+        // A policer drops without a queue, so the marks that are missing there show no spare capacity.
+        self.marks_rule = self.scalable.rules(input, &self.config) && !self.losses.is_policed(input.now);
         if self.marks_rule {
             let Transition::Stay(rate, rule) = self.scalable.update(input, &mut self.losses, &self.config) else {
                 return;
