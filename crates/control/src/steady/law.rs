@@ -310,7 +310,6 @@ impl Law {
         if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
             return false;
         }
-        self.losses.refute_policer(received);
         let policed = self.losses.is_policed(now);
         if policed && self.mode == Mode::Compete {
             return false;
@@ -356,7 +355,7 @@ impl Law {
         let is_complete = f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES;
         let is_less = LossClassifier::is_less(trial.packets, share, trial.share);
         if is_less || is_complete && share.min(trial.share) > RANDOM_LOSS_MAX {
-            self.losses.set_policed(input.now, trial.received);
+            self.losses.set_policed(input.now);
         } else if is_complete {
             self.random_loss_max = RANDOM_LOSS_MARGIN * share.max(trial.share);
         } else {
