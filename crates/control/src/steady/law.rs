@@ -310,17 +310,20 @@ impl Law {
         if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
             return false;
         }
-        let policed = self.losses.is_policed(now);
-        if policed && self.mode == Mode::Compete {
+        // On a path that reorders packets, the losses may be late packets, to which COMPETE must not respond as a TCP does.
+        let congested = self.losses.is_policed(now) && !signals.is_reordering();
+        if congested && self.mode == Mode::Compete {
             return false;
         }
         // A window can't be as small as a slower policer requires.
-        if policed && received * rtt >= WINDOW_MIN * SEGMENT_BITS {
+        if congested && received * rtt >= WINDOW_MIN * SEGMENT_BITS {
             self.enter_compete(input, CUBIC_BETA * received, "compete: policed");
             return true;
         }
+        self.losses.refute_policer(received);
+        let policed = self.losses.is_policed(now);
         let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
-        let is_policer = if self.mode == Mode::Compete {
+        let is_policer = if self.mode == Mode::Compete && !policed {
             // A TCP's own losses may reach this rate, and their queue may be short.
             LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
         } else {
@@ -355,7 +358,7 @@ impl Law {
         let is_complete = f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES;
         let is_less = LossClassifier::is_less(trial.packets, share, trial.share);
         if is_less || is_complete && share.min(trial.share) > RANDOM_LOSS_MAX {
-            self.losses.set_policed(input.now);
+            self.losses.set_policed(input.now, trial.received);
         } else if is_complete {
             self.random_loss_max = RANDOM_LOSS_MARGIN * share.max(trial.share);
         } else {

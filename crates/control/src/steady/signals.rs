@@ -43,6 +43,9 @@ const PACKET_REORDER_THRESHOLD: u32 = 3;
 const REORDER_WINDOW_FACTOR: f64 = 1.25;
 /// The upper limit of the reordering window, in round-trip times. RFC 8985 has a limit of one.
 const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
+/// The path counts as reordering while the reordering window is above this, in seconds. A window of 30 ms stays above it
+/// for five minutes.
+const REORDERING_MIN: f64 = 0.001;
 /// The half-life of the reordering window, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
 
@@ -289,6 +292,11 @@ impl Signals {
             packet.unknown = true;
             self.arrived_bytes += std::mem::take(&mut packet.size);
         }
+    }
+
+    /// Whether packets have arrived in the last minutes that had been declared lost because others overtook them.
+    pub(super) fn is_reordering(&self) -> bool {
+        self.reorder_window > REORDERING_MIN
     }
 
     /// Returns the current round-trip time in seconds: the base round-trip time and the queueing delay. It follows the

@@ -35,13 +35,14 @@ pub(super) struct LossClassifier {
     rank: f64,
     /// The times of recent losses and marks, in seconds.
     events: VecDeque<f64>,
-    /// The time until which losses are attributed to a policer, in seconds.
-    policed_until: f64,
+    /// The time until which losses are attributed to a policer, and the rate of arrival, in bit/s, at which the policer
+    /// was found.
+    policed: (f64, f64),
 }
 
 impl LossClassifier {
     pub(super) fn new() -> Self {
-        Self { rank: 0.5, events: VecDeque::new(), policed_until: f64::MIN }
+        Self { rank: 0.5, events: VecDeque::new(), policed: (f64::MIN, 0.0) }
     }
 
     /// Records a loss. Returns true if it is a congestion loss: there is a queue, and lost packets meet a longer queue
@@ -54,14 +55,22 @@ impl LossClassifier {
         self.is_policed(now) || self.rank > CONGESTION_RANK_MIN && loss.q > CONGESTION_QUEUE_MIN + packet
     }
 
-    /// Attributes losses to a policer from now on.
-    pub(super) fn set_policed(&mut self, now: f64) {
-        self.policed_until = now + POLICER_MEMORY;
+    /// Attributes losses to a policer from now on: they ended when less than `rate`, in bit/s, was sent.
+    pub(super) fn set_policed(&mut self, now: f64, rate: f64) {
+        self.policed = (now + POLICER_MEMORY, rate);
     }
 
     /// Whether losses are attributed to a policer. All of them are then congestion losses.
     pub(super) fn is_policed(&self, now: f64) -> bool {
-        now < self.policed_until
+        now < self.policed.0
+    }
+
+    /// Withdraws the verdict of a policer if a packet is lost without a queue at less than half of the policer's rate.
+    /// A policer passes everything below its rate.
+    pub(super) fn refute_policer(&mut self, received: f64) {
+        if received < 0.5 * self.policed.1 {
+            self.policed = (f64::MIN, 0.0);
+        }
     }
 
     /// Records a mark. A mark is always congestion, so it leaves the mean rank as it is.
