@@ -310,7 +310,7 @@ impl Law {
         if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
             return false;
         }
-        // On a path that reorders packets, the losses may be late packets, to which COMPETE must not respond as a TCP does.
+        // On a path that reorders packets, the losses may be late packets. COMPETE must not respond to them as a TCP does.
         let congested = self.losses.is_policed(now) && !signals.is_reordering();
         if congested && self.mode == Mode::Compete {
             return false;
