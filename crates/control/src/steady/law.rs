@@ -59,8 +59,8 @@ const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
 /// After a trial has shown random losses, a loss rate up to this multiple of the trial's loss rate counts as random
 /// loss.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
-/// The highest loss rate that a trial can show to be random. A higher one that stays is attributed to a policer, too: the
-/// other flows behind it take what the trial leaves.
+/// The highest loss rate that a trial can show to be random. A higher one that stays is attributed to a policer, too:
+/// the other flows behind it take what the trial leaves.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Bursts, pacing and trains.
@@ -310,7 +310,8 @@ impl Law {
         if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
             return false;
         }
-        // On a path that reorders packets, the losses may be late packets. COMPETE must not respond to them as a TCP does.
+        // On a path that reorders packets, the losses may be late packets. COMPETE must not respond to them as a TCP
+        // does.
         let congested = self.losses.is_policed(now) && !signals.is_reordering();
         if congested && self.mode == Mode::Compete {
             return false;

@@ -43,8 +43,8 @@ const PACKET_REORDER_THRESHOLD: u32 = 3;
 const REORDER_WINDOW_FACTOR: f64 = 1.25;
 /// The upper limit of the reordering window, in round-trip times. RFC 8985 has a limit of one.
 const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
-/// The path counts as reordering while the reordering window is above this, in seconds. A window of 30 ms stays above it
-/// for five minutes.
+/// The path counts as reordering while the reordering window is above this, in seconds. A window of 30 ms stays above
+/// it for five minutes.
 const REORDERING_MIN: f64 = 0.001;
 /// The half-life of the reordering window, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
