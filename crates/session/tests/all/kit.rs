@@ -563,8 +563,8 @@ fn the_kit_with_each_stack_s_feedback_keeps_to_the_native_pair() {
             for stack in STACKS {
                 let kit = mean(Some(stack), path, beside);
                 let later = stack.interval.as_secs_f64();
-                // The lower bound of the share was 0.1 below the native pair's. At 20 Mb/s a change of the law raised the
-                // native pair's share from 0.29 to 0.35, and left that of the kits of pion and QUIC at 0.22 and 0.23.
+                // The lower bound of the share was 0.1 below the native pair's. At 20 Mb/s a change of the law raised
+                // the native pair's share from 0.29 to 0.35, and left the kits of pion and QUIC at 0.22 and 0.23.
                 let checks = [
                     ("rate", beside || (kit.rate / native.rate - 1.0).abs() <= 0.1),
                     ("share", kit.share >= native.share - 0.14 && kit.share <= (native.share + 0.1).max(0.6)),
