@@ -82,7 +82,7 @@ CLASSES = [
     Class("Policer", f"{LINK}.policer.anyOf.1", ("rate", "burst")),
     Class("Shaper", f"{LINK}.shaper.anyOf.1", ("rate", "burst")),
     Class("Queue", f"{LINK}.queue"),
-    Class("Pipe", LINK, about="A link's behaviour, in both directions unless `back` says otherwise."),
+    Class("Pipe", LINK, about="A link's properties, in both directions unless `back` differs."),
     Class("Link", LINK, ("between",), "Pipe", ("between", "name")),
     Class("Leg", "topology.legs.items", (), "Pipe", ("count", "name")),
     Class("Level", "topology.levels.items", ("fanout",), "Pipe", ("fanout",)),

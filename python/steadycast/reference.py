@@ -58,11 +58,11 @@ def _explained() -> tuple[Key, ...]:
 
 
 _MEANT = {
-    "bandwidth": "it is a link's rate: --explain link.rate",
-    "bufferbloat": "it is a long queue: --explain link.queue",
-    "latency": "it is a link's delay: --explain link.delay",
-    "sound": "a video's is flow.audio, another program's a flow of kind cbr: --explain flow.audio, flow.rate",
-    "wifi": "it is a link with jitter, loss and retransmission: --explain link.jitter, link.loss, link.arq",
+    "bandwidth": "a link's bandwidth is its rate: --explain link.rate",
+    "bufferbloat": "bufferbloat is a long queue: --explain link.queue",
+    "latency": "a link's latency is its delay: --explain link.delay",
+    "sound": "for a video's sound use flow.audio, for another program's a flow of kind cbr: --explain flow.audio",
+    "wifi": "Wi-Fi is a link with jitter, loss and retransmission: --explain link.jitter, link.loss or link.arq",
 }
 """Search terms for keys with another name, and for concepts of several keys."""
 
@@ -81,8 +81,9 @@ def explain(path: str) -> str:
 
         names = {name for key in _explained() for name in (key.path, key.path.rpartition(".")[2])}
         near = difflib.get_close_matches(wanted, sorted(names), n=3)
-        remedy = f"did you mean {' or '.join(near)}?" if near else "`steadycast schema` has all of them"
-        remedy = _MEANT.get(wanted.lower().replace("-", ""), remedy)
+        remedy = f"did you mean {' or '.join(near)}?" if near else "`steadycast schema` prints all of them"
+        meant = difflib.get_close_matches(wanted.lower().replace("-", ""), _MEANT, n=1, cutoff=0.8)
+        remedy = _MEANT[meant[0]] if meant else remedy
         raise UserError(
             f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy
         )
@@ -108,6 +109,8 @@ def _walk(node: Node, schema: Node, path: str) -> Iterator[Key]:
         here = f"{path}.{name}".lstrip(".")
         value = _resolved(value, schema)
         inner = _resolved(value.get("items", {}), schema) if value.get("type") == "array" else value
+        # A value such as a policer is a word or a table.
+        inner = next((each for each in inner.get("anyOf", ()) if "properties" in each), inner)
         table = bool(inner.get("properties"))
         yield Key(here, _kind(value, schema), about(value), table)
         if table and name not in _TABLES and here != "flow.params":
@@ -125,7 +128,8 @@ def _resolved(node: Node, schema: Node) -> Node:
 def about(node: Node) -> str:
     """Return the schema's description of a key, with its default."""
     said = str(node.get("description", ""))
-    return f"{said.rstrip('.')}; default {json.dumps(node['default'])}." if "default" in node else said
+    default = f" Default: {json.dumps(node['default'])}." if "default" in node else ""
+    return f"{said.rstrip('.')}.{default}" if said else default.strip()
 
 
 def _kind(node: Node, schema: Node) -> str:

@@ -364,8 +364,10 @@ def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
     listed = say("controllers").out
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in names)
     one = say("controllers", "asmp").out
-    assert re.search(r"^gamma_down +0\.9 +weight of a new rate that is lower", one, re.MULTILINE)
-    assert "Use it for a group in which somebody sends standard reports" in one
+    assert re.search(
+        r"^gamma_down +0\.9 +the weight of a newly computed rate that is lower", one, re.MULTILINE
+    )
+    assert "Use it for a group in which some receivers send only standard reports" in one
     assert "Requirement" not in one
     assert "\nRequirement: packet reports. " in say("controllers", "scream").out
     wrong = say("controllers", "asmpp", code=2)
@@ -432,11 +434,11 @@ def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_an
     say: Say,
 ) -> None:
     one = say("check", "--explain", "flow.video.params.asmp.t_suspend").out
-    assert "(own; ASMP, 3.8 gives no value; 0ns to 86400s); default" in one
+    assert "Range: 0ns to 86400s. Source: Steadycast; ASMP, 3.8 gives no value. Default: " in one
     assert say("check", "--explain", "t_suspend").out == one
     every = say("check", "--explain", "gamma_down").out
     assert "number, 0 to 1" in every
-    assert "in paper mode 0)" in every
+    assert "In paper mode the default is 0. Source: " in every
     assert (
         "flow.params.rbuf-type1.margin, flow.params.rbuf-type2.margin"
         in say("check", "--explain", "margin").out

@@ -434,10 +434,10 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
             lambda to: sc.Sender(to, size=SIZE, feedback="remb"),
             'feedback remb: "remb" is not one of its values; choose from: own',
         ),
-        (lambda to: sc.Sender(to, size=SIZE, packet=0), "packet 0: 0B is no packet size"),
+        (lambda to: sc.Sender(to, size=SIZE, packet=0), "packet 0: 0B is not a packet size"),
         (
             lambda to: sc.Sender(to, size=SIZE, packet=9),
-            "packet 9: 9B is no packet size; take 100 to 1500 bytes",
+            "packet 9: 9B is not a packet size; take 100 to 1500 bytes",
         ),
         (lambda to: sc.Sender(to, size=SIZE, controller="tfcr"), 'did you mean "tfrc"'),
         (lambda to: sc.Sender(to, size=SIZE, params={"x": 1}), "x"),

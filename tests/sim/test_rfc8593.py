@@ -96,7 +96,7 @@ def test_by_trace_the_sizes_are_those_of_the_sequence_between_two_rates(scenario
 
 
 def test_what_does_not_fit_together_is_told_with_its_line(scenario: Path) -> None:
-    with pytest.raises(UserError, match="a statistical model takes no sequence"):
+    with pytest.raises(UserError, match="the statistical model uses no frame sizes"):
         sc.run(scenario, set=["flow.video.clip=codec.toml"])
     with pytest.raises(UserError, match="has no B frames"):
         sc.run(scenario, set=["flow.video.encode={ bframes = 2 }"])

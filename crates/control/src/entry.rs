@@ -110,7 +110,7 @@ impl FormerParam {
 
     fn refuse(&self, mode: Mode) -> ParamError {
         let value = self.of[usize::from(mode == Mode::Paper)];
-        let problem = format!("it is no parameter any more, but the constant {value} ({})", self.source);
+        let problem = format!("this parameter no longer exists; it is the constant {value} ({})", self.source);
         ParamError::new(ParamErrorKind::UnknownParameter, self.name, problem, "remove it")
     }
 }
@@ -327,16 +327,16 @@ impl Param {
         let range = match self.within {
             Within::Range(least, most) => format!("from {least} to {most}"),
             Within::Among(words) => format!("choose from: {}", words.join(", ")),
-            Within::Either => "true or false".into(),
+            Within::Either => "write true or false".into(),
         };
         let (what, example) = match self.of[0] {
             Value::Number(_) => ("not a number", format!("give a number {range}")),
             Value::Span(_) => ("not a time", "write for example \"20ms\"".into()),
             Value::Rate(_) => ("not a rate", "write for example \"150kbps\"".into()),
             Value::Choice(_) => ("not one of its values", range.clone()),
-            Value::Switch(_) => ("neither on nor off", range.clone()),
+            Value::Switch(_) => ("neither true nor false", range.clone()),
         };
-        let unread = |error: QuantityError| wrong(error.to_string(), range.clone());
+        let unread = |error: QuantityError| wrong(error.to_string(), format!("write a value {range}"));
         let value = match (self.of[0], given, self.within) {
             (Value::Number(_), Given::Number(n), _) => Some(Value::Number(*n)),
             (Value::Span(_), Given::Text(text), _) => Some(Value::Span(text.parse().map_err(unread)?)),

@@ -35,7 +35,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! { const {
-    rate rate: "the rate; not set: as much as the source or the session's cap allows",
+    rate rate: "the constant sending rate; if not set, the source and the session's cap alone limit the rate",
         "-", [Rate::ZERO; 2], [Rate::bps(1), Rate::mbps(1_000_000)];
 } }
 

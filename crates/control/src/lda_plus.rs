@@ -17,8 +17,9 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The registry entry of `lda-plus`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "lda-plus",
-    about: "at each RTCP report, up in proportion to what is left of the bottleneck, down by the root of the loss",
-    when: "beside Reno in a drop-tail queue of 300 ms",
+    about: "at each RTCP report, the rate rises in proportion to the unused share of the bottleneck, or falls by the \
+            square root of the loss",
+    when: "beside TCP Reno on a link with a drop-tail queue of 300 ms",
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
@@ -43,9 +44,10 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! { const {
-    rate start: "the rate until the first report", "own; ASMP's paper starts at 150 kb/s", [Rate::kbps(150); 2], RATES;
-    rate bottleneck: "the bottleneck's rate; not set: measured by packet pairs",
-        "own", [Rate::ZERO; 2], [Rate::kbps(1), Rate::mbps(1_000_000)];
+    rate start: "the sending rate until the first report arrives",
+        "Steadycast; ASMP's paper starts at 150 kb/s", [Rate::kbps(150); 2], RATES;
+    rate bottleneck: "the known rate of the bottleneck; if not set, receivers measure it with packet pairs",
+        "Steadycast", [Rate::ZERO; 2], [Rate::kbps(1), Rate::mbps(1_000_000)];
 } }
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];

@@ -18,11 +18,12 @@ impl Need {
     /// Returns the need's description, as a sentence.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::PacketReports => "Its receivers' reports tell which packets arrived, and when (RFC 8888).",
+            Self::PacketReports => "The receiver's reports list which packets arrived, and when (RFC 8888).",
             Self::ArrivalTimes => {
-                "Its feedback has the time at which each packet arrived, not that of an acknowledgement."
+                "The feedback has the time at which each packet arrived at the receiver, not only the time of an \
+                 acknowledgment."
             }
-            Self::Probes => "Its sender can send bursts at a rate of their own, and padding.",
+            Self::Probes => "The sender can send probes (short bursts above the target rate) and padding.",
         }
     }
 }

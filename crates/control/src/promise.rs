@@ -13,30 +13,29 @@ pub struct Promise {
 /// RTCP stays within its share of the session bandwidth.
 pub const RTCP_SHARE: Promise = Promise {
     id: "rtcp.share",
-    about: "RTCP on a timer takes at most 6 % of the session bandwidth: the 5 % of RFC 3550, 6.2, and a point to \
-            spare in a window \
-            of half a minute",
+    about: "timed RTCP uses at most 6 % of the session bandwidth in half a minute: the 5 % of RFC 3550, 6.2, and a \
+            margin of one point",
 };
 /// Repair and parity count against the rate.
 pub const REPAIR_WITHIN_RATE: Promise = Promise {
     id: "repair.within-rate",
-    about: "the media, its repair, parity and padding together leave no faster than the pacing rate",
+    about: "media, retransmissions, parity and padding together are sent no faster than the pacing rate",
 };
 /// A repaired packet stays lost to the controller.
 pub const REPAIR_NOT_COUNTED: Promise = Promise {
     id: "repair.never-feeds-loss",
-    about: "the receiver half is shown as many packets of the media as the report's counters have: a \
-            repaired one stays lost to it",
+    about: "the controller's receiver half gets as many media packets as RTCP's counters have, so a packet that was \
+            repaired still counts as lost",
 };
 /// The session's loss counters do not include repaired packets.
 pub const LOSSES_COUNT: Promise = Promise {
     id: "repair.losses-still-count",
-    about: "what the session counts as received is what came of the media itself, without what was repaired",
+    about: "the session's count of received packets has only media packets that arrived, without repaired ones",
 };
 /// All packets fit the path's MTU.
 pub const WITHIN_MTU: Promise = Promise {
     id: "packets.within-mtu",
-    about: "no packet of a session's ends, of RTP or of RTCP, is larger than the MTU of its path",
+    about: "no RTP or RTCP packet of a session is larger than the MTU of its path",
 };
 
 /// The promises of the session, which hold for every controller.

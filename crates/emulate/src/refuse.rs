@@ -30,7 +30,7 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
         match &flow.kind {
             FlowKind::Tcp(spec) => {
                 for (key, what) in kernel_tcp(spec) {
-                    refuse(flow, key, what, "take preset = \"linux\" and leave the key away, or give --approximate");
+                    refuse(flow, key, what, "take preset = \"linux\" and leave the key out, or give --approximate");
                 }
                 let Config { sack, timestamps, ecn, .. } = spec.config;
                 let wanted = [("sack", "SACK", sack), ("timestamps", "timestamps", timestamps), ("ecn", "ECN", ecn)];
@@ -55,7 +55,12 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
             }
             FlowKind::Video(video) => {
                 if let sc::Media::Greedy { bytes: Some(_) } = video.media {
-                    refuse(flow, "media", "an amount of data is not sent once here".into(), "leave bytes away");
+                    refuse(
+                        flow,
+                        "media",
+                        "an emulated video can't end after an amount of data".into(),
+                        "leave bytes out",
+                    );
                 }
             }
             _ => {}

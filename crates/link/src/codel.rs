@@ -12,16 +12,16 @@ settings! {
     /// Controlled delay (RFC 8289, with the constants of its sections 4.2 and 4.3).
     #[derive(Copy)]
     CoDel checked by target_below_interval {
-        /// How much the queue holds.
+        /// The maximum length of the queue, in packets, bytes or time.
         limit: Limit = Limit::Packets(1000),
-        /// The queueing delay that is always accepted.
+        /// The queueing delay up to which no packet is dropped.
         target: Span where (|span: &Span| takes_time(span, "5ms")) = Span::millis(5),
-        /// How long the delay may exceed the target before the first packet is dropped.
+        /// The time for which the queueing delay must exceed the target before the first packet is dropped.
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
-        /// Mark packets that can be marked, instead of dropping them.
+        /// Whether ECN-capable packets are marked instead of dropped.
         ecn: bool = false,
-        /// Mark each ECT(1) packet that has waited longer than this, independent of `ecn` (as Linux's `ce_threshold`
-        /// does); L4S senders want "1ms".
+        /// The time in the queue after which each ECT(1) packet is marked, whatever `ecn` is (Linux's `ce_threshold`).
+        /// L4S senders need about "1ms".
         ce_threshold: OrNone<Span> = OrNone::None,
     }
     /// CoDel for each of many queues, which take turns (RFC 8290, with the constants of its section 5.2). The limit is
@@ -30,9 +30,9 @@ settings! {
     FqCoDel {
         /// The CoDel settings of each queue.
         [flat] codel: CoDel = CoDel { limit: Limit::Packets(10_240), ..CoDel::RFC },
-        /// Queues that flows are hashed into.
+        /// The number of queues into which flows are hashed.
         flows: u32 where (Within { least: 1, most: 65_536, remedy: "from 1 to 65536" }) = 1024,
-        /// The bytes that a queue may send per round.
+        /// The number of bytes that each queue may send per round.
         quantum: Bytes where (QUANTUM) = Bytes::new(1514),
     }
 }
@@ -41,7 +41,9 @@ const QUANTUM: Within<Bytes> =
     Within { least: Bytes::new(64), most: Bytes::new(1_048_576), remedy: "from \"64B\" to \"1MiB\"" };
 
 fn takes_time(span: &Span, default: &str) -> Option<(String, String)> {
-    span.is_zero().then(|| ("takes no time".into(), format!("above \"0ms\"; without it \"{default}\"")))
+    span.is_zero().then(|| {
+        ("0 is not a possible time".into(), format!("write a time above \"0ms\", or leave it out for \"{default}\""))
+    })
 }
 
 fn target_below_interval(codel: &CoDel, item: &Item, out: &mut Findings) {

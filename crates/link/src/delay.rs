@@ -25,13 +25,14 @@ settings! {
     /// A random addition to each packet's delay.
     #[derive(Copy, Eq)]
     Jitter, short "mean" "\"5ms\"" {
-        /// The mean of this addition.
+        /// The mean of the random delay.
         mean: Span => "write for example mean = \"2ms\"",
-        /// The distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
-        /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a millisecond,
-        /// and around 90 ms as often as a mean above 1 ms requires.
+        /// The distribution of the random delay. uniform: from 0 to twice the mean. normal: with a standard deviation
+        /// of a third of the mean. half-normal: the absolute value of a normal distribution (RFC 8868, 4.5). wifi:
+        /// about 1 ms for most packets and about 90 ms for some, in the proportion that gives the mean (from the C4
+        /// draft).
         dist: JitterDist = JitterDist::Exponential,
-        /// Whether a packet may overtake another; otherwise a packet waits for the one before it.
+        /// Whether a packet may overtake earlier packets. With false, a packet waits for the one before it.
         reorder: bool = false,
     }
 }

@@ -10,9 +10,9 @@ settings! {
     /// Packets that arrive late, so that later ones overtake them.
     #[derive(Copy, Default)]
     Reorder checked by comes_later {
-        /// The probability that a packet is late.
+        /// The probability that a packet is delayed, from 0 to 1.
         p: f64 where (probability) => "write a probability from 0 to 1",
-        /// The extra delay of a late packet; needed where `p` is above 0.
+        /// The additional delay of a delayed packet; required if `p` is above 0.
         by: Span = Span::ZERO,
     }
 }
@@ -20,7 +20,9 @@ settings! {
 fn comes_later(reorder: &Reorder, item: &Item, out: &mut Findings) {
     if reorder.p > 0.0 && reorder.by.is_zero() {
         match item.get("by") {
-            Some(by) => out.problem(&by.at, "nothing comes later", "write for example by = \"20ms\", or p = 0"),
+            Some(by) => {
+                out.problem(&by.at, "delayed packets need a delay", "write for example by = \"20ms\", or p = 0")
+            }
             None => out.missing(&item.at, "by", "write for example by = \"20ms\""),
         }
     }

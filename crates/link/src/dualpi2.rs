@@ -14,25 +14,28 @@ settings! {
     /// together.
     #[derive(Copy)]
     DualPi2 {
-        /// How much the queue holds.
+        /// The maximum length of the queue, in packets, bytes or time.
         limit: Limit = Limit::Time(Span::millis(250)),
-        /// The queueing delay at which the AQM aims.
+        /// The target of the queueing delay.
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// How often the base probability p' is computed.
+        /// The interval between two updates of the base probability p'.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// The change of p' in one update for each second by which the delay is off `target`.
+        /// The gain of the queueing delay: in each update, p' changes by this for each second above or below `target`.
         alpha: f64 where (GAIN) = 0.15,
-        /// The change of p' for each second by which the delay has grown since the last update.
+        /// The gain of the delay's change: in each update, p' changes by this for each second by which the queueing
+        /// delay has grown since the last update.
         beta: f64 where (GAIN) = 3.0,
-        /// The coupling factor: L4S packets are marked with at least `k` p', Classic ones marked or dropped with p'².
+        /// The coupling factor: the probability of a mark is at least `k` p' for L4S packets, and the probability of a
+        /// mark or drop is p'² for Classic packets.
         k: f64 where (COUPLING) = 2.0,
-        /// The sojourn time above which the L4S queue marks by itself.
+        /// The time in the L4S queue from which its packets are marked, whatever p' is.
         min_th: Span = Span::micros(800),
-        /// The probability of this mark rises from 0 at `min_th` to 1 over this further time; "0s" means a step.
+        /// The time over which the probability of this mark rises, from 0 at `min_th` to 1 at `min_th` + `range`; with
+        /// "0s" it rises in one step.
         range: Span = Span::micros(400),
-        /// A packet that finds fewer packets than this in the L4S queue on arrival is not marked for its sojourn time.
+        /// The minimum number of packets that an arriving packet must find in the L4S queue to be marked by `min_th`.
         th_len: u32 = 1,
-        /// The share of the link for the Classic queue while both queues have packets (weighted round robin).
+        /// The share of the link's rate for the Classic queue while both queues hold packets (weighted round robin).
         classic_share: f64 where (SHARE) = 0.0625,
     }
 }

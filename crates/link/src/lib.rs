@@ -60,9 +60,9 @@ settings! {
     /// 002 and 003).
     #[derive(Copy, Eq)]
     Arq {
-        /// The most transmissions of a packet, the first included.
+        /// The maximum number of transmissions of a packet, including the first one; after these the packet is lost.
         tries: u32 where (TRIES) => "write for example tries = 7",
-        /// The delay that each retransmission adds, in addition to the time of the transmission itself.
+        /// The delay of each retransmission, in addition to the packet's transmission time.
         per_try: Span => "write for example per_try = \"1ms\"",
     }
 }

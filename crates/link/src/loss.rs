@@ -8,16 +8,16 @@ use steadycast_units::{Chance, Time};
 kinds! {
     /// The packets that the link loses, apart from the queue, in the order in which they are sent.
     Loss for (), example "0.01, \"1%\" or { kind = \"run\", mean = \"50p\" }", short share {
-        /// Each packet with the same probability, independently.
+        /// each packet is lost with the probability "p", independently.
         "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";
-        /// Runs of packets that arrive, of exponentially distributed length, one loss between two runs: ns-2's
-        /// "exponential error model".
+        /// one packet is lost after each run of packets that arrive; the run's length is exponentially distributed
+        /// (ns-2's "exponential error model").
         "run" => Run(RunLoss), "run loss";
-        /// Gilbert–Elliott: two states, each with its own loss.
+        /// the Gilbert–Elliott model, with a good and a bad state that have different loss probabilities.
         "gilbert" => Gilbert(GilbertLoss), "gilbert loss";
-        /// Exactly the packets with these numbers.
+        /// the packets with the numbers in "packets" are lost.
         "list" => List(ListLoss), "list loss";
-        /// No loss.
+        /// no packet is lost.
         "none" => None, "none loss";
     }
 }
@@ -26,30 +26,30 @@ settings! {
     /// Each packet is lost with the same probability, independently.
     #[derive(Copy)]
     BernoulliLoss {
-        /// The probability.
+        /// The loss probability, from 0 to 1.
         p: f64 where (probability) => "write a probability from 0 to 1",
     }
     /// One packet is lost after a run of packets that arrive.
     #[derive(Copy)]
     RunLoss {
-        /// The mean length of a run, for example "50p"; at least 1.
+        /// The mean number of packets in a run, for example "50p"; at least "1p".
         mean: Packets where (run) => "write for example mean = \"50p\"",
     }
     /// Gilbert–Elliott: the state may change after each packet.
     #[derive(Copy)]
     GilbertLoss {
-        /// Probability of going from the good to the bad state after a packet.
+        /// The probability of a change from the good to the bad state after a packet.
         p_bad: f64 where (probability) => "write a probability from 0 to 1",
-        /// Probability of going back to the good state after a packet.
+        /// The probability of a change from the bad to the good state after a packet.
         p_good: f64 where (probability) => "write a probability from 0 to 1",
-        /// Loss probability in the good state.
+        /// The loss probability in the good state.
         loss_good: f64 where (probability) = 0.0,
-        /// Loss probability in the bad state.
+        /// The loss probability in the bad state.
         loss_bad: f64 where (probability) = 1.0,
     }
     /// Exactly the packets with these numbers are lost.
     ListLoss {
-        /// The packets' numbers, counted from 1 in each direction.
+        /// The numbers of the packets that are lost, counted from 1 in each direction of the link.
         packets: PacketNumbers => "write for example packets = [7, 9]",
     }
 }
@@ -81,15 +81,17 @@ pub fn probability(value: &f64) -> Option<(String, String)> {
     let remedy = match *value {
         p if (0.0..=1.0).contains(&p) => return None,
         // Up to 100 the value was probably meant as a percentage.
-        percent if percent > 1.0 && percent <= 100.0 => format!("from 0 to 1: {percent} % is {}", percent / 100.0),
-        _ => "a probability is from 0 to 1".to_owned(),
+        percent if percent > 1.0 && percent <= 100.0 => {
+            format!("write a number from 0 to 1; {percent} % is {}", percent / 100.0)
+        }
+        _ => "write a number from 0 to 1".to_owned(),
     };
-    Some((format!("{value} is no probability"), remedy))
+    Some((format!("{value} is not a probability"), remedy))
 }
 
 fn run(mean: &Packets) -> Option<(String, String)> {
     let short = mean.0 < 1.0;
-    short.then(|| (format!("runs of {} packets", mean.0), "the mean run is at least \"1p\"".into()))
+    short.then(|| (format!("runs of {} packets are too short", mean.0), "write a mean of at least \"1p\"".into()))
 }
 
 /// A set of packet numbers, counted from 1, in ascending order.
@@ -123,7 +125,7 @@ impl FromToml for PacketNumbers {
         let before = out.problems.len();
         let said = Vec::<Spanned<u64>>::read(item, out)?;
         for zero in said.iter().filter(|number| number.value == 0) {
-            out.problem(&zero.at, "there is no packet 0", "packets are counted from 1");
+            out.problem(&zero.at, "there is no packet 0", "count the packets from 1");
         }
         let numbers: Self = said.iter().map(|number| number.value).collect();
         if numbers.0.len() < said.len() {

@@ -10,23 +10,25 @@ settings! {
     /// PIE (RFC 8033, with the constants of its sections 4 and 5).
     #[derive(Copy)]
     Pie {
-        /// How much the queue holds.
+        /// The maximum length of the queue, in packets, bytes or time.
         limit: Limit = Limit::Packets(1000),
-        /// The queueing delay at which the AQM aims.
+        /// The target of the queueing delay.
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// How often the drop probability is computed.
+        /// The interval between two updates of the drop probability.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// The change of the drop probability in one update for each second by which the delay is off `target`.
+        /// The gain of the queueing delay: in each update, the drop probability changes by this for each second above
+        /// or below `target`.
         alpha: f64 where (GAIN) = 0.125,
-        /// The change of the drop probability for each second by which the delay has grown since the last update.
+        /// The gain of the delay's change: in each update, the drop probability changes by this for each second by
+        /// which the queueing delay has grown since the last update.
         beta: f64 where (GAIN) = 1.25,
-        /// How long the delay of a queue that was empty may exceed the target before the first packet is dropped.
+        /// The time for which the delay of a queue that was empty may exceed the target before packets are dropped.
         max_burst: Span = Span::millis(150),
-        /// The mean packet size: a queue of two such packets is never too long.
+        /// The mean packet size. While the queue holds at most two packets of this size, none is dropped.
         mean_packet: Bytes where (PACKET) = Bytes::new(1000),
-        /// Mark packets that can be marked, instead of dropping them.
+        /// Whether ECN-capable packets are marked instead of dropped.
         ecn: bool = false,
-        /// The drop probability above which packets are dropped even where they could be marked.
+        /// The drop probability above which even ECN-capable packets are dropped.
         mark_ecnth: f64 where (crate::probability) = 0.1,
     }
 }
@@ -36,7 +38,8 @@ const PACKET: Within<Bytes> =
     Within { least: Bytes::new(1), most: Bytes::new(65_535), remedy: "from \"1B\" to \"65535B\"" };
 
 fn takes_time(span: Span) -> Option<(String, String)> {
-    (span < Span::micros(1)).then(|| ("takes no time".into(), "at least \"1us\"; without it \"15ms\"".into()))
+    (span < Span::micros(1))
+        .then(|| ("the time is too short".into(), "write at least \"1us\", or leave it out for \"15ms\"".into()))
 }
 
 impl Kind<LinkProperties> for Pie {}

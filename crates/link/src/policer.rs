@@ -8,9 +8,9 @@ settings! {
     /// A token bucket before the queue, which drops excess packets (RFC 2697, with one bucket).
     #[derive(Copy, Eq)]
     Policer {
-        /// The rate at which the bucket fills.
+        /// The rate at which the token bucket fills: the highest mean rate that passes.
         rate: Rate where (RATE) => "write for example rate = \"4Mbps\"",
-        /// The capacity of the bucket, which is full at the start.
+        /// The size of the token bucket, which is full at the start: the largest burst that passes.
         burst: Bytes where (BURST) => "write for example burst = \"30kB\"",
     }
 }

@@ -17,17 +17,17 @@ kinds! {
     /// The queue of a link, which packets wait in, and which drops or marks them.
     Queue for LinkProperties, default "droptail",
         example "\"fq-codel\", \"100ms\" or { kind = \"fq-codel\", limit = \"100p\" }", short size {
-        /// First come, first served; a packet that does not fit is dropped.
+        /// first in, first out; a packet that does not fit is dropped.
         "droptail" => DropTail(DropTail), "a drop-tail queue";
-        /// Random early detection (Floyd and Jacobson 1993).
+        /// random early detection (Floyd and Jacobson 1993).
         "red" => Red(Red), "a RED queue";
-        /// Controlled delay (RFC 8289).
+        /// controlled delay (RFC 8289).
         "codel" => CoDel(CoDel), "a CoDel queue";
-        /// CoDel for each of many queues, which take turns (RFC 8290).
+        /// fair queueing between flows, with CoDel in each flow's queue (RFC 8290).
         "fq-codel" => FqCoDel(FqCoDel), "a FQ-CoDel queue";
-        /// Proportional integral controller enhanced (RFC 8033).
+        /// proportional integral controller enhanced (RFC 8033).
         "pie" => Pie(Pie), "a PIE queue";
-        /// Dual-queue coupled AQM for L4S (RFC 9332).
+        /// dual-queue coupled AQM for L4S (RFC 9332).
         "dualpi2" => DualPi2(DualPi2), "a DualPI2 queue";
     }
 }
@@ -83,7 +83,7 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProper
     if !fine {
         let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
         match item.get(key) {
-            Some(said) => out.problem(&said.at, "a time without a rate is no amount", remedy),
+            Some(said) => out.problem(&said.at, "a limit in time needs the rate of the link, which has none", remedy),
             None => out.problem(&item.at, format!("its {key} is by default a time, and the link has no rate"), remedy),
         }
     }
@@ -138,7 +138,7 @@ settings! {
     /// First come, first served; a packet that does not fit is dropped.
     #[derive(Copy)]
     DropTail {
-        /// How much the queue holds.
+        /// The maximum length of the queue, in packets, bytes or time.
         limit: Limit = Limit::Packets(50),
     }
 }

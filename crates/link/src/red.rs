@@ -21,23 +21,27 @@ settings! {
     /// Above `max` packets are dropped even where they could be marked.
     #[derive(Copy)]
     Red checked by thresholds {
-        /// How much the queue holds.
+        /// The maximum length of the queue, in packets, bytes or time.
         limit: Limit = Limit::Packets(50),
-        /// Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1 and 0.002.
+        /// The defaults of `min`, `max` and `weight`. ns2: derived from the link's rate and delay, as in ns-2. classic:
+        /// "5p", "15p" and 0.002.
         preset: RedPreset = RedPreset::Ns2,
-        /// Average queue above which packets are dropped with a probability that rises from 0.
+        /// The average queue length above which packets are dropped, with a probability that rises from 0; default:
+        /// that of `preset`.
         min: Limit,
-        /// Average queue at which the drop probability is `max_p`.
+        /// The average queue length at which the drop probability is `max_p`; default: that of `preset`.
         max: Limit,
-        /// Drop probability at `max`.
+        /// The drop probability at an average queue length of `max`.
         max_p: f64 where (share) = 0.1,
-        /// Weight of a new sample in the average queue.
+        /// The weight of a new sample in the average queue length; default: that of `preset`.
         weight: f64 where (share),
-        /// Between `max` and twice `max` the probability rises to 1 linearly, instead of in one step.
+        /// Whether the drop probability rises linearly from `max_p` to 1 between `max` and twice `max`. With false, it
+        /// is 1 above `max`.
         gentle: bool = true,
-        /// Mark packets that can be marked, instead of dropping them.
+        /// Whether ECN-capable packets are marked instead of dropped.
         ecn: bool = false,
-        /// Mean packet size, for idle times and for thresholds in bytes: 500B with ns2, 1000B with classic.
+        /// The mean packet size, with which idle times and limits in bytes are converted to packets; default with
+        /// preset ns2 "500B", with classic "1000B".
         mean_packet: Bytes where (PACKET),
     }
 }
@@ -47,7 +51,7 @@ const PACKET: Within<Bytes> =
 
 fn share(value: &f64) -> Option<(String, String)> {
     let fine = *value > 0.0 && *value <= 1.0;
-    (!fine).then(|| (format!("{value} is out of range"), "above 0, at most 1".into()))
+    (!fine).then(|| (format!("{value} is out of range"), "write a number above 0 and at most 1".into()))
 }
 
 fn thresholds(red: &Red, item: &Item, out: &mut Findings) {

@@ -11,9 +11,9 @@ settings! {
     /// A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7).
     #[derive(Copy, Eq)]
     Shaper {
-        /// The sustained rate, at which the bucket fills.
+        /// The rate at which the token bucket fills: the sustained rate of the link.
         rate: Rate where (RATE) => "write for example rate = \"20Mbps\"",
-        /// The capacity of the bucket, which is full at the start.
+        /// The size of the token bucket, which is full at the start: the largest burst at the link's own rate.
         burst: Bytes where (BURST) => "write for example burst = \"1MB\"",
     }
 }

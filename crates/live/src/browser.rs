@@ -229,7 +229,7 @@ impl NegotiatedOffer {
         // The formats are in the order of preference. RFC 8888 is the first one because it includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
-            let remedy = "leave --feedback away, and it is chosen by the offer";
+            let remedy = "leave --feedback out; the browser's offer then decides";
             return Err(LiveError::new("offer.feedback", format!("it has no {word}"), remedy));
         }
         let feedback = can.into_iter().find(|(_, can)| *can).map(|(word, _)| word);

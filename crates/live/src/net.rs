@@ -163,7 +163,7 @@ impl Port {
             LiveError::new(bind, e, remedy)
         })?;
         let port = Self { socket, state, local, connected: false, refused: 0, unsent: 0 };
-        port.configure(options).map_err(|e| LiveError::new(bind, e, "leave --ttl and --interface away"))?;
+        port.configure(options).map_err(|e| LiveError::new(bind, e, "leave --ttl and --interface out"))?;
         Ok(port)
     }
 

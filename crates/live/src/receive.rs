@@ -471,8 +471,8 @@ impl Session {
         let mut warnings = Vec::new();
         let unused = wired.unused();
         if wired.last_media().is_none() {
-            let what = if unused.counts.total() > 0 { "nothing that can be used" } else { "nothing" };
-            warnings.push(format!("{what} came to {}", self.options.description.address));
+            let what = if unused.counts.total() > 0 { "no usable packet" } else { "no packet" };
+            warnings.push(format!("{what} arrived at {}", self.options.description.address));
         }
         let (unreadable, keyed) = (unused.unreadable(), self.options.key.is_some());
         if unreadable > 0 {
@@ -483,20 +483,20 @@ impl Session {
         let others = unused.counts.get(UnusedReason::OtherSource);
         if others > 0 {
             let came = counted(others, "packet");
-            warnings.push(format!("{came} came of sources that were not followed: another one was sending"));
+            warnings.push(format!("{came} of other sources were ignored, because another source was already sending"));
         }
         let runs = wired.restarts();
         if runs > 0 {
             let again = counted(runs.into(), "time");
-            warnings.push(format!("another source took over, or the same one began again, {again}"));
+            warnings.push(format!("another source replaced the first one, or it started again, {again}"));
         }
         if wired.sink.rtcp_packets == 0 {
-            warnings.push("no report was sent: no sender's address was known".into());
+            warnings.push("no report was sent, because the sender's address is unknown".into());
         }
         if self.options.description.private_value("controller").is_none() {
-            warnings.push("the sender named no controller: it got standard reports alone".into());
+            warnings.push("the sender did not name its controller, so it was sent standard reports only".into());
         }
-        warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
+        warnings.push("delays are relative to the smallest delay, because the sender's clock differs".into());
         // Throughput is measured from the first packet, because the wait before it is not caused by the network.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);

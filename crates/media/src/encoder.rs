@@ -11,18 +11,18 @@ kinds! {
     /// How the encoder chooses a quantizer for a rate.
     #[derive(Copy)]
     Vbr for (), by "vbr", default "bucket" {
-        /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
+        /// for each group of pictures (GOP), by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
-        /// a quantizer once per group of pictures, by the rule of Evalvid-RA's published program: a leaky bucket kept
-        /// in bytes, and a nominal quantizer at which the next group's size is read.
+        /// for each GOP, as Evalvid-RA's published program does: by a leaky bucket in bytes, and by the next GOP's size
+        /// at the quantizer "nominal".
         "evalvid" => Evalvid(Evalvid), "vbr = \"evalvid\"";
-        /// a quantizer once per group of pictures, the best one whose next group fits the rate.
+        /// for each GOP, the best quantizer with which the next GOP fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
-        /// a quantizer per frame, the best one with which the rest of the group fits the rate and each frame of it
-        /// leaves within "wait"; within a group it only becomes coarser.
+        /// for each frame, the best quantizer with which the rest of the GOP fits the rate and each of its frames is
+        /// sent within "wait"; within a GOP the quantizer never becomes finer.
         "frame" => Frame(PerFrame), "vbr = \"frame\"";
-        /// one of a few quantizers once per group of pictures, which changes seldom, as for a viewer of a source that
-        /// is encoded once for all viewers.
+        /// for each GOP, one of a few quantizers, which changes rarely; this models a source that is encoded once for
+        /// all viewers.
         "rungs" => Rungs(Rungs), "vbr = \"rungs\"";
     }
 }
@@ -39,25 +39,25 @@ settings! {
     Evalvid {
         /// The bucket's size, in groups of pictures at the target rate.
         bucket: f64 where (Within { least: 0.1, most: 100.0, remedy: "from 0.1 to 100 GoPs" }) = 1.5,
-        /// The quantizer of the stream without rate control; the first group has twice this quantizer.
+        /// The quantizer at which the next GOP's size is looked up. The first GOP is encoded with twice this quantizer.
         nominal: f64 where (Within { least: 1.0, most: 255.0, remedy: "from 1 to 255" }) = 2.0,
     }
     /// Bounds on how fast each frame is sent, with a quantizer per frame.
     #[derive(Copy)]
     PerFrame {
-        /// The maximum time from when a frame is ready until its last byte is sent.
+        /// The maximum time from a frame's readiness until its last byte is sent.
         wait: Span where (WAIT) = Span::millis(100),
-        /// The highest rate of a frame that is larger than others, as a multiple of the target; the mean rate stays at
+        /// The highest rate at which a large frame is sent, as a multiple of the target rate. The mean rate stays at
         /// the target.
         room: f64 where (Within { least: 1.0, most: 10.0, remedy: "from 1 to 10" }) = 2.5,
     }
 }
 
 settings! {
-    /// A few quantizers of the ladder.
+    /// A few of the quantizers.
     #[derive(Copy)]
     Rungs {
-        /// The number of quantizers, evenly spaced by the logarithm of their rates.
+        /// The number of quantizers to choose from. The logarithms of their rates are evenly spaced.
         rungs: u64 where (Within { least: 1, most: 255, remedy: "from 1 to 255" }) = 4,
     }
 }

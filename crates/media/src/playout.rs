@@ -24,9 +24,9 @@ settings! {
     /// The bounds of an adaptive play-out delay.
     #[derive(Copy, Eq)]
     Bounds checked by Bounds::check {
-        /// The shortest delay.
+        /// The shortest play-out delay.
         least: Span where (PLAYOUT) = ADAPTIVE.least,
-        /// The longest delay.
+        /// The longest play-out delay.
         most: Span where (PLAYOUT) = ADAPTIVE.most,
     }
 }

@@ -31,8 +31,8 @@ settings! {
     /// RFC 8593's synthetic codec, by the RFC's names (figure 2 and section 6.2). Its rates are those of IP packets, as
     /// all rates here.
     CodecSettings checked by rates {
-        /// statistical (section 5), trace (section 6) or hybrid (section 7). The last two take the frame sizes of
-        /// "trace", "clip", or the synthetic clip.
+        /// The model of frame sizes: statistical (RFC 8593, section 5), trace (section 6) or hybrid (section 7). The
+        /// last two use the frame sizes of "trace", of "clip", or of the synthetic film.
         model: CodecModel = RFC8593.model,
         /// The reference interval between frames t0, which is 1/FPS.
         [inner] t0: Span = RFC8593.t0,
@@ -40,20 +40,20 @@ settings! {
         r_min: Rate where (positive) = RFC8593.r_min,
         /// The codec's highest rate.
         r_max: Rate where (positive) = RFC8593.r_max,
-        /// The time after a rate request during which the codec takes no further request.
+        /// The time after a rate request during which the codec ignores further requests.
         tau_v: Span = RFC8593.tau_v,
-        /// The relative difference between two successive rate requests from which on the change is abrupt, so that a
-        /// burst follows.
+        /// The relative change between two successive rate requests from which the codec answers with a burst of large
+        /// frames; 0.1 is a change of 10 %.
         abrupt: f64 where (ABRUPT) = RFC8593.abrupt,
         /// The number of frames in a burst.
         k_d: u32 where (BURST) = RFC8593.k_d,
-        /// Size of a burst's first frame.
+        /// The size of a burst's first frame.
         k_b: Bytes where (FIRST) = RFC8593.k_b,
-        /// Scale of the Laplace distribution of the intervals between frames.
+        /// The scale of the Laplace distribution of the intervals between frames, as a share of the mean interval.
         scale_t: f64 where (SCALE) = RFC8593.scale_t,
-        /// Scale of the Laplace distribution of frame sizes.
+        /// The scale of the Laplace distribution of frame sizes, as a share of the mean size.
         scale_b: f64 where (SCALE) = RFC8593.scale_b,
-        /// The number of frames that are left out at the beginning of the sequence when it starts over.
+        /// The number of frames at the beginning of the sequence that are skipped each time the sequence repeats.
         skip_frames: u32 where (SKIPPED) = RFC8593.skip_frames,
     }
 }

@@ -60,21 +60,21 @@ columns! {
         T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
-        THROUGHPUT: Real = "throughput_bps", Rate, "The rate sent by the source, or received by the receiver, in \
-            bits of IP \
-            packets per second.";
+        THROUGHPUT: Real = "throughput_bps", Rate, "The rate that the source sent or the receiver received, in bits \
+            of IP packets per second.";
         LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and \
             for TCP.";
         DELAY: Real = "delay_ms", Millis, "Mean one-way delay of the packets that arrived; null at sources.";
-        TARGET: Real = "target_bps", Rate, "The controller's target at the interval's end; at sources of videos.";
-        PACING: Real = "pacing_bps", Rate, "The pacing rate at the interval's end; at sources of videos.";
-        BUFFER: Real = "buffer_bytes", Bytes, "Bytes in the play-out buffer at the interval's end, where there is \
-            one.";
-        PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are \
-            waited for.";
-        FAIR: Real = "fair_bps", Rate, "The flow's max–min fair share in the interval, over the part of it in which \
-            the flow is active (fair_share_bps has the definition); at receivers. Null while the flow is not active, \
-            and where nothing limits it.";
+        TARGET: Real = "target_bps", Rate, "The controller's target rate at the interval's end; only at sources of \
+            videos.";
+        PACING: Real = "pacing_bps", Rate, "The pacing rate at the interval's end; only at sources of videos.";
+        BUFFER: Real = "buffer_bytes", Bytes, "Bytes in the play-out buffer at the interval's end; null without a \
+            buffer.";
+        PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null if the receiver waits \
+            for frames without limit.";
+        FAIR: Real = "fair_bps", Rate, "The flow's max–min fair share in the part of the interval in which the flow \
+            is active (fair_share_bps has the definition); only at receivers. Null while the flow is not active, and \
+            if no link limits it.";
     }
     /// Columns of `decisions`: the decisions of each controller and the reports of each receiver, with their reasons.
     decisions {
@@ -82,7 +82,7 @@ columns! {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
         RULE: Text = "rule", Text, "The controller's rule for the decision.";
-        TARGET: Real = "target_bps", Rate, "The target; at receivers the rate that they report.";
+        TARGET: Real = "target_bps", Rate, "The target rate; at receivers, the rate that they report.";
         PACING: Real = "pacing_bps", Rate, "The pacing rate; null at receivers.";
         LOSS: Real = "loss", Share, "The loss on which the decision is based, as the controller counts it.";
         RTT: Real = "rtt_ms", Millis, "The round-trip time on which the decision is based.";
@@ -94,38 +94,38 @@ columns! {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
         FRAME: Whole = "frame", Count, "The frame's number, in the order of coding.";
-        DISPLAY: Whole = "display", Count, "Its place in the order of display.";
-        CLIP: Whole = "clip_frame", Count, "The clip's picture that it shows.";
-        PTS: Real = "pts_s", Seconds, "The capture time of its picture.";
-        KIND: Text = "kind", Text, "I, P or B.";
-        Q: Whole = "q", Number, "Its quantizer.";
-        SIZE: Whole = "size_bytes", Bytes, "Its encoded size.";
-        READY: Real = "ready_s", Seconds, "The time at which it was encoded.";
-        SENT: Real = "sent_s", Seconds, "The departure of its first packet.";
-        FIRST: Real = "first_s", Seconds, "The arrival of its first packet.";
-        ARRIVED: Real = "arrived_s", Seconds, "The arrival of its last packet.";
-        DELAY: Real = "delay_ms", Millis, "The time from its encoding to the arrival of its last packet.";
-        DUE: Real = "due_s", Seconds, "The time by which it had to be complete, by the play-out delay of that \
-            time; null if frames are waited for.";
-        FATE: Text = "fate", Text, "ok, lost, late or undecodable.";
+        DISPLAY: Whole = "display", Count, "The frame's place in the order of display.";
+        CLIP: Whole = "clip_frame", Count, "The number of the clip's picture that the frame shows.";
+        PTS: Real = "pts_s", Seconds, "The capture time of the frame's picture.";
+        KIND: Text = "kind", Text, "The kind of the frame: I, P or B.";
+        Q: Whole = "q", Number, "The frame's quantizer.";
+        SIZE: Whole = "size_bytes", Bytes, "The frame's encoded size.";
+        READY: Real = "ready_s", Seconds, "The time at which the frame was encoded.";
+        SENT: Real = "sent_s", Seconds, "The time at which the frame's first packet was sent.";
+        FIRST: Real = "first_s", Seconds, "The time at which the frame's first packet arrived.";
+        ARRIVED: Real = "arrived_s", Seconds, "The time at which the frame's last packet arrived.";
+        DELAY: Real = "delay_ms", Millis, "The time from the frame's encoding to the arrival of its last packet.";
+        DUE: Real = "due_s", Seconds, "The frame's display time, at which it had to be complete; null if the receiver \
+            waits for frames without limit.";
+        FATE: Text = "fate", Text, "The frame's outcome: ok, lost, late or undecodable.";
     }
     /// Columns of `missing`: the bytes of damaged frames that did not arrive.
     missing {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
         FRAME: Whole = "frame", Count, "The frame's number.";
-        OFFSET: Whole = "offset", Bytes, "The first byte that is missing.";
-        LEN: Whole = "len", Bytes, "The number of missing bytes.";
+        OFFSET: Whole = "offset", Bytes, "The position of the first missing byte in the frame, from 0.";
+        LEN: Whole = "len", Bytes, "The number of missing bytes from there on.";
     }
     /// Columns of `audio`: the outcome of each audio packet at each receiver, if the scenario records it.
     audio {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
         PACKET: Whole = "packet", Count, "The packet's number in the flow, from 0.";
-        SENT: Real = "sent_s", Seconds, "The time of its departure, at which its first sample was taken.";
-        ARRIVED: Real = "arrived_s", Seconds, "The time of its arrival; null if it was lost.";
-        FATE: Text = "fate", Text, "ok, lost, or late: it arrived after its play-out time. In the warm-up no packet is \
-            late, because the play-out delay is not known.";
+        SENT: Real = "sent_s", Seconds, "The time at which the packet was sent, and its first sample taken.";
+        ARRIVED: Real = "arrived_s", Seconds, "The time at which the packet arrived; null if it was lost.";
+        FATE: Text = "fate", Text, "The packet's outcome: ok, lost, or late (it arrived after its play-out time). In \
+            the warm-up no packet is late, because the play-out delay is not known.";
         CONCEALED: Real = "concealed_ms", Millis, "The time that a player conceals because of the packet: 20 ms if it \
             was lost, and the rise of the play-out delay if it was late.";
     }
@@ -133,12 +133,12 @@ columns! {
     links {
         T: Real = "t_s", Seconds, "The start of the interval.";
         LINK: Text = "link", Text, "The link's name.";
-        DIRECTION: Text = "direction", Text, "forward or back.";
-        THROUGHPUT: Real = "throughput_bps", Rate, "The sent rate of the transmitter in bits of IP packets per second.";
-        CAPACITY: Real = "capacity_bps", Rate, "The capacity of the transmitter; null without a rate.";
-        UTILISATION: Real = "utilisation_frac", Share, "Throughput as a share of the capacity; null without a rate, \
-            or while the capacity is 0.";
-        WAIT: Real = "queue_ms", Millis, "The queueing delay of the packet offered last.";
+        DIRECTION: Text = "direction", Text, "The direction: forward or back.";
+        THROUGHPUT: Real = "throughput_bps", Rate, "The rate that the link sent, in bits of IP packets per second.";
+        CAPACITY: Real = "capacity_bps", Rate, "The link's capacity; null if its rate is unlimited.";
+        UTILISATION: Real = "utilisation_frac", Share, "Throughput as a share of the capacity; null if the rate is \
+            unlimited, or while the capacity is 0.";
+        WAIT: Real = "queue_ms", Millis, "The queueing delay of the last packet that was offered in the interval.";
         QUEUED: Whole = "queue_packets", Count, "Packets in the queue at the interval's end.";
         DROPPED: Whole = "dropped_packets", Count, "Packets dropped in the interval.";
     }
@@ -152,56 +152,60 @@ columns! {
     }
     /// Columns of `moves`: the changes of a simulcast's receivers between groups.
     moves {
-        T: Real = "t_s", Seconds, "The time of the row.";
+        T: Real = "t_s", Seconds, "The time of the change.";
         SIMULCAST: Text = "simulcast", Text, "The simulcast's name.";
         RECEIVER: Text = "receiver", Text, "The receiver's node.";
         FROM: Text = "from", Text, "The group that it left.";
         TO: Text = "to", Text, "The group that it joined.";
         OWN: Real = "own_bps", Rate, "The receiver's available rate; null if it is unlimited.";
-        AGAINST: Real = "against_bps", Rate, "The rate that it was compared with.";
-        WHY: Text = "why", Text, "The rule.";
+        AGAINST: Real = "against_bps", Rate, "The rate with which the available rate was compared.";
+        WHY: Text = "why", Text, "The rule that led to the change.";
     }
     /// Columns of `packets`: the packets of the flows that the scenario records individually.
     packets {
-        T: Real = "t_s", Seconds, "Its departure or arrival.";
-        DIR: Text = "dir", Text, "s at the sender, r at the receiver.";
+        T: Real = "t_s", Seconds, "The time at which the packet was sent (dir s) or arrived (dir r).";
+        DIR: Text = "dir", Text, "s if the row is from the sender, r if it is from the receiver.";
         FLOW: Text = "flow", Text, "The flow's name.";
-        NODE: Text = "node", Text, "The node.";
-        SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets. Audio has numbers \
-            of its own, and repair and padding those of the video's packets that they repeat.";
-        STREAM: Text = "stream", Text, "Its stream in a video flow: video, repair, padding or audio; null in other \
-            flows.";
-        SIZE: Whole = "size_bytes", Bytes, "Its IP size.";
-        FRAME: Whole = "frame", Count, "The frame that it belongs to; −1 for none, as for audio.";
+        NODE: Text = "node", Text, "The sender's or the receiver's node.";
+        SEQ: Whole = "seq", Count, "The packet's number in the flow; in TCP flows the sequence number in packets. \
+            Audio packets are numbered separately. Repair and padding packets have the number of the video packet that \
+            they repeat.";
+        STREAM: Text = "stream", Text, "The packet's stream in a video flow: video, repair, padding or audio; null in \
+            other flows.";
+        SIZE: Whole = "size_bytes", Bytes, "The packet's size, including IP headers.";
+        FRAME: Whole = "frame", Count, "The number of the frame that the packet belongs to; −1 for none, as for audio.";
         KIND: Text = "ftype", Text, "The frame's kind: I, P or B.";
         Q: Whole = "q", Number, "The frame's quantizer; −1 for none.";
-        ECN: Whole = "ecn", Number, "3 if a queue marked it (CE), otherwise 0.";
+        ECN: Whole = "ecn", Number, "3 if a queue marked the packet (CE), otherwise 0.";
         DELAY: Real = "owd_ms", Millis, "One-way delay; null at the sender.";
     }
     /// Columns of `wire`: in an emulation, each datagram from and to the recorded hosts, including those of other
     /// programs. There is a row for each arrival, and one for each datagram that did not arrive.
     wire {
-        NUMBER: Whole = "number", Count, "The number of datagrams sent before it in the network; duplicates have the \
-            same number.";
-        SENT: Real = "sent_s", Seconds, "Its departure from the host.";
-        ARRIVED: Real = "arrived_s", Seconds, "Its delivery by the links; null if it was lost, or in flight at the \
-            end.";
-        COPY: Whole = "copy", Count, "0; duplicates that a link delivers to the same host have 1, 2 and so on.";
-        FROM: Text = "from", Text, "The host that sent it.";
-        TO: Text = "to", Text, "The host that it reached, or its destination; a group's address if no member \
-            received it.";
-        PROTOCOL: Whole = "protocol", Number, "Its IP protocol: 6 is TCP, 17 UDP.";
-        FROM_PORT: Whole = "from_port", Number, "Its source port, of UDP and TCP.";
-        TO_PORT: Whole = "to_port", Number, "Its destination port, of UDP and TCP.";
-        BYTES: Whole = "bytes", Bytes, "Its IP size.";
-        ECN_SENT: Whole = "ecn_sent", Number, "Its ECN field when it left, 0 to 3.";
-        ECN_ARRIVED: Whole = "ecn_arrived", Number, "Its ECN field when it arrived, 0 to 3.";
-        SSRC: Whole = "ssrc", Number, "RTP's SSRC; this and the following columns are null if the datagram is not RTP.";
-        PT: Whole = "pt", Number, "RTP's payload type.";
-        SEQ: Whole = "seq", Number, "RTP's sequence number.";
-        RTP_TS: Whole = "rtp_ts", Number, "RTP's time stamp.";
-        MARKER: Whole = "marker", Number, "RTP's marker, 0 or 1.";
-        HEAD: Whole = "head", Number, "The first four bytes of RTP's payload, as one number; null if it is shorter.";
+        NUMBER: Whole = "number", Count, "The number of datagrams that were sent in the network before this one; \
+            duplicates have the same number.";
+        SENT: Real = "sent_s", Seconds, "The time at which the datagram left the sending host.";
+        ARRIVED: Real = "arrived_s", Seconds, "The time at which the links delivered the datagram; null if it was \
+            lost, or in flight at the end of the run.";
+        COPY: Whole = "copy", Count, "0 for the datagram itself; 1, 2 and so on for duplicates that a link delivers \
+            to the same host.";
+        FROM: Text = "from", Text, "The host that sent the datagram.";
+        TO: Text = "to", Text, "The host that the datagram reached, or its destination if it was lost. The group's \
+            address if no member of a group received it.";
+        PROTOCOL: Whole = "protocol", Number, "The IP protocol number: 6 is TCP, 17 is UDP.";
+        FROM_PORT: Whole = "from_port", Number, "The source port of UDP or TCP.";
+        TO_PORT: Whole = "to_port", Number, "The destination port of UDP or TCP.";
+        BYTES: Whole = "bytes", Bytes, "The datagram's size, including IP headers.";
+        ECN_SENT: Whole = "ecn_sent", Number, "The ECN field when the datagram was sent, 0 to 3.";
+        ECN_ARRIVED: Whole = "ecn_arrived", Number, "The ECN field when the datagram arrived, 0 to 3.";
+        SSRC: Whole = "ssrc", Number, "The RTP header's SSRC; this and the following columns are null if the datagram \
+            is not RTP.";
+        PT: Whole = "pt", Number, "The RTP header's payload type.";
+        SEQ: Whole = "seq", Number, "The RTP header's sequence number.";
+        RTP_TS: Whole = "rtp_ts", Number, "The RTP header's timestamp.";
+        MARKER: Whole = "marker", Number, "The RTP header's marker bit, 0 or 1.";
+        HEAD: Whole = "head", Number, "The first four bytes of the RTP payload as one number; null if the payload is \
+            shorter.";
     }
 }
 

@@ -35,7 +35,7 @@ const fn spread(key: &'static str, about: &'static str) -> Figure {
 figures! {
     /// Figures of the run.
     run = Run {
-        FORMAT = figure("format", Count, "The version of this format.");
+        FORMAT = figure("format", Count, "The version of the format of summary.json.");
         SCENARIO_NAME = figure("scenario.name", Text, "The scenario's name.");
         SCENARIO_SEED = figure("scenario.seed", Count, "The seed of all random numbers of the run.");
         SCENARIO_SHA256 = figure("scenario.sha256", Text, "SHA-256 of the scenario's text and of the keys set on the \
@@ -48,12 +48,12 @@ figures! {
         FROM = figure("from_s", Seconds, "The end of the warm-up, at which means begin.");
         TO = figure("to_s", Seconds, "The time that the run reached.");
         RECORD_SHA256 = figure("record_sha256", Text, "SHA-256 over all times, packets, decisions and outcomes of \
-            frames.");
+            frames. Two runs with the same value had the same course.");
         FLOWS = figure("flows", List, "The flows, in the scenario's order.");
-        LINKS = figure("links", List, "The directions of links that were offered a packet.");
+        LINKS = figure("links", List, "The directions of links to which at least one packet was offered.");
         SIMULCASTS = figure("simulcasts", List, "The simulcasts.").when(When::Simulcast);
-        INVARIANTS = figure("invariants", List, "Invariants of the program that the run has checked.");
-        EXPECT = figure("expect", List, "The scenario's expectations.");
+        INVARIANTS = figure("invariants", List, "The invariants of the program that were checked during the run.");
+        EXPECT = figure("expect", List, "The scenario's expectations, with their results.");
         JAIN = figure("fairness.jain", Number, "Jain's index of fairness of the throughputs of videos and TCP: from \
             1/n (one flow of n has all) to 1 (all have the same). Flows whose source paused are excluded; null if \
             fewer than two flows are left.").higher().shown("Jain index", &[(Compare, ""), (Runs, "")]);
@@ -61,20 +61,20 @@ figures! {
             warm-up, over the flows that were active throughout the second, if there were at least two.").higher();
         JAIN_1S_P05 = figure("fairness.jain_1s.p05", Number, "The 5th percentile of Jain's index in each second.")
             .higher();
-        TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine kept its timers accurately enough for \
-            valid numbers.").when(When::Emulated);
+        TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine's timers were accurate enough for \
+            valid results.").when(When::Emulated);
         RELEASED_PACKETS = figure("emulation.released_packets", Count, "Packets that left the emulated links.")
             .when(When::Emulated);
         LATE_FRAC = figure("emulation.late_frac", Share, "The share of the released packets that left more than 1 ms \
             late.").when(When::Emulated).lower();
-        LATENESS = spread("emulation.lateness_ms", "The lateness with which packets left the links.")
-            .when(When::Emulated).lower();
-        ENDS_LATENESS = spread("emulation.ends_lateness_ms", "The lateness of timers of the flows' endpoints.")
-            .when(When::Emulated).lower();
-        ENDS_LATENESS_LAST = spread("emulation.ends_lateness_last_ms", "The lateness of timers of the flows' endpoints \
-            in the last 5 % of the run.").when(When::Emulated).lower();
-        REFUSED_PACKETS = figure("emulation.refused_packets", Count, "Packets that a host's device refused.")
-            .when(When::Emulated).lower();
+        LATENESS = spread("emulation.lateness_ms", "The time by which packets left the emulated links too late, \
+            because of the machine.").when(When::Emulated).lower();
+        ENDS_LATENESS = spread("emulation.ends_lateness_ms", "The time by which the timers of the flows' endpoints \
+            expired too late, because of the machine.").when(When::Emulated).lower();
+        ENDS_LATENESS_LAST = spread("emulation.ends_lateness_last_ms", "The same as ends_lateness_ms, in the last 5 % \
+            of the run.").when(When::Emulated).lower();
+        REFUSED_PACKETS = figure("emulation.refused_packets", Count, "Packets that a host's network device did not \
+            accept.").when(When::Emulated).lower();
         ASTRAY_PACKETS = figure("emulation.astray_packets", Count, "Packets to addresses that no host of the scenario \
             has.").when(When::Emulated);
     }
@@ -86,8 +86,8 @@ figures! {
         MODE = figure("mode", Text, "The mode of the controller: paper or repaired.").when(When::Video);
         CONGESTION = figure("congestion", Text, "TCP's congestion control.").when(When::Tcp);
         ENCODED_CODEC = figure("encoded.codec", Text, "The codec of the video's pictures.").when(When::Pictures);
-        ENCODED_WIDTH = figure("encoded.width", Count, "The width of the encoded pictures, in samples. A clip's is its \
-            width when upright and with square samples, unless encode.size sets another or bounds it (\"auto\").")
+        ENCODED_WIDTH = figure("encoded.width", Count, "The width of the encoded pictures, in samples. With \
+            encode.size \"clip\" it is the clip's width, upright and with square samples; \"auto\" limits it.")
             .when(When::Pictures);
         ENCODED_HEIGHT = figure("encoded.height", Count, "The height of the encoded pictures, in samples.")
             .when(When::Pictures);
@@ -96,25 +96,24 @@ figures! {
         THROUGHPUT = figure("throughput_bps", Rate, "The received rate in bits of IP packets per second, without \
             duplicates, from the flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per \
             second.").higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
-        FAIR_SHARE = figure("fair_share_bps", Rate, "The flow's max–min fair share: its rate if, at each time, every \
-            link divided its capacity evenly among the active flows that can use more. It is the mean over the time in \
-            which the flow competes (competing_s), or over the time in which it is active if it never competes. The \
-            capacity follows events, traces, policers and outages. A flow is active between start and stop while it \
-            has data. Its demand is limited by the rate in its settings. A video's demand is limited by its encoder's \
-            best quality: in a second in which the encoder or the cap limited its rate, its demand is its rate. The \
-            rest of a flow's equal part goes to the other flows. A simulcast's groups have no fair share.")
+        FAIR_SHARE = figure("fair_share_bps", Rate, "The flow's max–min fair share: the rate that the flow would have \
+            if each link divided its capacity evenly among the active flows, and gave the part that a flow cannot use \
+            to the others. It is the mean over the time in which the flow competes (competing_s), or over the time in \
+            which it is active if it never competes. The capacity follows events, traces, policers and outages. A flow \
+            is active between start and stop while it has data. Its demand is limited by the rate in its settings. In \
+            a second in which the encoder's best quality or the cap limited a video's rate, the video's demand is its \
+            rate. A simulcast's groups have no fair share.")
             .shown("fair share", &[(Flows, "")]);
-        COMPETING = figure("competing_s", Seconds, "The time in which the flow competes: another active flow uses a \
-            link of its path, and their demands fill that link. It counts from the end of the warm-up, as the fair \
-            share does; the mean over the sessions of a flow with a session per receiver. Null if the links are \
-            unknown.");
+        COMPETING = figure("competing_s", Seconds, "The time after the warm-up in which the flow competes: another \
+            active flow uses a link of its path, and the demands of both fill that link. For a flow with a session per \
+            receiver, it is the mean over the sessions. Null if the links are unknown.");
         SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share, both over the time in \
-            which the flow competes with another one. 100 % is fair, also for a video that has all that its encoder \
-            can use; a flow above it takes from others, a flow below it yields. Null for a flow that never competes \
-            (competing_s is 0) or that nothing limits.")
+            which the flow competes with another one. 100 % is fair; a video that has all that its encoder can use \
+            also has 100 %. A flow above 100 % takes rate from others, a flow below 100 % yields. Null for a flow that \
+            never competes (competing_s is 0), or that no link limits.")
             .shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
-        RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard \
-            deviation (over n − 1) divided by the mean. 0 is perfectly smooth.")
+        RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput of each second: standard \
+            deviation (over n − 1) divided by the mean. 0 is a constant rate.")
             .lower().shown("rate CoV", &[(Flows, ""), (Compare, "")]);
         RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "The time from the flow's start until it first received 1 Mb/s \
             over a second.").lower().shown("1 Mb/s after", &[(Sessions, "")]);
@@ -128,16 +127,16 @@ figures! {
             IP packets per second.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
         FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender rejected as implausible.")
             .when(When::Video);
-        KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that receivers requested and the encoder was made \
-            to send.").when(When::Live);
+        KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that the encoder made because receivers requested \
+            them.").when(When::Live);
         REPAIR_PACKETS = figure("repair_packets", Count, "Packets that the sender retransmitted.")
             .when(When::Repaired);
         REPAIR_BPS = figure("repair_bps", Rate, "The rate of retransmissions, in bits of IP packets per second.")
             .when(When::Repaired).lower();
-        REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requests that were not answered because repair had \
-            used its share of the rate.").when(When::Repaired).lower();
-        REPAIR_STALE = figure("repair_stale_packets", Count, "Requests for packets whose retransmission would have \
-            arrived too late.").when(When::Repaired).lower();
+        REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requested packets that the sender did not retransmit \
+            because retransmissions had used their share of the rate.").when(When::Repaired).lower();
+        REPAIR_STALE = figure("repair_stale_packets", Count, "Requested packets that the sender did not retransmit \
+            because they would have arrived too late.").when(When::Repaired).lower();
         PARITY_PACKETS = figure("parity_packets", Count, "Parity packets that the sender sent.").when(When::Repaired);
         PARITY_BPS = figure("parity_bps", Rate, "The rate of parity packets, in bits of IP packets per second.")
             .when(When::Repaired).lower();
@@ -170,8 +169,8 @@ figures! {
             .when(When::Tcp).lower().shown("time-outs", &[(Tcp, "")]);
         SRTT = spread("srtt_ms", "TCP's smoothed round-trip time.")
             .when(When::Tcp).lower().shown("RTT", &[(Tcp, "p50"), (Tcp, "p95")]);
-        CWND_MEAN = figure("cwnd_packets.mean", Number, "TCP's congestion window in packets: the maximum number in \
-            flight. The mean over time.").when(When::Tcp).shown("mean window", &[(Tcp, "")]);
+        CWND_MEAN = figure("cwnd_packets.mean", Number, "The mean over time of TCP's congestion window, which is the \
+            maximum number of packets in flight.").when(When::Tcp).shown("mean window", &[(Tcp, "")]);
         ACTIVE = figure("active_frac", Share, "The share of the flow's time in which its source had data: a transfer \
             from its start to the acknowledgement of its last byte, or an on period.")
             .when(When::Pauses).shown("active", &[(Pauses, ""), (Compare, "")]);
@@ -179,8 +178,8 @@ figures! {
             the receivers.").when(When::Pauses).higher().shown("while active", &[(Pauses, "")]);
         TRANSFERS = figure("transfers_count", Count, "Transfers that were completed; absent before the first.")
             .when(When::Transfers).shown("transfers", &[(Pauses, ""), (Compare, "")]);
-        COMPLETED = figure("completed_s", Seconds, "When the first transfer was complete; absent before.")
-            .when(When::Transfers);
+        COMPLETED = figure("completed_s", Seconds, "The time at which the first transfer was complete; absent if none \
+            was.").when(When::Transfers);
         TRANSFER_MEAN = figure("transfer_mean_ms", Millis, "The duration of a transfer, such as a web page, from its \
             start to the acknowledgement of its last byte: the mean of the transfers that were completed after the \
             warm-up.").when(When::Transfers).lower().shown("mean transfer", &[(Pauses, ""), (Compare, "")]);
@@ -194,7 +193,8 @@ figures! {
         NO_ROOM_FRAMES = figure("no_room_frames", Count, "Pictures that were skipped because they exceeded the rate \
             even at the coarsest quantizer.").when(When::Live).lower();
         SMALLER_FRAMES = figure("smaller_frames", Count, "Frames that were encoded at a smaller size than the \
-            source's, which would have exceeded the rate even at the coarsest quantizer.").when(When::Live).lower();
+            source's. At the source's size they would have exceeded the rate even at the coarsest quantizer.")
+            .when(When::Live).lower();
         SIZE_CHANGES = figure("size_changes", Count, "The number of changes of the encoded size.")
             .when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The flow's receivers, in the scenario's order.");
@@ -203,13 +203,14 @@ figures! {
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
         PICTURE_SCORE = figure("picture_score", Opinion, "The viewer's experience as one number, 1 (bad) to 5 \
-            (excellent): the coding quality, by the PSNR of the encoded pictures, times the share of it that playback \
-            preserves. A missing picture never raises it. It is not an ITU MOS (docs/viewing-score.md).")
+            (excellent): the coding quality, by the PSNR of the encoded pictures, multiplied by the share that \
+            playback preserves (smooth_frac). A missing picture never raises the score. The score is not an ITU MOS \
+            (docs/viewing-score.md).")
             .when(When::Pictures).higher().shown("picture score", &[(Terminal, ""), (Flows, ""), (Compare, ""),
                 (Runs, ""), (Receivers, "")]);
-        RATE_SCORE = figure("rate_score", Opinion, "The same number with the coding quality estimated from the media's \
-            rate instead of PSNR (ITU-T G.1070). It needs no pictures and ignores their content, so that only runs of \
-            the same clip are comparable.")
+        RATE_SCORE = figure("rate_score", Opinion, "The viewer's experience as in picture_score, with the coding \
+            quality estimated from the media's rate (ITU-T G.1070) instead of PSNR. It needs no decoded pictures, but \
+            ignores their content. Compare it only between runs of the same clip.")
             .when(When::Frames).higher().shown("rate score", &[(Terminal, ""), (Flows, ""), (Compare, ""),
                 (Runs, ""), (Receivers, "")]);
         VIEWING_SCORE = figure("viewing_score", Opinion, "The former name of both scores: picture_score, or rate_score \
@@ -235,47 +236,47 @@ figures! {
             against the raw original. Above 37 dB looks excellent, below 25 dB poor.")
             .when(When::Pictures).higher().shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""),
                 (Receivers, ""), (Quality, "")]);
-        PSNR_U = figure("psnr_db.raw.u", Decibels, "The same of the first colour plane.")
-            .when(When::Pictures).higher();
-        PSNR_V = figure("psnr_db.raw.v", Decibels, "The same of the second colour plane.")
-            .when(When::Pictures).higher();
-        PSNR_ENCODED_Y = figure("psnr_db.encoded.y", Decibels, "PSNR of the luminance against the pictures as the \
-            sender encoded them: the loss that the network caused. The mean of the pictures' values, of which each is \
-            at most 60 dB; equal pictures have 60 dB.")
+        PSNR_U = figure("psnr_db.raw.u", Decibels, "PSNR of the first colour plane (U) of the shown pictures against \
+            the raw original.").when(When::Pictures).higher();
+        PSNR_V = figure("psnr_db.raw.v", Decibels, "PSNR of the second colour plane (V) of the shown pictures against \
+            the raw original.").when(When::Pictures).higher();
+        PSNR_ENCODED_Y = figure("psnr_db.encoded.y", Decibels, "PSNR of the luminance of the shown pictures against \
+            the pictures as the sender encoded them: the damage that the network caused. It is the mean over the \
+            pictures, each with at most 60 dB, which is the value of equal pictures.")
             .when(When::Pictures).higher().shown("against sent", &[(Quality, "")]);
-        PSNR_ENCODED_U = figure("psnr_db.encoded.u", Decibels, "The same of the first colour plane.")
-            .when(When::Pictures).higher();
-        PSNR_ENCODED_V = figure("psnr_db.encoded.v", Decibels, "The same of the second colour plane.")
-            .when(When::Pictures).higher();
+        PSNR_ENCODED_U = figure("psnr_db.encoded.u", Decibels, "PSNR of the first colour plane (U) against the \
+            pictures as the sender encoded them.").when(When::Pictures).higher();
+        PSNR_ENCODED_V = figure("psnr_db.encoded.v", Decibels, "PSNR of the second colour plane (V) against the \
+            pictures as the sender encoded them.").when(When::Pictures).higher();
         SSIM = figure("ssim", Number, "Structural similarity of the shown pictures and the original; 1 is identical.")
             .when(When::Pictures).higher().shown("SSIM", &[(Receivers, ""), (Quality, "")]);
-        VMAF = figure("vmaf", Number, "A learned score of picture quality from 0 to 100; null unless the run measured \
-            it.").when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
+        VMAF = figure("vmaf", Number, "Picture quality by VMAF, a trained model, from 0 to 100; null if it was not \
+            measured.").when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
         MOS = figure("mos.mean", Opinion, "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: above \
             37 dB is 5, 31–37 is 4, 25–31 is 3, 20–25 is 2, below 20 is 1.")
             .when(When::Pictures).higher().shown("MOS", &[(Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
         MOS_SHARE = figure("mos.share", Share, "The share of the pictures in each opinion class.")
             .parts(Parts::Grades).when(When::Pictures);
-        FRAMES_SENT = figure("frames.sent", Count, "Frames sent to the receiver. Those that arrived in time and could \
-            be decoded are ok; the others are lost, late or undecodable.")
+        FRAMES_SENT = figure("frames.sent", Count, "Frames sent to the receiver. Each is ok (arrived in time and was \
+            decoded), lost, late or undecodable.")
             .when(When::Frames).shown("frames", &[(Receivers, "")]);
         FRAMES_OK = figure("frames.ok", Count, "Frames that were shown complete and in time.")
             .when(When::Frames).higher();
         FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown complete and in \
             time.").when(When::Frames).higher().shown("whole and in \
                 time", &[(Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
-        FRAMES_REPAIRED = figure("frames.repaired", Count, "Frames shown complete and in time of which a lost packet \
-            was repaired.").when(When::Frames);
+        FRAMES_REPAIRED = figure("frames.repaired", Count, "Frames that were shown complete and in time after a lost \
+            packet had been repaired.").when(When::Frames);
         SHOWN_FPS = figure("shown_fps", Number, "Frames shown per second, outside freezes.")
             .when(When::Frames).higher();
-        HARMONIC_FPS = figure("harmonic_fps", Number, "The time shown, divided by the sum of the squares of the \
-            pictures' durations: a frame rate that long pictures lower most.").when(When::Frames).higher();
+        HARMONIC_FPS = figure("harmonic_fps", Number, "A frame rate that long pictures lower most: the total time of \
+            all pictures, divided by the sum of the squares of their durations.").when(When::Frames).higher();
         FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never arrived.")
             .when(When::Frames).lower().shown("lost", &[(Receivers, "")]);
-        FRAMES_LATE = figure("frames.late", Count, "Frames that were complete only after their play-out limit.")
+        FRAMES_LATE = figure("frames.late", Count, "Frames that were complete only after their display time.")
             .when(When::Frames).lower().shown("late", &[(Receivers, "")]);
-        FRAMES_UNDECODABLE = figure("frames.undecodable", Count, "Frames that arrived but reference one that did not: \
-            they are decoded with that frame's damage, which can be hard to see.")
+        FRAMES_UNDECODABLE = figure("frames.undecodable", Count, "Frames that arrived, but reference a frame that did \
+            not. They are decoded with the damage of that frame, which can be hard to see.")
             .when(When::Frames).lower().shown("undecodable", &[(Receivers, "")]);
         FREEZE_COUNT = figure("freeze_count", Count, "Freezes by the W3C's definition: a picture was shown for at \
             least max(3·avg, avg + 150 ms), where avg is the mean duration of the last 30 pictures, including this \
@@ -284,18 +285,20 @@ figures! {
         FREEZE_S = figure("freeze_s", Seconds, "The total duration of the freezes.").when(When::Frames).lower();
         FREEZES_PER_MIN = figure("freezes_per_min", Number, "Freezes per minute from the first picture on.")
             .when(When::Frames).lower();
-        FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on that is frozen.")
+        FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on in which the \
+            picture is frozen.")
             .when(When::Frames).lower().shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""),
                 (Receivers, ""), (Quality, "")]);
-        LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The longest freeze.")
+        LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The duration of the longest freeze.")
             .when(When::Frames).lower().shown("longest freeze", &[(Receivers, "")]);
         FROZEN_AT_END = figure("frozen_at_end", Flag, "Whether the last freeze lasted to the end; the W3C's definition \
             excludes it.").when(When::Frames);
         STILLS = figure("stills_count", Count, "Pictures that were shown for longer than their slot, including \
             freezes.").when(When::Frames).lower();
-        STARTUP = figure("startup_ms", Millis, "From joining to the first picture.").when(When::Frames).lower();
+        STARTUP = figure("startup_ms", Millis, "The time from the receiver's join to its first picture.")
+            .when(When::Frames).lower();
         PLAYOUT = spread("playout_ms", "The play-out delay of each frame, from its readiness at the sender to its \
-            display; null if frames are waited for without limit.")
+            display; null if the receiver waits for frames without limit.")
             .when(When::Frames).lower().shown("play-out", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"),
                 (Runs, "p95"),
                 (Receivers, "p95")]);
@@ -319,31 +322,32 @@ figures! {
             display time.").when(When::Repaired).lower();
         LOSS_AFTER_REPAIR = figure("loss_after_repair_frac", Share, "The share of the flow's packets that were lost \
             even after repair.").when(When::Repaired).lower();
-        NACK_PACKETS = figure("nack_packets", Count, "RTCP datagrams with a request for packets.")
-            .when(When::Repaired);
-        NACK_REQUESTS = figure("nack_requests", Count, "Requests for packets, including repeated ones.")
-            .when(When::Repaired);
+        NACK_PACKETS = figure("nack_packets", Count, "RTCP datagrams in which the receiver requested \
+            retransmissions (NACK).").when(When::Repaired);
+        NACK_REQUESTS = figure("nack_requests", Count, "Requests for a single packet in these datagrams, including \
+            repeated ones.").when(When::Repaired);
         AUDIO_LOST = figure("audio.lost_packets", Count, "Audio packets that did not arrive.").when(When::Audio)
             .lower();
         AUDIO_LATE = figure("audio.late_packets", Count, "Audio packets that arrived after their play-out time. The \
             play-out delay then rises for all later ones.").when(When::Audio).lower();
         AUDIO_GAPS = figure("audio.gaps_over_20ms", Count, "Gaps of the audio that were longer than a packet of 20 ms: \
             runs of lost packets, and rises of the play-out delay.").when(When::Audio).lower();
-        AUDIO_CONCEALED = figure("audio.concealed_ms_per_min", Number, "The milliseconds of each minute of audio that \
-            a player had to conceal: 20 for each lost packet, and the rises of the play-out delay. The delay is the \
-            95th percentile of the last ten seconds and 10 ms, at least 40 ms; it falls by 10 ms per second.")
+        AUDIO_CONCEALED = figure("audio.concealed_ms_per_min", Number, "The time that a player had to conceal, in \
+            milliseconds per minute of audio: 20 ms for each lost packet, and each rise of the play-out delay. The \
+            play-out delay is the 95th percentile of the one-way delay in the last ten seconds plus 10 ms, at least \
+            40 ms; it falls by 10 ms per second.")
             .when(When::Audio).lower();
         BUFFER_UNDERFLOWS = figure("buffer_underflows", Count, "The number of times that the play-out buffer ran \
-            empty; null without one.").when(When::Video).lower();
+            empty; null without a buffer.").when(When::Video).lower();
         BUFFER_OVERFLOWS = figure("buffer_overflows", Count, "The number of times that the play-out buffer was full; \
-            null without one.").when(When::Video).lower();
+            null without a buffer.").when(When::Video).lower();
         ADDRESS = figure("address", Text, "The source address of the receiver's reports.").when(When::Live);
         RTT = figure("rtt_ms", Millis, "Round-trip time measured by RTCP.").when(When::Live).lower();
         STANDARD = figure("standard", Flag, "Whether the receiver sends only standard reports: no reports of the \
             controller and no per-packet feedback.").when(When::Live);
         ENDED_BY = figure("ended_by", Text, "The reason for the end of the session at the receiver: a BYE with its \
             address, or the sender's silence; null if the operator ended it.").when(When::Live);
-        LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);
+        LEFT = figure("left", Flag, "Whether the receiver has left the session (RTCP BYE).").when(When::Live);
         UNUSED_PACKETS = figure("unused_packets", Count, "Packets that the receiver discarded.").when(When::Live);
         UNUSED = figure("unused", List, "The reasons for discarded packets, each with its number of packets.")
             .when(When::Live);
@@ -352,8 +356,8 @@ figures! {
     link = Link {
         NAME = figure("name", Text, "The link's name.");
         DIRECTION = figure("direction", Text, "The direction: forward or back.");
-        UTILISATION = figure("utilisation_frac", Share, "The share of a link's capacity that was used; null for a link \
-            without a rate.").shown("utilisation", &[(Links, "")]);
+        UTILISATION = figure("utilisation_frac", Share, "The share of the link's capacity that was used; null if the \
+            link's rate is unlimited.").shown("utilisation", &[(Links, "")]);
         OFFERED = figure("offered_packets", Count, "Packets that were offered to the link.");
         PACKETS = figure("packets", Count, "Packets that reached the link's end.");
         DROPPED = figure("dropped_packets", Count, "Packets that the link did not deliver: dropped by the queue, lost \
@@ -363,8 +367,8 @@ figures! {
         REORDERED = figure("reordered_packets", Count, "Packets that arrived after one that left the link's queue \
             later, because of reordering or of jitter that lets packets overtake.");
         DUPLICATED = figure("duplicated_packets", Count, "Duplicates of packets.");
-        MARKED = figure("marked_packets", Count, "Packets that the queue marked instead of dropping them.");
-        DROP_FRAC = figure("drop_frac", Share, "The share of the packets offered that was dropped.")
+        MARKED = figure("marked_packets", Count, "Packets that the queue marked (ECN) instead of dropping them.");
+        DROP_FRAC = figure("drop_frac", Share, "The share of the offered packets that the link did not deliver.")
             .lower().shown("dropped", &[(Links, "")]);
         QUEUE = spread("queue_ms", "The time for which packets waited in the link's queue.")
             .lower().shown("queue", &[(Links, "p50"), (Links, "p95"), (Links, "p99"), (Compare, "p95")]);
@@ -396,7 +400,7 @@ figures! {
     }
     /// Figures of an invariant that the run has checked.
     invariant = Invariant {
-        ID = figure("id", Text, "The invariant's name: its owner, and a few words on the invariant.");
+        ID = figure("id", Text, "The invariant's name: the component that it belongs to, and a few words.");
         ABOUT = figure("about", Text, "The invariant in a sentence.");
         CHECKED = figure("checked", Count, "The number of checks.");
         BROKEN = figure("broken", Count, "The number of violations.").lower();
@@ -404,14 +408,14 @@ figures! {
     /// Figures of an expectation.
     expectation = Expectation {
         THAT = figure("that", Text, "The path of the figure in this file.");
-        MIN = figure("min", Number, "Its lower bound; null without one.");
-        MAX = figure("max", Number, "Its upper bound; null without one.");
+        MIN = figure("min", Number, "The lowest value that meets the expectation; null if there is none.");
+        MAX = figure("max", Number, "The highest value that meets the expectation; null if there is none.");
         VALUE = figure("value", Number, "The figure's value.");
         OK = figure("ok", Flag, "Whether the value lies within the bounds.");
     }
     /// Figures of the run's cost.
     cost = Cost {
-        FORMAT = figure("format", Count, "The version of this format.");
+        FORMAT = figure("format", Count, "The version of the format of cost.json.");
         CPU = figure("cpu_s", Seconds, "Processor time of the simulation.");
         WALL = figure("wall_s", Seconds, "Wall-clock time of the simulation.");
         MEDIA = figure("media_s", Seconds, "Wall-clock time of encoding.");

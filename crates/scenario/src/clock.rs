@@ -13,11 +13,15 @@ const MAX_DRIFT_PPM: f64 = 10_000.0;
 
 pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock {
     for given in [&table.ahead, &table.behind].into_iter().flatten().filter(|span| span.value > MAX_OFFSET) {
-        out.problem(&given.at, format!("{} is too far", given.value), "at most \"240min\"");
+        out.problem(&given.at, format!("{} is too long", given.value), "write at most \"240min\"");
     }
     let drift = table.drift.as_ref().map_or(0.0, |given| {
         if given.value.abs() > MAX_DRIFT_PPM {
-            out.problem(&given.at, format!("{} ppm is no clock", given.value), "from -10000 to 10000 ppm");
+            out.problem(
+                &given.at,
+                format!("a drift of {} ppm is out of range", given.value),
+                "write a number from -10000 to 10000",
+            );
         }
         given.value
     });

@@ -48,22 +48,23 @@ settings! {
     /// How pictures are encoded.
     #[derive(Copy)]
     Encode {
-        /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
+        /// The video codec.
         codec: Codec = STANDARD.codec,
-        /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", "clip" or "auto". "clip" is the clip's own size.
-        /// "auto" is the default of clips: the clip's size, scaled down to the number of samples of 1280x720 if the
-        /// clip has more. The default of the drawn film is 1280x720 if its flow's share of the network exceeds what the
-        /// film can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264), else CIF
+        /// The size of the encoded pictures: WIDTHxHEIGHT such as "640x480", a name (sqcif, qcif, cif, 4cif, qvga, vga,
+        /// 720p or 1080p), "clip" for the clip's own size, or "auto". "auto", the default of clips, is the clip's size,
+        /// reduced to as many samples as 1280x720 has if the clip has more. The default of the synthetic film is
+        /// 1280x720 if its flow's share of the network exceeds what the film can use in CIF (2 Mb/s in mpeg4,
+        /// 1.45 Mb/s in h264), else CIF.
         size: Size = STANDARD.size,
-        /// Pictures per second, "clip" or "auto". "clip" is the clip's own rate. "auto", the default of clips, is the
-        /// clip's rate, or 25 if the clip states none.
+        /// The frame rate in pictures per second: a number, "clip" for the clip's own rate, or "auto". "auto", the
+        /// default of clips, is the clip's rate, or 25 if the clip's file has none.
         fps: Fps = STANDARD.fps,
-        /// Frames per group of pictures.
+        /// The number of frames in a group of pictures, which begins with an I frame.
         gop: u32 where (GOP) = STANDARD.gop,
-        /// B frames between two reference frames, with mpeg2, mpeg4 and h264.
+        /// The number of B frames between two reference frames, with mpeg2, mpeg4 and h264. Other codecs have none.
         bframes: u32 = STANDARD.bframes,
-        /// Quantizers from best to worst, or a single one: "12". Default: "18-47" for h264 and h265, "10-63" for vp8,
-        /// vp9 and av1.
+        /// The quantizers that the rate control can choose from, from best to worst, such as "2-31"; "12" is a single
+        /// one. For h264 and h265 the default is "18-47"; for vp8, vp9 and av1 it is "10-63".
         q: Quantizers = STANDARD.q,
     }
 }
@@ -89,7 +90,11 @@ impl Encode {
         let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
         for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
             if matches!(own.text(), Some("clip" | "auto")) && !has_clip {
-                out.problem(&own.at, "there is no clip", "write what it is to be, or media = \"clip\"");
+                out.problem(
+                    &own.at,
+                    "the flow has no clip whose value it could be",
+                    "write a value, or media = \"clip\"",
+                );
             }
         }
         // The codec and the GoP are read first, because the defaults of the other keys depend on them.
@@ -108,10 +113,10 @@ impl Encode {
         let encode = Self::fill(item, Some(&Self { codec, size, fps, gop, bframes, q }), out);
         if let (Some(given), Ok(Some(number))) = (item.get("bframes"), field::<u32>(item, "bframes", &[], out)) {
             if !can_b && number > 0 {
-                out.problem(&given.at, "this codec has no B frames here", "write bframes = 0, or another codec");
+                out.problem(&given.at, "this codec is encoded without B frames", "write bframes = 0, or another codec");
             } else if number > 16 || number >= gop {
-                let what = format!("{number} B frames in a row");
-                out.problem(&given.at, what, "fewer than the GoP has frames, and at most 16");
+                let what = format!("{number} B frames in a row are too many");
+                out.problem(&given.at, what, "write fewer than gop, and at most 16");
             }
             if modelled && number > 0 {
                 out.problem(&given.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
@@ -119,8 +124,8 @@ impl Encode {
         }
         let encode = encode?;
         if let Some(given) = item.get("q").filter(|_| encode.q.0 < known.0 || encode.q.1 > known.1) {
-            let remedy = format!("from {} to {}", known.0, known.1);
-            out.problem(&given.at, "quantizers that the codec does not have", remedy);
+            let remedy = format!("write a range within \"{}-{}\"", known.0, known.1);
+            out.problem(&given.at, "the codec does not have all of these quantizers", remedy);
         }
         Some(encode)
     }
@@ -183,7 +188,10 @@ impl FromToml for Size {
         }
         let names: Vec<_> = SIZES.iter().map(|(name, ..)| *name).collect();
         let what = format!("{} is not a picture size", item.shown());
-        let remedy = format!("\"auto\", \"clip\", {}, or \"640x480\": even numbers from 16 to 8192", names.join(", "));
+        let remedy = format!(
+            "write \"auto\", \"clip\", {}, or two even numbers from 16 to 8192 as in \"640x480\"",
+            names.join(", ")
+        );
         out.refuse(&item.at, what, remedy)
     }
 }
@@ -242,7 +250,7 @@ impl FromToml for Fps {
         if (1.0..=240.0).contains(&fps) {
             return Some(Self::PerSecond(fps));
         }
-        let remedy = "from 1 to 240 pictures per second, \"auto\" or \"clip\"";
+        let remedy = "write a number from 1 to 240, \"auto\" or \"clip\"";
         out.refuse(&item.at, format!("{fps} is out of range"), remedy)
     }
 }

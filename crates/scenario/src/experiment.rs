@@ -16,7 +16,7 @@ const MOST: u64 = 100_000;
 tables! {
     /// An experiment: a question, the runs that answer it, and bounds on the answer.
     ExperimentFile {
-        /// The format's number, now 1; a newer one is refused.
+        /// The version of the file format, now 1. The program refuses files with a higher number.
         format: u64,
         /// The question in one sentence.
         question: String,
@@ -26,239 +26,250 @@ tables! {
         world: World,
         /// The scenarios in which the question is asked.
         scenario: Vec<Spanned<ScenarioTable>>,
-        /// Variables of all scenarios, each NAME = VALUE. `${ }` in a value holds an
-        /// expression over other variables.
+        /// Variables of all scenarios, each NAME = VALUE. A value can contain expressions over other variables, as
+        /// `${EXPRESSION}`.
         variables: Changes,
-        /// Changes that apply at some points only.
+        /// Changes of the scenarios that apply at some points only.
         change: Vec<Spanned<ChangeTable>>,
-        /// Scenarios drawn at random: each scenario is run once per draw.
+        /// Values drawn at random: each scenario runs once per draw, with the values of that draw.
         draw: DrawTable,
-        /// Axes: every combination of their values is a point.
+        /// The axes of the experiment. Each combination of their values is a point, at which all variants run.
         axis: Vec<Spanned<AxisTable>>,
-        /// The variants that are compared at each point, for example one controller each.
+        /// The variants that are compared at each point, for example one per controller.
         variant: Vec<Spanned<VariantTable>>,
-        /// The same runs without the event under test. A bound that the placebo keeps as well tests nothing.
+        /// The same runs without the event under test. A bound that also holds in the placebo does not test the event.
         placebo: PlaceboTable,
-        /// Classes of points, for `by` of tables.
+        /// Classes of points, which tables can use in `by`.
         class: Vec<Spanned<ClassTable>>,
-        /// The numbers that are taken from each run.
+        /// The measures: the numbers that are computed from each run.
         measure: Vec<Spanned<MeasureTable>>,
-        /// The bounds of the measures, written before the run.
+        /// The bounds on the measures, written before the run.
         bound: Vec<Spanned<BoundTable>>,
-        /// The default `over` of bounds: mean (default), each or interval.
+        /// The default of `over` in bounds: mean (default), each or interval.
         over: Over,
-        /// Tables with their titles.
+        /// The tables of results.
         table: Vec<Spanned<TableTable>>,
-        /// Figures with their captions.
+        /// The figures that are drawn from the results.
         figure: Vec<Spanned<FigureTable>>,
-        /// A CSV file for the table of all means, relative to this file.
+        /// The path of a CSV file for the means of all measures at all points, relative to this file.
         write: String,
     }
     /// A scenario of an experiment.
     ScenarioTable {
-        /// Its name in tables.
+        /// The scenario's name in tables.
         name: String,
-        /// A scenario file, relative to this one, or the name of a built-in scenario.
+        /// The path of a scenario file, relative to this file, or the name of a built-in scenario.
         file: String,
-        /// The scenario's text, instead of a file.
+        /// The scenario's text, instead of `file`.
         text: String,
-        /// Changes, each "PATH" = VALUE as `--set` takes them. `${ }` in a value holds an expression over the axes and
-        /// drawn variables, by their names.
+        /// Changes of the scenario's keys, each "PATH" = VALUE as in `--set`. A value can contain expressions over axes
+        /// and drawn variables, as `${EXPRESSION}`.
         set: Changes,
-        /// Variables of this scenario, each NAME = VALUE; they are used in `${ }`.
+        /// Variables of this scenario, each NAME = VALUE, which values use as `${NAME}`.
         variables: Changes,
-        /// Its texts in tables, each COLUMN = TEXT.
+        /// Texts that describe the scenario in tables, each COLUMN = TEXT.
         about: Changes,
-        /// The variants that run it; default all.
+        /// The variants that run this scenario; default: all.
         variant: OneOrMany<String>,
-        /// Bounds of this scenario alone.
+        /// Bounds that apply to this scenario only.
         bound: Vec<Spanned<BoundTable>>,
     }
-    /// Changes of some points. They are made after those of scenarios, draws, axes and variants, in the file's order.
+    /// Changes at some points. They are made after those of scenarios, draws, axes and variants, in the file's order.
     ChangeTable {
-        /// A formula over variables and axes: the changes are made where it is not 0; default everywhere.
+        /// A formula over variables and axes. The changes are made at the points where it is not 0; default: at all.
         when: String,
-        /// The scenarios that are changed; default all.
+        /// The scenarios that are changed; default: all.
         scenario: OneOrMany<String>,
-        /// The variants that are changed; default all.
+        /// The variants that are changed; default: all.
         variant: OneOrMany<String>,
-        /// Changes, each "PATH" = VALUE as `--set` takes them.
+        /// Changes of the scenario's keys, each "PATH" = VALUE as in `--set`.
         set: Changes,
     }
     /// A set of changes that is compared with others.
     VariantTable {
-        /// Its name in tables and in `${variant}`; a list is a variant for each of its names.
+        /// The variant's name in tables and as `${variant}`. A list of names makes one variant for each.
         name: OneOrMany<String>,
-        /// The world of its runs; by default the file's.
+        /// The world of the variant's runs; default: that of the file.
         world: World,
-        /// false: a reference, to which bounds apply only if they name it. Default true.
+        /// Whether all bounds apply to the variant; default true. With false it is a reference, and only bounds that
+        /// name it apply.
         judged: bool,
-        /// Changes, each "PATH" = VALUE as `--set` takes them.
+        /// Changes of the scenario's keys, each "PATH" = VALUE as in `--set`.
         set: Changes,
     }
     /// A key of the scenario with several values, or a list of changes.
     AxisTable {
-        /// Its name in tables and in `${ }`; by default the end of its path.
+        /// The axis's name in tables and as `${NAME}`; default: the last part of `path`.
         name: String,
-        /// The key, as `--set` takes it; without it the values are only used in `${ }`.
+        /// The path of the scenario's key that the axis varies, as in `--set`. Without a path, the values are only used
+        /// as `${NAME}`.
         path: String,
-        /// Its values: a list, or each LABEL = VALUE.
+        /// The values of the axis: a list, or a table of LABEL = VALUE.
         values: Labelled,
-        /// Changes, each LABEL = { "PATH" = VALUE, … }; they replace `values`.
+        /// Sets of changes instead of `values`, each LABEL = { "PATH" = VALUE, … }.
         sets: LabelledChanges,
-        /// The names of several variables that change together; they replace `name` and `values`.
+        /// The names of several variables that change together, instead of `name` and `values`.
         columns: Vec<String>,
-        /// The values of `columns`: one list per point, with a value for each column.
+        /// The values of `columns`: a list for each point, with one value per column.
         rows: Vec<Vec<Literal>>,
-        /// The scenarios that have this axis; default all.
+        /// The scenarios that have this axis; default: all.
         scenario: OneOrMany<String>,
     }
     /// Distributions from which scenarios are drawn.
     DrawTable {
         /// The number of draws.
         count: u64,
-        /// The seed of the draws, independent of the seeds of the runs.
+        /// The seed of the draws. It is independent of the seeds of the runs.
         seed: u64,
-        /// The drawn keys, each "PATH" = { from, to, scale } or { among }.
+        /// The scenario's keys whose values are drawn, each "PATH" = { from, to, scale } or { among }.
         values: Distributions,
-        /// Drawn variables, each NAME = { from, to, scale } or { among }; they are used in `${ }`.
+        /// Variables whose values are drawn, each NAME = { from, to, scale } or { among }, which other values use as
+        /// `${NAME}`.
         variables: Distributions,
-        /// Decks: variables that are drawn together.
+        /// Decks: groups of variables whose values are drawn together.
         deck: Vec<Spanned<DeckTable>>,
     }
     /// A deck of cards, each with the values of several variables.
     DeckTable {
         /// The names of the variables. The first one also names the deck's random numbers.
         columns: Vec<String>,
-        /// The cards: one list per card, with a value for each column.
+        /// The cards: a list for each card, with one value per column.
         rows: Vec<Vec<Literal>>,
-        /// How often each card occurs in as many consecutive draws as the sum of the weights; default once.
+        /// The weight of each card: how often it occurs in a cycle of draws whose length is the sum of all weights.
+        /// Default: once per cycle.
         weights: Vec<u64>,
     }
     /// The distribution of one key.
     DistributionTable {
-        /// The lower end of a range.
+        /// The lower end of the range.
         from: Literal,
-        /// The upper end of a range.
+        /// The upper end of the range.
         to: Literal,
-        /// linear (default): uniform over the range. log: uniform over its logarithm.
+        /// linear (default): the value is uniform over the range. log: its logarithm is uniform.
         scale: Scale,
-        /// A list of values, one of which is drawn; it replaces the range.
+        /// A list of values from which one is drawn, instead of a range.
         among: Vec<Literal>,
-        /// How often each value of `among` occurs in as many consecutive draws as the sum of the weights; default: at
-        /// random.
+        /// The weight of each value of `among`: how often it occurs in a cycle of draws whose length is the sum of all
+        /// weights. Without weights, each draw is independent and all values are equally likely.
         weights: Vec<u64>,
     }
     /// The same runs without their event.
     PlaceboTable {
-        /// Changes that remove the event.
+        /// Changes of the scenario's keys that remove the event.
         set: Changes,
         /// The event that the placebo leaves out, in one sentence.
         why: String,
     }
     /// A class of points.
     ClassTable {
-        /// Its name.
+        /// The class's name, which tables use in `by`.
         name: String,
-        /// Its labels, each LABEL = FORMULA over variables and axes. A point has the first one whose formula is not 0.
+        /// The labels, each LABEL = FORMULA over variables and axes. A point gets the first label whose formula is not
+        /// 0.
         labels: Changes,
     }
     /// A number of a run.
     MeasureTable {
-        /// Its name in tables.
+        /// The measure's name in tables.
         name: String,
-        /// A figure of summary.json by its path, or an expression of several: + - * / ( ), mean, min, max, sum and
-        /// jain. In a path * stands for any name, and `${ }` holds a variable.
+        /// The path of a figure in summary.json, or an expression over several figures with + - * / ( ), mean, min,
+        /// max, sum and jain. In a path, * stands for any name and `${NAME}` for a variable.
         value: String,
-        /// The unit that tables show; by default the figure's.
+        /// The unit that tables show; default: that of the figure.
         unit: String,
-        /// Digits behind the decimal point; default 2.
+        /// The number of digits after the decimal point; default 2.
         digits: u64,
-        /// A formula over variables and axes: points at which it is 0 have no such measure, and its bounds do not judge
-        /// them; default all have it.
+        /// A formula over variables and axes. At points where it is 0, the measure does not exist and its bounds do not
+        /// apply. Default: the measure exists at all points.
         when: String,
     }
     /// A bound on a measure.
     BoundTable {
-        /// The measure's name.
+        /// The name of the measure that is bounded.
         measure: String,
-        /// The measure itself, as `value` of a [[measure]], if only this bound has it.
+        /// The path or expression of a measure that only this bound uses, as `value` of a [[measure]].
         value: String,
-        /// The unit of such a measure.
+        /// The unit of the measure in `value`.
         unit: String,
-        /// Digits behind the decimal point of such a measure; default 2.
+        /// The number of digits after the decimal point of the measure in `value`; default 2.
         digits: u64,
-        /// The minimum value.
+        /// The lowest value that meets the bound.
         min: f64,
-        /// The maximum value.
+        /// The highest value that meets the bound.
         max: f64,
-        /// mean (default): of the mean over the seeds. each: of every seed. interval: of the whole 95 % interval of the
-        /// mean.
+        /// The values that have to meet the bound. mean (default): the mean over the seeds. each: the value of every
+        /// seed. interval: both ends of the mean's 95 % confidence interval.
         over: Over,
-        /// The variants that are judged; default all.
+        /// The variants to which the bound applies; default: all.
         variant: OneOrMany<String>,
-        /// The scenarios in which it is judged; default all.
+        /// The scenarios to which the bound applies; default: all.
         scenario: OneOrMany<String>,
-        /// The points at which it is judged, by the names of axes: each NAME = VALUE or a list of values; default all.
+        /// The points to which the bound applies, by the axes' values: each NAME = VALUE or NAME = [VALUES]; default:
+        /// all.
         at: Changes,
-        /// A formula over variables and axes: the bound is judged where it is not 0, as "packets >= 12".
+        /// A formula over variables and axes. The bound applies at points where it is not 0, for example "packets >=
+        /// 12".
         when: String,
-        /// The share of these points, draws included, at which it has to hold; default 1.
+        /// The share of the points, including draws, at which the bound has to hold; default 1.
         fraction: f64,
         /// The reason for the bound, in one sentence.
         why: String,
-        /// The source of its value: an RFC, a paper or an earlier measurement. Without a source the value is ours.
+        /// The source of the bound's value: an RFC, a paper or an earlier measurement; default: the experiment's
+        /// author.
         source: String,
     }
     /// A table.
     TableTable {
-        /// Its content, in one line.
+        /// The table's title, in one line.
         title: String,
-        /// points (default): a row per point, with the mean of each measure. bounds: a row per bound. counts: how many
-        /// points keep all their bounds. held: how many bounds each variant keeps with every seed, of all. choice: the
-        /// variants that keep all their bounds.
+        /// The table's content. points (default): a row per point, with the mean of each measure. bounds: a row per
+        /// bound. counts: the number of points at which all bounds hold. held: the number of bounds that hold with
+        /// every seed, for each variant. choice: the variants for which all bounds hold.
         kind: TableKind,
-        /// points: the measures that are its columns, default all. choice: the measure that orders the variants.
+        /// points: the measures that are columns; default: all. choice: the measure by which the variants are sorted.
         measure: OneOrMany<String>,
-        /// choice: adds a column of the variants that keep all bounds except those of these measures.
+        /// choice: adds a column with the variants for which all bounds hold except those of these measures.
         but: OneOrMany<String>,
-        /// A row for each value of these axes, columns of `about`, variables or classes; [] is one row for all points.
-        /// counts: default for each scenario. held: one of them, whose values are columns. points: with this key
-        /// the rows are means over points.
+        /// The axes, columns of `about`, variables or classes for whose values the table has rows; [] makes one row for
+        /// all points. points: with this key the rows are means over points. counts: by default, one row per scenario.
+        /// held: one name, whose values are the columns.
         by: OneOrMany<String>,
-        /// points: the means are those of the differences from the same points of this variant.
+        /// points: a variant. Instead of each mean, the table has the mean difference from the same point of this
+        /// variant.
         against: String,
-        /// counts: true: also how many points are undecided (hold with some seeds only) or unknown, and for each
-        /// measure how many points keep its bounds. Default false.
+        /// counts: whether the table also has the number of points that are undecided (the bounds hold with some seeds
+        /// only) or unknown, and the number of points at which each measure's bounds hold. Default false.
         bounds: bool,
-        /// A formula over variables and axes: the table has the points at which it is not 0; default all.
+        /// A formula over variables and axes. The table contains the points where it is not 0; default: all.
         when: String,
-        /// points: what follows a mean. range (default): the minimum and maximum over the seeds. interval: half of its
-        /// 95 % interval. none: nothing. With `by` or `against` they are over the points, and the default is interval.
+        /// points: the spread that follows each mean. range (default): the minimum and maximum over the seeds.
+        /// interval: half of the 95 % confidence interval. none: no spread. With `by` or `against`, the spread is over
+        /// the points, and the default is interval.
         spread: TableSpread,
-        /// The scenarios that it shows; default all.
+        /// The scenarios in the table; default: all.
         scenario: OneOrMany<String>,
-        /// The variants that it shows; default all.
+        /// The variants in the table; default: all.
         variant: OneOrMany<String>,
-        /// A CSV file for it, relative to this file.
+        /// The path of a CSV file for the table, relative to this file.
         write: String,
     }
     /// A figure.
     FigureTable {
-        /// measure (default): a measure over an axis, against another one, or as bars. time: rates and delays of all
-        /// flows over time, for each scenario and variant with the first seed.
+        /// The figure's content. measure (default): a measure over an axis, against another measure, or as bars. time:
+        /// the rates and delays of all flows over time, for each scenario and variant, with the first seed.
         kind: FigureKind,
-        /// The measure that is drawn.
+        /// The measure on the vertical axis.
         measure: String,
-        /// The axis on the abscissa, by its name; without it a bar per variant.
+        /// The name of the experiment's axis on the horizontal axis. Without it, the figure has a bar per variant.
         over: String,
-        /// The measure on the abscissa, with a dot per point and a panel per variant; it replaces the axis.
+        /// A measure on the horizontal axis, instead of `over`. The figure then has a dot per point and a panel per
+        /// variant.
         against: String,
-        /// The scenarios that it shows; default all.
+        /// The scenarios in the figure; default: all.
         scenario: OneOrMany<String>,
-        /// The caption.
+        /// The figure's caption.
         caption: String,
-        /// A file for it, .svg, .png or .pdf, relative to this file.
+        /// The path of a file for the figure (.svg, .png or .pdf), relative to this file.
         write: String,
     }
 }
@@ -962,7 +973,7 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
     if count == 0 || count > MOST {
         // The count may come from the command line, so the file need not have the key.
         let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
-        out.problem(at, format!("{count} is out of range"), format!("from 1 to {MOST}"));
+        out.problem(at, format!("{count} is out of range"), format!("write a number from 1 to {MOST}"));
         return Vec::new();
     }
     let seed = Seed(redraw.seed.or(table.seed.as_ref().map(|seed| seed.value)).unwrap_or(1));
@@ -1029,7 +1040,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
         out.problem(&table.at, "it bounds nothing", "write min, max or both");
     }
     if let Some(fraction) = table.fraction.as_ref().filter(|fraction| !(0.0..=1.0).contains(&fraction.value)) {
-        out.problem(&fraction.at, format!("{} is out of range", fraction.value), "from 0 to 1");
+        out.problem(&fraction.at, format!("{} is out of range", fraction.value), "write a share from 0 to 1");
     }
     if let (Some(_), Some(said)) = (of, &table.scenario) {
         out.problem(&said.at, "it stands in its scenario", "leave the key out");

@@ -54,218 +54,232 @@ pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
 tables! {
     /// A Steadycast scenario: a network, the flows on it, and what happens on the way.
     File {
-        /// The format's number, now 1; files of a newer format are refused.
+        /// The version of the file format, now 1. The program refuses files with a higher number.
         format: u64,
-        /// The scenario's name, by default the file's.
+        /// The scenario's name in reports; default: the file's name.
         name: String,
         /// The duration of the run, for example "80s".
         duration: Span,
-        /// The time at the start that means exclude and series include; default "0s".
+        /// The time at the start of the run that mean values exclude; time series include it. Default "0s".
         warmup: Span,
-        /// The seed of all randomness; default 1.
+        /// The seed of all random numbers; runs with the same seed have the same result. Default 1.
         seed: u64,
-        /// The delay that each router adds to a multicast join on its way towards the source, on top of the links'
-        /// delays; default "0ms".
+        /// The delay that each router adds when it passes a multicast join on towards the source, in addition to the
+        /// links' delays; default "0ms".
         join_latency: Span,
-        /// The delay that each router adds to a multicast leave; default "0ms".
+        /// The delay that each router adds when it passes a multicast leave on towards the source; default "0ms".
         leave_latency: Span,
-        /// Nodes that links connect; "r[1-3]" is r1, r2, r3.
+        /// The names of the nodes that links connect, except those of "topology"; "r[1-3]" stands for r1, r2 and r3.
         nodes: Vec<Spanned<String>>,
-        /// A network by its name (`steadycast networks` lists them), or a path to its file. The network gives its
-        /// topology and its events; the topology's keys in this file override the network's. +cubic, +2cubic, +newreno,
-        /// +bbr and +web after the name add TCP flows.
+        /// The name of a network (`steadycast networks` lists them), or the path of its file. The scenario takes its
+        /// topology and events from the network; keys of "topology" in this file override them. +cubic, +2cubic,
+        /// +newreno, +bbr or +web after the name adds TCP flows.
         network: String,
-        /// A ready-made network.
+        /// A network of a standard shape, with its nodes and links.
         topology: Topology,
-        /// Links. With "between": a new link. Without: changes the link of this name, from the shape or from an entry
-        /// above.
+        /// The links. An entry with "between" adds a link. An entry without it changes the link of this name, which
+        /// comes from the topology or from an entry above.
         link: Vec<Spanned<Deferred<LinkTable>>>,
-        /// What is sent, from where to where.
+        /// The flows: what is sent, from which node to which.
         flow: Vec<Spanned<FlowTable>>,
-        /// Simulcasts: groups that carry the same video at different rates; each receiver chooses one.
+        /// Simulcasts: multicast groups that carry the same video at different rates, of which each receiver joins one.
         simulcast: Vec<Spanned<SimulcastTable>>,
-        /// Changes during the run: of links, flows, and the members of groups.
+        /// Events that change links, flows or the members of multicast groups during the run.
         event: Vec<Spanned<EventTable>>,
-        /// What is recorded in addition to the summary.
+        /// The data that is recorded in addition to the summary.
         record: RecordTable,
-        /// Conditions that the results have to meet.
+        /// Conditions on the results. If one does not hold, the command's exit code is 1.
         expect: Vec<Spanned<ExpectTable>>,
     }
-    /// A ready-made network. Links are named after their ends, for example "left-right"; the dumbbell's middle one is
-    /// "bottleneck".
+    /// A network of a standard shape. Links are named after their ends, for example "left-right"; the link between the
+    /// dumbbell's routers is "bottleneck".
     Topology {
-        /// dumbbell: hosts FLOW.src and FLOW.dst[1-N], routers left and right. star: hub and leg[1-N]. chain and
-        /// parking-lot: n0 … nN. tree: root, t1.1 …, leaf[1-N].
+        /// The shape, with the names of its nodes. dumbbell: hosts FLOW.src and FLOW.dst[1-N] at the routers left and
+        /// right. star: hub and leg[1-N]. chain and parking-lot: n0 to nN in a row. tree: root, t1.1 …, leaf[1-N].
         shape: Shape,
-        /// dumbbell: the link between left and right.
+        /// dumbbell: the link between the routers left and right.
         bottleneck: Deferred<LinkTable>,
-        /// dumbbell: the link of each host.
+        /// dumbbell: the link between each host and its router.
         access: Deferred<LinkTable>,
-        /// star: links from the hub to leg1, leg2 …
+        /// star: the links from the hub to leg1, leg2 and so on.
         legs: Vec<Spanned<Deferred<LegTable>>>,
-        /// chain, parking-lot: links n0-n1, n1-n2 …
+        /// chain, parking-lot: the links n0-n1, n1-n2 and so on.
         hops: Vec<Spanned<Deferred<LegTable>>>,
-        /// tree: from the root to the leaves.
+        /// tree: the links of each level, from the root to the leaves.
         levels: Vec<Spanned<Deferred<LevelTable>>>,
     }
-    /// Equal legs of a star, or equal hops of a chain: a link with
+    /// Equal links of a star or chain.
     LegExtra {
-        /// the number of such links; default 1.
+        /// The number of equal links that this entry makes; default 1.
         count: u64,
-        /// the name of the node at its far end, with a range if there are several; default leg1, leg2 … or n1, n2 …
+        /// The name of the node at the link's far end. With several links it contains a range, such as "leg[1-3]".
+        /// Default leg1, leg2 … in a star, n1, n2 … in a chain.
         name: String,
     }
-    /// One level of a tree: a link with
+    /// The links of one level of a tree.
     LevelExtra {
-        /// the number of children of each node of the level above.
+        /// The number of children of each node of the level above.
         fanout: u64,
     }
     /// A link's own keys.
     LinkExtra {
-        /// The link's name, by default made of its ends: "bs-r1". With several links, each is called NAME-END:
-        /// "air-r1".
+        /// The link's name; default: the names of its ends, such as "bs-r1". If the entry makes several links, each is
+        /// named NAME-END, such as "air-r1".
         name: String,
-        /// Its two ends. One range: one end to many. Two ranges of equal length: pairwise.
+        /// The names of the link's two ends. If one contains a range, there is a link from the other to each of its
+        /// nodes. If both contain ranges of equal length, their nodes are linked in pairs.
         between: Vec<Spanned<String>>,
     }
-    /// A link's behaviour, in both directions unless "back" differs.
+    /// A link's properties, in both directions unless "back" differs.
     Spec {
-        /// The link's rate, for example "4Mbps". "none": packets never wait. "0bps": no packet leaves the queue.
-        /// Default "none".
+        /// The link's rate in bits of IP packets per second, for example "4Mbps". With "none" the rate is unlimited and
+        /// packets never wait. With "0bps" no packet leaves the queue. Default "none".
         rate: OrNone<Rate>,
-        /// A file with the rate over time, relative to this one; excludes "rate". Lines of whole milliseconds: a
-        /// Mahimahi trace, in which 1500 bytes can leave at each. Two columns: seconds and Mb/s, or by a header of t_s
-        /// or t_ms and mbps, kbps or bps. AlphaRTC's JSON: its delay and loss also apply if the link has none.
+        /// A file with the link's rate over time, instead of "rate"; its path is relative to this file. Formats: a
+        /// Mahimahi trace (in each line a time in whole milliseconds at which 1500 bytes can leave); two columns of
+        /// seconds and Mb/s, or of the units that a header names (t_s or t_ms, and mbps, kbps or bps); AlphaRTC's JSON,
+        /// whose delay and loss apply as well unless the link has its own.
         trace: String,
-        /// A file with the delay over time; excludes "delay". Columns: seconds and milliseconds one way, or by a header
-        /// of t_s or t_ms and ms or s.
+        /// A file with the link's propagation delay over time, instead of "delay". It has two columns: seconds and
+        /// milliseconds one way, or the units that a header names (t_s or t_ms, and ms or s).
         delay_trace: String,
-        /// A file with the loss probability over time in the link's direction; excludes "loss". Columns: seconds and
-        /// probability.
+        /// A file with the link's loss probability over time, in the direction from its first to its second end,
+        /// instead of "loss". It has two columns: seconds and probability.
         loss_trace: String,
-        /// Whether these files repeat after their end; default true.
+        /// Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true.
         r#loop: bool,
-        /// Propagation delay; default "0ms".
+        /// The propagation delay in one direction; default "0ms".
         delay: Span,
-        /// A random addition to each packet's delay.
+        /// A random delay that is added to each packet's propagation delay; default: none.
         jitter: Jitter,
-        /// Link-layer retransmission: loss becomes delay.
+        /// Retransmission on the link layer, as in Wi-Fi and LTE, which turns loss into delay; default: none.
         arq: Arq,
-        /// Random loss of packets, in addition to the queue's drops.
+        /// Random loss of packets on the link, in addition to the queue's drops; default: none.
         loss: Directed<Loss>,
-        /// Reordering: a share of the packets is delayed, so that later packets overtake them.
+        /// Reordering: a share of the packets is delayed, so that later packets overtake them; default: none.
         reorder: Reorder,
         /// The probability that a packet is duplicated; default 0.
         duplicate: f64,
-        /// A policer before the queue: drops packets that exceed a rate; default "none".
+        /// A policer before the queue, which drops packets that exceed a rate; default "none".
         policer: OrNone<Policer>,
-        /// A token bucket after the queue, as in a cable modem: a burst leaves at the link's rate, further packets at
-        /// the shaper's; default "none".
+        /// A token bucket after the queue, as in a cable modem: while the bucket has tokens, packets leave at the
+        /// link's rate, otherwise at the shaper's. Default "none".
         shaper: OrNone<Shaper>,
         /// Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false.
         bleach: bool,
-        /// The queue discipline; default drop-tail with 50 packets.
+        /// The queue at the link's entry; default: drop-tail with 50 packets.
         queue: Deferred<Queue>,
-        /// The largest packet; default "1500B".
+        /// The size of the largest packet that the link carries; default "1500B".
         mtu: Bytes,
-        /// Keys that differ in the other direction.
+        /// The keys that have other values in the direction from the second to the first end.
         back: Deferred<BackTable>,
     }
     /// A flow: its traffic, source and receivers.
     FlowTable {
-        /// The flow's name, unique among flows. The hosts of a dumbbell are called after it. A range makes one flow per
-        /// number.
+        /// The flow's name, unique among flows. A dumbbell's hosts are named after it. A name with a range, such as
+        /// "tcp[1-3]", makes one flow per number.
         name: String,
-        /// Makes flows NAME1 … NAMEcount from this entry; 0 makes none.
+        /// The number of equal flows that this entry makes, named NAME1, NAME2 and so on; 0 makes none.
         count: u64,
-        /// video, tcp, cbr or onoff.
+        /// The kind of traffic: video, tcp, cbr (packets at a constant rate) or onoff (cbr with pauses).
         kind: FlowWord,
-        /// The source's node. With a range in both this and the name: pairwise.
+        /// The source's node. If it and the flow's name contain ranges, each flow has its own node.
         from: String,
-        /// The receivers' nodes.
+        /// The node of the receiver, or a list of nodes.
         to: OneOrMany<String>,
-        /// In a shape, instead of "to": the number of receivers; default 1.
+        /// The number of receivers, instead of "to", if the network has a "topology"; default 1.
         receivers: u64,
-        /// unicast: a separate session for each receiver. multicast: one session for all, the default with several
-        /// receivers.
+        /// unicast: each receiver has its own session. multicast: all receivers share one session; the default with
+        /// several receivers.
         cast: CastWord,
-        /// When it starts: a time, or { uniform = [from, to] }. Default: at its start event if it has one, else "0s".
+        /// The time at which the flow starts, or { uniform = [from, to] } for a random time. Default: the time of its
+        /// start event, or "0s" if it has none.
         start: StartValue,
-        /// When it stops; default: at the end.
+        /// The time at which the flow stops; default: the end of the run.
         stop: Span,
-        /// Delays packets by a random time up to this, a burst as a whole, so that flows don't synchronise; default
-        /// "0ms" (tcp of preset linux: "100us").
+        /// The maximum random delay before a packet is sent, or before a burst as a whole. It keeps flows from
+        /// synchronising. Default "0ms" (tcp with preset linux: "100us").
         send_jitter: Span,
-        /// video, tcp: Packet size, as IP size. Default of video: "1200B". Default of tcp: its preset's, or the largest
-        /// that fits through its path.
+        /// video, tcp: The packet size, including IP headers. Default of video: "1200B". Default of tcp: that of its
+        /// preset, or the largest that fits through the flow's path.
         packet: Bytes,
-        /// video: a registry name, "file.py:Class", or "exec:PROGRAM ARGUMENTS".
+        /// video: the rate controller: a name (`steadycast controllers` lists them), a Python class as "file.py:Class",
+        /// or another program as "exec:PROGRAM ARGUMENTS". Every video needs one.
         controller: String,
-        /// video: repaired (default) or paper.
+        /// video: the mode of the controller. repaired: errors of its paper are corrected (default). paper: the
+        /// paper's text, taken literally.
         mode: Mode,
-        /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
+        /// video: parameters of controllers, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593. Default: clip or trace if the key of that
-        /// name is given, else synthetic.
+        /// video: the source of the frames. clip: a video file. synthetic: a drawn film. greedy: packets without
+        /// frames, as many as the rate allows. table2, map001: the rates of two papers. trace: frame sizes from a file.
+        /// rfc8593: a synthetic codec. Default: clip or trace if the key of that name is given, else synthetic.
         media: MediaValue,
-        /// video: files that are played one after the other and looped; relative to this file.
+        /// video: a video file, or a list of files that are played one after the other. The sequence repeats until the
+        /// end of the run. Paths are relative to this file.
         clip: OneOrMany<String>,
-        /// video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file.
+        /// video: a file of frame sizes, as CSV or as a multi-rate trace of Evalvid-RA; its path is relative to this
+        /// file.
         trace: String,
-        /// video: how the rates of table 2 of the Multi-Evalvid-RA paper are turned into frames.
+        /// video with media = "table2": frames with the rates of table 2 of the Multi-Evalvid-RA paper.
         table2: Table2Table,
-        /// video: how the MPEG-TFRCP paper's rates are turned into frames.
+        /// video with media = "map001": how the rates of the MPEG-TFRCP paper are turned into frames.
         map001: Map001,
-        /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
+        /// video with media = "rfc8593": RFC 8593's synthetic codec. Its frame rate is encode.fps, which is 30 by
+        /// default with this codec.
         rfc8593: CodecSettings,
         /// video: how pictures are encoded.
         encode: Deferred<Encode>,
-        /// video: paced (default), or each frame as a burst.
+        /// video: how packets are sent. paced: spread over time at the pacing rate (default). burst: all packets of a
+        /// frame back to back.
         emit: Emit,
-        /// video: the repair of lost packets. none (default). rtx: the receiver requests retransmissions while they can
-        /// arrive in time; one receiver only, and rtcp.profile has to be avpf. parity: receivers recover packets from
-        /// parity, whose share follows their losses. auto: with one receiver rtx, plus parity if losses remain; with a
-        /// group parity.
+        /// video: the repair of lost packets. none: no repair (default). rtx: the receiver requests retransmissions
+        /// that can still arrive in time; for one receiver, with rtcp.profile = "avpf". parity: receivers recover
+        /// packets from parity packets, whose share follows the losses. auto: for one receiver rtx, plus parity if
+        /// losses remain; for a group parity.
         repair: Repair,
-        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is retransmitted
-        /// as padding when a controller's probe (gcc) finds too little data in the pacer; default false.
+        /// video: whether the newest packet is retransmitted as padding when a probe of the controller (gcc) needs more
+        /// data than the pacer holds. It needs repair = "rtx", or "auto" with one receiver. Default false.
         padding: bool,
-        /// video: the codec rate of an audio stream beside the video, for example "48kbps": Opus packets of 20 ms,
-        /// which are sent before all others. Their rate is part of the controlled one. Default: no audio.
+        /// video: the codec rate of an audio stream in the same session, for example "48kbps". It consists of Opus
+        /// packets of 20 ms, which are sent before all other packets and count in the controlled rate. Default: no
+        /// audio.
         audio: Rate,
-        /// video: the play-out delay; a frame that arrives later misses its display time; default "none". "adaptive",
-        /// or { kind = "adaptive", most = "800ms" }: follows the time that frames and the repair of lost packets take.
+        /// video: the play-out delay, from a frame's readiness at the sender to its display. A frame that arrives later
+        /// misses its display. With "none" the receiver waits for each frame without limit. With "adaptive", or
+        /// { kind = "adaptive", most = "800ms" }, the delay follows the time that frames and repair take. Default
+        /// "none".
         playout: PlayoutValue,
-        /// video: the receiver's buffer, for controllers that use its level.
+        /// video: the receiver's play-out buffer, whose fill level the rbuf controllers use.
         buffer: Buffer,
-        /// video: RTCP's timing.
+        /// video: the timing of RTCP's reports.
         rtcp: Deferred<Rtcp>,
-        /// video: the lower limit of the rate.
+        /// video: the lower limit of the sending rate.
         floor: Rate,
-        /// video: the upper limit of the rate.
+        /// video: the upper limit of the sending rate.
         cap: Rate,
-        /// tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the amount of
-        /// each period.
+        /// tcp, and video with media = "greedy": the amount of data to send, after which the flow ends; default:
+        /// unlimited. With "off", the amount of each on period.
         bytes: Bytes,
-        /// video: the receivers' clocks; default: the sender's clock.
+        /// video: the difference between the receivers' clocks and the sender's; default: none.
         clock: ClockTable,
-        /// video: the first RTP sequence number and timestamp; default: from the seed.
+        /// video: the first RTP sequence number and timestamp; default: random, from the seed.
         rtp: FirstNumbers,
-        /// video: whether the sender filters implausible feedback, as a live sender does; default false.
+        /// video: whether the sender discards implausible feedback, as a live sender does; default false.
         defences: bool,
-        /// tcp: explicit congestion notification, true or false. video: the ECN codepoint of its packets: off, ect0 or
-        /// ect1 (L4S); true: ect0. Default: off.
+        /// The use of explicit congestion notification. tcp: true or false. video: the ECN codepoint of its packets:
+        /// off, ect0 (also true) or ect1 (L4S). Default: off.
         ecn: EcnValue,
-        /// video with unicast sessions: the receivers' feedback format. own: the controller's choice, rfc8888 for
-        /// scream, gcc and steady (default). rfc8888 or twcc: per-packet feedback as in RFC 8888 or transport-wide
-        /// congestion control. stats: counters once a second, as in a browser's statistics. rr: only standard report
-        /// blocks. Live sessions have the first three.
+        /// video with unicast sessions: the format of the receivers' feedback. own: the controller's choice, which is
+        /// rfc8888 for scream, gcc and steady (default). rfc8888, twcc: per-packet feedback by RFC 8888, or by
+        /// transport-wide congestion control. stats: counters once a second, as in a browser's statistics. rr: standard
+        /// report blocks only. Live sessions support the first three.
         feedback: FeedbackFormat,
-        /// tcp: The application's rate during on periods.
+        /// tcp: The application's rate during on periods; default: unlimited.
         rate: Rate,
-        /// tcp: Length of the periods with data.
+        /// tcp: The length of the periods in which the application sends data.
         on: Deferred<Periods>,
-        /// tcp: Length of the periods without data.
+        /// tcp: The length of the pauses between them.
         off: Deferred<Periods>,
         ..vbr("video"): Vbr,
         ..onoff("onoff"): OnOff,
@@ -274,94 +288,97 @@ tables! {
     }
     /// Table 2 of the Multi-Evalvid-RA paper as frames.
     Table2Table {
-        /// Relative sizes of I, P and B frames; default [6, 2, 1].
+        /// The relative sizes of I, P and B frames; default [6, 2, 1].
         weights: Vec<Spanned<f64>>,
-        /// Sizes vary randomly by up to this share; default 0.1.
+        /// The share by which frame sizes vary randomly, up or down; default 0.1.
         vary: f64,
     }
     /// Receivers' clocks.
     ClockTable {
-        /// The time by which they are ahead of the sender's clock.
+        /// The time by which the receivers' clocks are ahead of the sender's clock.
         ahead: Span,
-        /// The time by which they are behind the sender's clock.
+        /// The time by which the receivers' clocks are behind the sender's clock.
         behind: Span,
-        /// The drift in parts per million; positive: fast, negative: slow. Default 0.
+        /// The drift of the receivers' clocks in parts per million. Positive clocks run fast, negative ones slow.
+        /// Default 0.
         drift: f64,
     }
     /// Groups that carry the same video at different rates. Each receiver is a member of one at a time and starts in
     /// the lowest.
     SimulcastTable {
-        /// Its name.
+        /// The simulcast's name.
         name: String,
-        /// Its groups, in ascending order of rate: multicast video from one source to the same receivers. Each but the
-        /// lowest has a floor.
+        /// The names of the flows that are its groups, the lowest rate first: multicast videos from one source to the
+        /// same receivers. Each flow except the first needs a "floor".
         flows: OneOrMany<String>,
-        /// A receiver moves up when its rate is this multiple of the next group's floor; default 1.2.
+        /// A receiver moves to the next higher group when its rate is at least this multiple of that group's floor;
+        /// default 1.2.
         up: f64,
-        /// The time for which its rate has to be that high; default "10s". A receiver moves down immediately below half
-        /// of its group's floor, and after a fifth of this time below the floor.
+        /// The time for which a receiver's rate must be high enough before it moves up; default "10s". A receiver moves
+        /// down immediately if its rate is below half of its group's floor, and after a fifth of this time if it is
+        /// below the floor.
         hold: Span,
     }
     /// An event: exactly one of join, leave, start, stop, set.
     EventTable {
-        /// The time of the event.
+        /// The time of the event, from the start of the run.
         at: Span,
-        /// The period with which it repeats until the end; default: it happens once.
+        /// The time after which the event happens again, until the end of the run; default: it happens once.
         every: Span,
-        /// Receivers that join their group, for example "video.dst5". A receiver with a join event is no member at the
-        /// start.
+        /// The receivers that join their group, for example "video.dst5". A receiver with a join event is not a member
+        /// at the start.
         join: OneOrMany<String>,
-        /// Receivers that leave their group.
+        /// The receivers that leave their group.
         leave: OneOrMany<String>,
-        /// Flows that start.
+        /// The flows that start.
         start: OneOrMany<String>,
-        /// Flows that stop.
+        /// The flows that stop.
         stop: OneOrMany<String>,
-        /// A change of links.
+        /// A change of links. Properties that are not given stay as they are.
         set: SetTable,
     }
     /// A change of links.
     SetTable {
-        /// The link that changes.
+        /// The link that changes, or a list of links.
         link: OneOrMany<String>,
-        /// forward, back or both (default).
+        /// The direction that changes: forward (from the link's first to its second end), back or both (default).
         direction: Directions,
-        /// A new rate. "none": no limit from then on. "0bps": an outage, in which no packet leaves.
+        /// The new rate. "none" removes the limit. "0bps" is an outage, in which no packet leaves the queue.
         rate: OrNone<Rate>,
-        /// A trace file instead of a rate.
+        /// A file with the rate over time from now on, instead of "rate".
         trace: String,
-        /// Whether that trace repeats after its end; default true.
+        /// Whether "trace" starts again after its end; default true.
         r#loop: bool,
-        /// A new delay.
+        /// The new propagation delay.
         delay: Span,
-        /// A new jitter; "0ms" removes it.
+        /// The new jitter; "0ms" removes it.
         jitter: Jitter,
-        /// A new loss; { kind = "none" } removes it.
+        /// The new random loss; { kind = "none" } removes it.
         loss: Loss,
-        /// A new reordering; { p = 0 } removes it.
+        /// The new reordering; { p = 0 } removes it.
         reorder: Reorder,
-        /// A new probability that a packet is duplicated.
+        /// The new probability that a packet is duplicated.
         duplicate: f64,
     }
-    /// What is recorded in addition to the summary.
+    /// The data that is recorded in addition to the summary.
     RecordTable {
-        /// The step of the series; default "1s".
+        /// The time between two points of the time series; default "1s".
         interval: Span,
-        /// Flows whose packets are recorded individually, or "all".
+        /// The flows whose packets are all recorded in the table packets, or "all"; default: none.
         packets: OneOrMany<String>,
-        /// Links whose packets are captured as pcap files.
+        /// The links whose packets are captured in pcapng files; default: none.
         pcap: OneOrMany<String>,
-        /// Whether each audio packet is recorded at each receiver, in the table audio; default false. The sound of a
-        /// saved video is made from it.
+        /// Whether each audio packet is recorded in the table audio; default false. A saved video's sound is made
+        /// from this table.
         audio: bool,
     }
     /// A condition on the results. If it does not hold, the exit code is 1 and a table shows it.
     ExpectTable {
-        /// A path into summary.json, with list entries by name: "flows.tcp.share_of_fair".
+        /// The path of the figure in summary.json, in which entries of lists are named: "flows.tcp.share_of_fair".
         that: String,
-        /// The smallest valid value.
+        /// The lowest value that meets the condition.
         min: f64,
-        /// The largest valid value.
+        /// The highest value that meets the condition.
         max: f64,
     }
 }
@@ -390,7 +407,7 @@ joined! {
     /// A link.
     LinkTable = LinkExtra, "A link.";
     /// Links of a star or chain.
-    LegTable = LegExtra, "Links of a star or chain that are alike.";
+    LegTable = LegExtra, "Equal links of a star or chain.";
     /// Links of one level of a tree.
     LevelTable = LevelExtra, "Links of one level of a tree.";
 }
@@ -411,7 +428,7 @@ impl Declared for BackTable {
 tables! {
     /// The directions of a link that a setting applies to.
     DirectionKey {
-        /// forward (away from the first name; default), back or both.
+        /// The direction of the loss: forward (from the link's first to its second end; default), back or both.
         direction: Directions,
     }
 }
@@ -502,7 +519,7 @@ impl FromToml for MediaValue {
 tables! {
     /// A start time that is drawn from the seed.
     StartTable {
-        /// The earliest and the latest start.
+        /// The earliest and the latest start time.
         uniform: Vec<Spanned<Span>>,
     }
 }
@@ -539,7 +556,7 @@ impl FromToml for StartValue {
 kinds! {
     /// A play-out delay that is not a constant time.
     PlayoutTable for () {
-        /// It follows the time that frames and the repair of lost packets take.
+        /// the delay follows the time that frames and the repair of lost packets take.
         "adaptive" => Adaptive(Bounds), "an adaptive play-out";
     }
 }
@@ -631,24 +648,26 @@ impl Declared for Params {
                         schema
                     }
                     (Of::Span(span), _) => with_default(Span::schema(), span.to_string()),
+                    // A rate below its range means "not set", which the description explains.
+                    (Of::Rate(rate), Within::Range(least, _)) if Of::Rate(rate) < least => Rate::schema(),
                     (Of::Rate(rate), _) => with_default(Rate::schema(), rate.to_string()),
                     (Of::Choice(word), Within::Among(words)) => json!({ "enum": words, "default": word }),
                     (Of::Switch(on), _) => json!({ "type": "boolean", "default": on }),
                     _ => continue,
                 };
                 let range = match param.within {
-                    Within::Range(least @ (Of::Span(_) | Of::Rate(_)), most) => format!("; {least} to {most}"),
+                    Within::Range(least @ (Of::Span(_) | Of::Rate(_)), most) => format!(" Range: {least} to {most}."),
                     _ => String::new(),
                 };
                 let paper = match param.default(Mode::Paper) {
                     paper if paper == param.default(Mode::Repaired) => String::new(),
-                    paper => format!("; in paper mode {paper}"),
+                    paper => format!(" In paper mode the default is {paper}."),
                 };
-                let about = format!("{} ({}{range}{paper})", param.about, param.source);
+                let about = format!("{}{range}{paper} Source: {}.", sentence(param.about), param.source);
                 params.insert(param.name.to_owned(), described(schema, &[&about]));
             }
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
-            controllers.insert(controller.name.to_owned(), described(schema, &[controller.about]));
+            controllers.insert(controller.name.to_owned(), described(schema, &[&sentence(controller.about)]));
         }
         // The parameters of a user's own controller are not known here, so any parameters are allowed.
         json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
@@ -686,6 +705,17 @@ impl FromToml for Params {
             all.push((Spanned { value: controller.clone(), at: item.at.clone() }, given));
         }
         Some(Self(all))
+    }
+}
+
+/// Returns a phrase with a capital letter and a full stop. Phrases that begin with a word to type keep it as it is.
+fn sentence(phrase: &str) -> String {
+    let word = phrase.split([' ', ':']).next().unwrap_or_default();
+    let typed = phrase[word.len()..].starts_with(':');
+    let mut letters = phrase.chars();
+    match letters.next() {
+        Some(first) if !typed => format!("{}{}.", first.to_uppercase(), letters.as_str()),
+        _ => format!("{phrase}."),
     }
 }
 

@@ -204,7 +204,7 @@ fn receivers(
 ) -> Option<Vec<crate::NodeIx>> {
     let table = group.table;
     if let Some(count) = table.receivers.as_ref().filter(|r| r.value == 0) {
-        return out.refuse(&count.at, "nobody receives it", "write receivers = 1 or more, or leave the flow out");
+        return out.refuse(&count.at, "the flow has no receiver", "write receivers = 1 or more, or leave the flow out");
     }
     let Some(to) = &table.to else {
         let count = table.receivers.as_ref().map_or(1, |r| r.value);
@@ -243,7 +243,7 @@ fn receivers(
         }
     }
     if all.is_empty() {
-        return out.refuse(&to.at, "nobody receives it", "name at least one node");
+        return out.refuse(&to.at, "the flow has no receiver", "name at least one node");
     }
     Some(all)
 }
@@ -280,7 +280,7 @@ fn cast(
         return out.refuse(
             at,
             format!("{} serves one receiver, not a group", quoted(controller.name)),
-            format!("write cast = \"unicast\" for a session each, or take one of: {}", able.join(", ")),
+            format!("write cast = \"unicast\" for a session per receiver, or choose from: {}", able.join(", ")),
         );
     }
     if let (FlowKind::Video(video), Cast::Multicast, Some(given)) = (kind, cast, &table.feedback)
@@ -288,7 +288,11 @@ fn cast(
     {
         let what =
             format!("a group's receivers report as the controller asks, not as {}", quoted(video.feedback.word()));
-        return out.refuse(&given.at, what, "write cast = \"unicast\" for a session each, or feedback = \"own\"");
+        return out.refuse(
+            &given.at,
+            what,
+            "write cast = \"unicast\" for a session per receiver, or feedback = \"own\"",
+        );
     }
     Some(cast)
 }
@@ -299,11 +303,11 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
     let (what, remedy) = match given.value {
         Repair::Rtx if group => (
-            "what one receiver lost is not sent again to a group",
-            "write cast = \"unicast\" for a session each, or repair = \"auto\"",
+            "lost packets are not retransmitted to a group",
+            "write cast = \"unicast\" for a session per receiver, or repair = \"auto\"",
         ),
         Repair::Rtx if !early => (
-            "receivers may ask for packets under the profile avpf alone",
+            "receivers can request retransmissions only with the RTCP profile avpf",
             "write rtcp = { profile = \"avpf\" }, or repair = \"auto\"",
         ),
         as_said => return Some(as_said),
@@ -430,12 +434,16 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     }
     let playout = table.playout.as_ref().map_or(Playout::None, |given| given.value.0);
     if let (Playout::Fixed(Span::ZERO), Some(given)) = (playout, &table.playout) {
-        out.problem(&given.at, "no frame is that early", "write a time above 0, or \"none\"");
+        out.problem(&given.at, "a play-out delay of 0 is not possible", "write a time above 0, or \"none\"");
     }
     if let (Some(buffer), Some(MediaWord::Greedy)) = (&table.buffer, table.media.as_ref().map(|m| m.value.0))
         && buffer.consume.is_none()
     {
-        out.problem(&buffer.at, "greedy media has no frames to play", "write for example consume = \"64kbps\"");
+        out.problem(
+            &buffer.at,
+            "with greedy media, which has no frames, the buffer needs a drain rate",
+            "write for example consume = \"64kbps\"",
+        );
     }
     let rtcp = Rtcp::read(table.rtcp.as_ref().map_or(&absent, |given| &given.item), out);
     let floor = table.floor.as_ref().and_then(|r| above_zero(r, out));
@@ -523,7 +531,11 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         (Some(given), _) => given.value.0,
     };
     if let (Some(bytes), true) = (&table.bytes, word != MediaWord::Greedy) {
-        out.problem(&bytes.at, "only greedy media has a size", "write media = \"greedy\", or leave it out");
+        out.problem(
+            &bytes.at,
+            "only a video with greedy media has an amount of data",
+            "write media = \"greedy\", or leave it out",
+        );
     }
     media_of(word, table, files, out)
 }
@@ -562,7 +574,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             };
             let vary = given.and_then(|t| t.vary.as_ref());
             if let Some(given) = vary.filter(|v| !(0.0..1.0).contains(&v.value)) {
-                out.problem(&given.at, format!("{} is out of range", given.value), "a share from 0 to below 1");
+                out.problem(&given.at, format!("{} is out of range", given.value), "write a share from 0 to below 1");
             }
             Media::Table2 { weights, vary: vary.map_or(0.1, |v| v.value) }
         }
@@ -579,7 +591,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
                 (clip, trace) if codec.model == CodecModel::Statistical => {
                     if let Some(at) = clip.as_ref().map(|c| &c.at).or(trace.as_ref().map(|t| &t.at)) {
                         let remedy = "write rfc8593.model = \"trace\" or \"hybrid\", or leave it out";
-                        out.problem(at, "a statistical model takes no sequence", remedy);
+                        out.problem(at, "the statistical model uses no frame sizes", remedy);
                     }
                     None
                 }

@@ -411,9 +411,9 @@ settings! {
     /// The first numbers of an RTP session. Missing ones are drawn from the seed.
     #[derive(Copy, Default, Eq)]
     FirstNumbers {
-        /// The first sequence number, from 0 to 65535.
+        /// The first RTP sequence number, from 0 to 65535.
         seq: Option<u16> = None,
-        /// The timestamp of time zero, from 0 to 4294967295.
+        /// The RTP timestamp at the start of the run, from 0 to 4294967295.
         timestamp: Option<u32> = None,
     }
 }
@@ -480,9 +480,9 @@ settings! {
     /// The MPEG-TFRCP paper's rates as frames of quantizers 2, 4 … 62; `encode` gives the frame rate and the GOP.
     #[derive(Copy)]
     Map001 {
-        /// Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B.
+        /// The exponent e in the rate of quantizer Q, 5.25 Mb/s · (12/Q)^e, in packets of 1000 B.
         exponent: f64 where (EXPONENT) = MAP001.exponent,
-        /// Size of an I frame relative to a P frame.
+        /// The size of an I frame as a multiple of the size of a P frame.
         intra: f64 where (INTRA) = MAP001.intra,
     }
 }
@@ -514,20 +514,22 @@ settings! {
     Buffer {
         /// The size of the buffer.
         size: Bytes where (something) => "write for example size = \"16KiB\"",
-        /// A constant rate at which it drains; default: frame by frame at the clip's frame rate.
+        /// The constant rate at which the player drains the buffer; default: frame by frame at the clip's frame rate.
         consume: Option<Rate> where (positive_if_any) = None,
     }
     /// RTCP's timing.
     #[derive(Copy)]
     Rtcp {
-        /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback).
+        /// The minimum interval between a member's reports: 5 s (rfc3550), 1 s (asmp), or none, with early feedback
+        /// (avpf, RFC 4585).
         profile: RtcpProfile = RtcpProfile::Avpf,
-        /// The session bandwidth, of which RTCP takes 5 %. The default is at most the rate of the narrowest link on the
+        /// The session bandwidth, of which RTCP uses 5 %. The default is not above the rate of the slowest link on the
         /// path.
         session_bw: Rate where (positive) = Rate::mbps(2),
-        /// Overrides the profile's minimum report interval.
+        /// The minimum interval between a member's reports; default: that of the profile.
         t_min: Option<Span> = None,
-        /// The destination of a group's reports: group, or source, which then announces the group's size (RFC 5760).
+        /// The destination of the receivers' reports in a group. group: all members. source: the sender only, which
+        /// announces the group's size (RFC 5760).
         reports: Reports = Reports::Group,
     }
 }
@@ -598,34 +600,35 @@ pub enum Workload {
 settings! {
     /// Packets at a constant rate.
     Cbr {
-        /// Its rate.
+        /// The constant rate, in bits of IP packets per second.
         rate: Rate where (positive) => "write for example rate = \"400kbps\"",
-        /// Packet size, as IP size.
+        /// The packet size, including IP headers.
         packet: Bytes where (PLAIN) = Bytes::new(1000),
     }
     /// Packets at a constant rate during on periods; the flow begins with an on period.
     OnOff {
-        /// The rate during on periods.
+        /// The rate during on periods, in bits of IP packets per second.
         rate: Rate where (positive) => "write for example rate = \"400kbps\"",
-        /// Packet size, as IP size.
+        /// The packet size, including IP headers.
         packet: Bytes where (PLAIN) = Bytes::new(1000),
-        /// Length of the periods with data.
+        /// The length of the periods in which the application sends data.
         on: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
-        /// Length of the periods without data.
+        /// The length of the pauses between them.
         off: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
     }
     /// Lengths of periods.
     #[derive(Copy)]
     Periods, short "mean" "\"5s\"" {
-        /// Their distribution.
+        /// The distribution of the lengths.
         [kind] dist: PeriodDist,
-        /// Their mean.
+        /// The mean length.
         mean: Span where (lasting) => "write for example mean = \"5s\"",
     }
     /// A Pareto distribution.
     #[derive(Copy)]
     Pareto {
-        /// The exponent, above 1: the smaller, the heavier the tail.
+        /// The exponent of the Pareto distribution, above 1. With a smaller exponent, very long periods are more
+        /// frequent.
         shape: f64 where (has_mean) = 1.5,
     }
 }
@@ -636,9 +639,9 @@ kinds! {
     PeriodDist for (), by "dist", default "exponential" {
         /// all of the same length.
         "constant" => Constant, "constant periods";
-        /// exponentially distributed: many short ones and few long ones.
+        /// exponentially distributed, with many short periods and few long ones.
         "exponential" => Exponential, "exponential periods";
-        /// Pareto distributed, with a heavy tail.
+        /// Pareto distributed, with a few very long periods.
         "pareto" => Pareto(Pareto), "Pareto's periods";
     }
 }
@@ -651,7 +654,9 @@ fn lasting(span: &Span) -> Option<(String, String)> {
 
 fn has_mean(shape: &f64) -> Option<(String, String)> {
     let fine = *shape > 1.0 && *shape <= 100.0;
-    (!fine).then(|| (format!("{shape} is out of range"), "above 1 (or there is no mean), at most 100".into()))
+    (!fine).then(|| {
+        (format!("{shape} is out of range"), "write a number above 1 and at most 100; up to 1 there is no mean".into())
+    })
 }
 
 /// The rule for packet sizes of flows without a protocol above UDP: at least an IP and UDP header and one byte.
@@ -666,8 +671,8 @@ pub(crate) struct PacketSize {
 impl Rule<Bytes> for PacketSize {
     fn broken(&self, size: &Bytes) -> Option<(String, String)> {
         let least = self.least;
-        let remedy = || format!("from \"{least}B\" (headers of IP included) to \"65535B\"");
-        (!(least..=65_535).contains(&size.get())).then(|| (format!("{size} is no packet size"), remedy()))
+        let remedy = || format!("write a size from \"{least}B\" to \"65535B\", including IP headers");
+        (!(least..=65_535).contains(&size.get())).then(|| (format!("{size} is not a packet size"), remedy()))
     }
 }
 

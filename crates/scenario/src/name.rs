@@ -52,7 +52,7 @@ impl Pattern {
         };
         let fits = |part: &str| part.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-'));
         if !fits(before) || !fits(after) {
-            return wrong("has letters that no name has");
+            return wrong("has characters that names do not have");
         }
         let edge = |b: Option<u8>| matches!(b, Some(b'.' | b'-'));
         if edge(text.bytes().next()) || edge(text.bytes().last()) {

@@ -86,16 +86,17 @@ impl Files {
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
-                return out.refuse(&name.at, what, "write it anew, or name another file");
+                return out.refuse(&name.at, what, "write its lines, or name another file");
             }
             Ok(meta) if meta.is_file() => return Some(path),
             Ok(_) => "is not a file".to_owned(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is not there".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
             Err(error) => format!("can't be read ({})", error.kind()),
         };
         // `--set` also finds files relative to the current folder (`tree::find_file`).
-        let here = if name.at.set { ", or to where the command is typed" } else { "" };
-        let remedy = format!("paths are relative to the scenario's folder, {}{here}", self.folder.display());
+        let here = if name.at.set { ", or to the current folder" } else { "" };
+        let remedy =
+            format!("name a file; its path is relative to the scenario's folder, {}{here}", self.folder.display());
         out.refuse(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy)
     }
     /// Reads a quantity over time from a file, or from the cache.
@@ -638,7 +639,8 @@ impl Network {
             };
             // The fan-outs of several levels are multiplied, so the product can overflow.
             if fanout.value == 0 || fanout.value.saturating_mul(above.len() as u64) > MAX_COUNT {
-                let what = format!("{} on this level", fanout.value.saturating_mul(above.len() as u64));
+                let what =
+                    format!("{} nodes on this level are out of range", fanout.value.saturating_mul(above.len() as u64));
                 out.problem(&fanout.at, what, "a level has from 1 to 200000 nodes");
                 return;
             }
@@ -742,13 +744,13 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     let mtu = spec.mtu.as_ref().map_or(Bytes::new(1500), |m| m.value);
     // RFC 791 requires every link to carry 68 bytes, and no datagram exceeds 65,535.
     if let Some(given) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
-        out.problem(&given.at, format!("{} is out of range", given.value), "from \"68B\" to \"65535B\"");
+        out.problem(&given.at, format!("{} is out of range", given.value), "write a size from \"68B\" to \"65535B\"");
     }
     let policed = policer.map(|(given, Policer { burst, .. })| (&given.at, burst));
     let shaped = shaper.map(|(given, Shaper { burst, .. })| (&given.at, burst));
     for (at, burst) in policed.into_iter().chain(shaped).filter(|(_, burst)| *burst < mtu) {
-        let what = format!("a packet of {mtu} never conforms to a burst of {burst}");
-        out.problem(at, what, format!("burst = \"{mtu}\" or more; or a smaller mtu"));
+        let what = format!("a packet of {mtu} never fits into a burst of {burst}");
+        out.problem(at, what, format!("write burst = \"{mtu}\" or more, or a smaller mtu"));
     }
     Some(Direction {
         rate: rate?,

@@ -187,7 +187,7 @@ fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=most).contains(&value) => Ok(value),
         Ok(value) if value > most && value.is_finite() => {
-            Err((format!("{text} is out of range"), format!("at most {called}")))
+            Err((format!("{text} is out of range"), format!("write at most {called}")))
         }
         _ => Err((format!("{} is no number from 0", quoted(text)), "write a number, or leave its line out".into())),
     }
@@ -203,7 +203,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         let place = |(what, remedy): Fault| (format!("{shown}:{n}: {what}"), remedy);
         if i == 0 && fields(&line).any(|cell| plain(cell).parse::<f64>().is_err()) {
             let named = Columns::named(&line, quantity);
-            columns = named.ok_or_else(|| place((format!("{} is no header that is known", quoted(&line)), forms())))?;
+            columns = named.ok_or_else(|| place((format!("{} is not a known header", quoted(&line)), forms())))?;
             continue;
         }
         let (cells, [to_s, unit]) = (Columns::cells(columns.divider, &line), columns.units);

@@ -27,7 +27,7 @@ const MAX_RECEIVERS: usize = 2_000_000;
 /// Returns the scenario, as far as it could be resolved, and the network's part of the resolved text.
 pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Findings) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
-        let remedy = if format.value > FORMAT { "take a newer steadycast" } else { "write format = 1" };
+        let remedy = if format.value > FORMAT { "install a newer version of steadycast" } else { "write format = 1" };
         out.problem(&format.at, format!("format {} is not known", format.value), remedy);
     }
     let name = title_of(file, title, out);
@@ -41,7 +41,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let dumbbell = file.topology.as_ref().and_then(|t| t.shape.as_ref()).is_some_and(|s| s.value == Shape::Dumbbell);
     if file.topology.is_none() && file.nodes.is_none() {
-        out.missing(&file.here, "topology", "write [topology], or nodes and [[link]]");
+        out.missing(&file.here, "topology", "write network = \"NAME\", or [topology], or nodes and [[link]]");
     }
     // The dumbbell's hosts are named after its flows, so the flows' names have to be read before the network.
     let hosts = if dumbbell { hosts(&groups, out) } else { Vec::new() };
@@ -110,7 +110,7 @@ fn title_of(file: &File, title: &str, out: &mut Findings) -> String {
 fn times(file: &File, out: &mut Findings) -> (Span, Span) {
     let duration = match &file.duration {
         Some(given) if given.is_zero() => {
-            out.problem(&given.at, "it ends before it begins", "write a time above 0, for example \"80s\"");
+            out.problem(&given.at, "a run of 0s has no time", "write a time above 0, for example \"80s\"");
             Span::secs(1)
         }
         Some(given) => given.value,
@@ -125,7 +125,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
     if let Some(given) = file.warmup.as_ref().filter(|w| w.value >= duration) {
         out.problem(
             &given.at,
-            format!("{} leaves nothing of {duration}", given.value),
+            format!("a warm-up of {} leaves no time of {duration}", given.value),
             "make it shorter than duration",
         );
     }
@@ -216,8 +216,8 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
             }
             if part(*to) != part(flow.from) {
                 let (a, b) = (&network.nodes[flow.from.0 as usize], &network.nodes[to.0 as usize]);
-                let what = format!("there is no way from {} to {}", quoted(a), quoted(b));
-                out.problem(at, what, "join them by links");
+                let what = format!("no path leads from {} to {}", quoted(a), quoted(b));
+                out.problem(at, what, "connect them by links");
                 return;
             }
         }
@@ -608,7 +608,8 @@ impl Names<'_> {
                 if out.spoken_below(&table.here) {
                     continue;
                 }
-                let what = if given.contains(&true) { "more than one thing to happen" } else { "nothing to happen" };
+                let what =
+                    if given.contains(&true) { "the event has several changes" } else { "the event has no change" };
                 out.problem(&table.here, what, "write exactly one of: join, leave, start, stop, set");
                 continue;
             }
@@ -639,7 +640,7 @@ impl Names<'_> {
                 };
                 if !set.present().iter().any(|(key, _)| !matches!(*key, "link" | "direction" | "loop")) {
                     let remedy = "write at least one of: rate, trace, delay, jitter, loss, reorder, duplicate";
-                    out.problem(&set.at, "nothing changes", remedy);
+                    out.problem(&set.at, "it changes nothing", remedy);
                     continue;
                 }
                 let links = self.links(names, out);
@@ -678,7 +679,7 @@ impl Names<'_> {
         let table = file.record.as_ref();
         let interval = table.and_then(|r| r.interval.as_ref());
         if let Some(given) = interval.filter(|i| i.value < Span::millis(1)) {
-            out.problem(&given.at, format!("a step of {}", given.value), "at least \"1ms\"");
+            out.problem(&given.at, format!("a step of {} is too short", given.value), "write at least \"1ms\"");
         }
         let packets = match table.and_then(|r| r.packets.as_ref()) {
             Some(names) if names.all.iter().any(|n| n.value == "all") => (0..flows.len() as u32).map(FlowIx).collect(),
@@ -708,7 +709,7 @@ impl Names<'_> {
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
         // A bound that could not be read was already reported.
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
-            out.problem(&table.at, "nothing is expected of it", "write min, max or both");
+            out.problem(&table.at, "it has no bound", "write min, max or both");
         }
         if let (Some(min), Some(max)) = (min, max)
             && min.value > max.value

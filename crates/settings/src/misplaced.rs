@@ -83,7 +83,7 @@ impl<'a> Misplaced<'a> {
             [outer, ..] if !self.keys.contains(&outer) => None,
             // The file has the key under both names, so the remedy is to leave out the other program's name.
             _ if there.is_some() && !self.replaces => {
-                Some((format!("leave it out: {meant} says it already"), String::new()))
+                Some((format!("leave it out: {meant} already sets it"), String::new()))
             }
             [outer, key] => self.put(outer, key),
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),

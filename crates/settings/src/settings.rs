@@ -41,14 +41,14 @@ pub struct Within<T> {
     pub least: T,
     /// The largest valid value.
     pub most: T,
-    /// The remedy for a value out of the range: the range in words.
+    /// The range in words, which completes the remedy "write a value …".
     pub remedy: &'static str,
 }
 
 impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
     fn broken(&self, value: &T) -> Option<(String, String)> {
         let within = *value >= self.least && *value <= self.most;
-        (!within).then(|| (format!("{value} is out of range"), self.remedy.to_owned()))
+        (!within).then(|| (format!("{value} is out of range"), format!("write a value {}", self.remedy)))
     }
     fn describe(&self, schema: &mut Map<String, Json>) {
         for (key, bound) in [("minimum", &self.least), ("maximum", &self.most)] {

@@ -356,7 +356,7 @@ impl FromToml for bool {
         if let Value::Bool(b) = item.value {
             return Some(b);
         }
-        out.refuse(&item.at, format!("{} is neither on nor off", item.shown()), "write true or false")
+        out.refuse(&item.at, format!("{} is neither true nor false", item.shown()), "write true or false")
     }
 }
 
@@ -391,14 +391,16 @@ macro_rules! whole_numbers {
                     Value::Whole(n) if n >= 0 => {
                         let read = Self::try_from(n).ok();
                         if read.is_none() {
-                            out.problem(&item.at, format!("{n} is out of range"), format!("at most {}", Self::MAX));
+                            let remedy = format!("write at most {}", Self::MAX);
+                            out.problem(&item.at, format!("{n} is out of range"), remedy);
                         }
                         read
                     }
                     // TOML has no integers beyond the range of i64.
                     Value::Other(ref text) if text.bytes().all(|b| b.is_ascii_digit()) => {
                         let most = u64::from(Self::MAX).min(i64::MAX as u64);
-                        out.refuse(&item.at, format!("{} is out of range", item.shown()), format!("at most {most}"))
+                        let what = format!("{} is out of range", item.shown());
+                        out.refuse(&item.at, what, format!("write at most {most}"))
                     }
                     _ => {
                         let what = format!("{} is not a whole number from 0", item.shown());
@@ -526,9 +528,11 @@ impl FromToml for Packets {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match item.text().and_then(packets) {
             Some(n) if (0.0..=1e9).contains(&n) => Some(Self(n)),
-            Some(_) => {
-                out.refuse(&item.at, format!("{} is out of range", item.shown()), "from \"0p\" to \"1000000000p\"")
-            }
+            Some(_) => out.refuse(
+                &item.at,
+                format!("{} is out of range", item.shown()),
+                "write a number from \"0p\" to \"1000000000p\"",
+            ),
             None => {
                 let what = format!("{} is not a number of packets", item.shown());
                 out.refuse(&item.at, what, "write for example \"50p\"")
@@ -586,7 +590,7 @@ impl<T: FromToml> FromToml for Vec<T> {
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();
                 let remedy = format!("write [[{name}]], with two brackets on each side, or a list of tables");
-                out.refuse(&item.at, "a table where a list of them stands", remedy)
+                out.refuse(&item.at, "this is a single table, but the key is a list of tables", remedy)
             }
             _ => out.refuse(&item.at, format!("{} is not a list", item.shown()), "put it in [ and ]"),
         }

@@ -191,7 +191,11 @@ impl FromToml for Segments {
         let Packets(n) = Packets::read(item, out)?;
         let fine = (1.0..=1e6).contains(&n) && n == n.trunc();
         if !fine {
-            out.problem(&item.at, format!("{n} packets"), "a whole number from \"1p\" to \"1000000p\"");
+            out.problem(
+                &item.at,
+                format!("{n} packets is out of range"),
+                "write a whole number from \"1p\" to \"1000000p\"",
+            );
         }
         fine.then_some(Self(n as u32))
     }
@@ -210,36 +214,42 @@ fn takes_time(span: &Span) -> Option<(String, String)> {
 settings! {
     /// The settings of a TCP sender and its receiver. Start from [`Config::new`] and change fields, or read it.
     Config checked by fits_together {
-        /// The set of defaults for unset keys. It also determines what no key sets: when recovery ends, what a partial
-        /// acknowledgment sends, how an idle window restarts, and more.
+        /// The TCP implementation that is modelled: linux (a current kernel; default), ns2 (ns-2.35) or ns2old (ns-2
+        /// before 2002). It sets the defaults of the other keys, and details that have no key, such as when recovery
+        /// ends, what a partial acknowledgment sends, and how an idle window restarts.
         preset: Preset,
-        /// Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one that only a
-        /// kernel has; default from the preset: reno or cubic.
+        /// The congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp or prague; emulated runs
+        /// also accept the others, which only a kernel has. Default with preset linux: cubic, otherwise reno.
         congestion: Congestion,
-        /// The receiver's advertised window.
+        /// The receiver's advertised window, in packets; default with preset linux 4194p, otherwise 20p.
         window: u32 as Segments,
-        /// Congestion window after the handshake.
+        /// The congestion window after the handshake, in packets; default with preset linux 10p, otherwise 2p.
         initial_window: u32 as Segments,
-        /// Least retransmission time-out.
+        /// The minimum retransmission time-out; default "200ms", with preset ns2old "1s".
         min_rto: Span where (takes_time),
-        /// Largest retransmission time-out, back-off included.
+        /// The maximum retransmission time-out, including back-off; default with preset linux "120s", otherwise "60s".
         max_rto: Span where (takes_time),
-        /// Retransmission time-out before the first measurement.
+        /// The retransmission time-out before the first round-trip sample; default with preset linux "1s", otherwise
+        /// "3s".
         init_rto: Span where (takes_time),
-        /// Granularity of the sender's clock, by which round trips are measured; "0s": exact.
+        /// The granularity of the sender's clock, with which round-trip times are measured; "0s" is exact. Default with
+        /// preset linux "0s", with ns2 "10ms", with ns2old "100ms".
         tick: Span,
-        /// Acknowledge every second segment only (RFC 5681, section 4.2).
+        /// Whether the receiver acknowledges only every second segment (RFC 5681, section 4.2); default with preset
+        /// linux true, otherwise false.
         delayed_ack: bool,
-        /// Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a scoreboard.
+        /// Whether TCP uses selective acknowledgments (RFC 2018); default with preset linux true, otherwise only with
+        /// congestion sack, bbr and bbr1.
         sack: bool,
-        /// Measure every acknowledgment by the timestamp that it echoes (RFC 7323); otherwise one segment per round
-        /// trip, by Karn's rule.
+        /// Whether each acknowledgment gives a round-trip sample, by timestamps (RFC 7323). With false, one segment per
+        /// round trip is measured, by Karn's rule. Default with preset linux true, otherwise false.
         timestamps: bool,
-        /// Explicit congestion notification (RFC 3168): segments are ECN-capable, and marks reduce the window once per
-        /// round trip, with dctcp and prague in proportion to the share of marks. On by default with these two; without
-        /// effect on bbr and bbr1.
+        /// Whether segments are ECN-capable (RFC 3168). A mark then reduces the window once per round trip, with dctcp
+        /// and prague in proportion to the share of marked segments. With these two it is true by default. On bbr and
+        /// bbr1 it has no effect.
         ecn: bool,
-        /// How slow start may end without a loss, with cubic: HyStart as in Linux, or not.
+        /// How slow start may end before a loss, with congestion cubic: true for HyStart as in Linux (default with
+        /// preset linux), "rfc9406" for HyStart++, or false for neither (default with other presets).
         hystart: Hystart,
         /// Whether SACK blocks make an acknowledgment longer; ns-2 always sends 40 B.
         [inner] sack_on_wire: bool,

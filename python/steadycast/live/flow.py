@@ -134,7 +134,7 @@ def _place(key: str, flow: Flow) -> str:
 
 def _remedy(text: str) -> str:
     """Translate the keys in a scenario's remedy to options."""
-    text = text.replace('write cast = "unicast" for a session each, or ', "")
+    text = text.replace('write cast = "unicast" for a session per receiver, or ', "")
     for name, option in OPTIONS.items():
         text = re.sub(rf'\b{option.key} = "([^"]*)"', rf"--{name.replace('_', '-')} \1", text)
     return f"take {text}" if text.startswith("--") else text

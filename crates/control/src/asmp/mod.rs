@@ -21,8 +21,8 @@ use steadycast_units::{Rate, Span};
 /// The registry entry of `asmp`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "asmp",
-    about: "smooth TCP-friendly multicast: receivers compute a rate per RTCP report, the least one counts",
-    when: "for a group in which somebody sends standard reports alone; else tfmcc is quicker",
+    about: "each receiver computes a TCP-friendly rate per RTCP report and smooths it; the sender sends at the lowest",
+    when: "for a group in which some receivers send only standard reports; in other groups tfmcc reacts faster",
     source: "Bouras, Gkamas, Kioumourtzis: ASMP (Wiley, 2009); Multi-Evalvid-RA (2009)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
@@ -49,44 +49,54 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 const STEP: Promise = Promise {
     id: "asmp.a-packet-per-report",
-    about: "outside the start phase a receiver's rate rises by at most one packet per round trip from report to \
-            report (eq. 13)",
+    about: "outside the start phase a receiver's rate rises by at most one packet per round trip from one report to \
+            the next (eq. 13)",
 };
 const LEAST: Promise = Promise {
     id: "asmp.least-counts",
-    about: "the sender's rate is the least of the rates of the receivers that are there, within floor and cap",
+    about: "the sender's rate is the lowest rate of the present receivers, limited by the session's floor and cap",
 };
 
 params! {
     /// The configuration of `asmp`, computed from its parameters.
     Config(values) {
-        number beta: "weight of the newest round-trip time", "ASMP, eq. 11", [0.5; 2], [0.01, 1.0];
-        let number gamma_unloaded: "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9; 2], [0.01, 1.0];
-        let number gamma_congested: "weight of the new rate while congested", "ASMP, eq. 19", [0.2; 2], [0.01, 1.0];
-        let number gamma_down: "weight of a new rate that is lower; 0: the state's, as for a higher one",
-            "own: the paper damps decreases too", [0.9, 0.0], [0.0, 1.0];
-        let switch smooth: "off: the new rate is taken as it is (weight 1)", "ASMP, 4.2", [true; 2];
-        span ci_eps: "how much the short mean of the delay exceeds the long one under congestion",
-            "own; ASMP, eq. 18 has none", [Span::millis(1), Span::ZERO], [Span::ZERO, Span::secs(1)];
-        let rate initial_rate: "the sender's rate before the first report",
+        number beta: "the weight of the newest sample in the smoothed round-trip time",
+            "ASMP, eq. 11", [0.5; 2], [0.01, 1.0];
+        let number gamma_unloaded: "the weight of a newly computed rate in the smoothed rate, without congestion",
+            "ASMP, eq. 19", [0.9; 2], [0.01, 1.0];
+        let number gamma_congested: "the weight of a newly computed rate in the smoothed rate, during congestion",
+            "ASMP, eq. 19", [0.2; 2], [0.01, 1.0];
+        let number gamma_down:
+            "the weight of a newly computed rate that is lower than the smoothed one; 0: as for a higher one",
+            "Steadycast: the paper damps decreases too", [0.9, 0.0], [0.0, 1.0];
+        let switch smooth: "whether rates are smoothed; with false, each newly computed rate has the weight 1",
+            "ASMP, 4.2", [true; 2];
+        span ci_eps:
+            "congestion is detected when the short-term mean of the one-way delay exceeds the long-term mean by this",
+            "Steadycast; ASMP, eq. 18 has none", [Span::millis(1), Span::ZERO], [Span::ZERO, Span::secs(1)];
+        let rate initial_rate: "the sending rate before the first report",
             "ASMP, 4.2 (500kbps in 4.4)", [Rate::kbps(150); 2], [Rate::bps(100), Rate::mbps(1000)];
-        let choice start: "double per report until the first sign of congestion",
-            "own: the paper has none", ["ramp", "none"], &["ramp", "none"];
+        let choice start:
+            "ramp: the rate doubles per report until the first sign of congestion; none: no start phase",
+            "Steadycast: the paper has none", ["ramp", "none"], &["ramp", "none"];
         let choice loss_mode:
-            "loss per report, or loss events as in TFRC: with short reports a fraction is mostly noise",
-            "own; ASMP, 3.3 takes the fraction and calls it a loss event rate",
+            "event: the loss event rate as in TFRC; fraction: the share of lost packets per report, which is noisy in \
+             short reports",
+            "Steadycast; ASMP, 3.3 takes the fraction and calls it a loss event rate",
             ["event", "fraction"], &["fraction", "event"];
         let choice spacing:
-            "least time between two reports, where RTCP allows less: a round trip, since each adds P/RTT, or a second",
-            "own; the paper reports per RTCP interval", ["rtt", "interval"], &["rtt", "interval"];
+            "the minimum time between two reports of a receiver; rtt: a round trip, as each report may add a packet \
+             per round trip; interval: a second",
+            "Steadycast; the paper reports per RTCP interval", ["rtt", "interval"], &["rtt", "interval"];
         let choice suppress:
-            "in rounds longer than t_suspend, whoever hears its own rate from another stays silent",
+            "on: above t_suspend, a receiver does not report a rate that another one has just reported",
             "ASMP, 3.8", ["on"; 2], &["on", "off"];
-        span t_suspend: "RTCP intervals above this are replaced by suppressed rounds",
-            "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::ZERO, Span::secs(86_400)];
-        span t_random: "least length of a suppressed round",
-            "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::millis(100), Span::secs(3600)];
-        let choice agg: "the sender takes the least rate, or skips the lowest 2 %",
+        span t_suspend: "if the RTCP interval is longer than this, receivers report in rounds with suppression",
+            "Steadycast; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::ZERO, Span::secs(86_400)];
+        span t_random: "the minimum length of a round with suppression",
+            "Steadycast; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::millis(100), Span::secs(3600)];
+        let choice agg:
+            "min: the sender uses the lowest of all rates; quantile: it ignores the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
     } {
         /// Whether the repaired rules apply. `docs/controllers/asmp.md` has the differences and the reasons.

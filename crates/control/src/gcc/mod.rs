@@ -26,8 +26,10 @@ use steadycast_units::{Bytes, PeerTime, Rate, Time};
 /// The registry entry of `gcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "gcc",
-    about: "the trend of the delay and a model of loss, at the sender, with probes: as libwebrtc has it",
-    when: "for low delay where no other flow fills the queue, as calls have it; beside CUBIC at drop-tail it starves",
+    about: "libwebrtc's congestion control: the sender estimates the rate from the trend of the delay, a loss model \
+            and probes",
+    when: "for low delay if no other flow fills the queue, and to compare with WebRTC calls; beside CUBIC in a \
+           drop-tail queue it starves",
     source: "libwebrtc, goog_cc; draft-ietf-rmcat-gcc-02; Carlucci et al. (MMSys 2016)",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -78,18 +80,21 @@ struct Received {
 params! {
     /// The configuration of `gcc`, computed from its parameters.
     Config(values, setup) {
-        let rate start: "the rate before any feedback", "libwebrtc, bitrate_settings.h",
+        let rate start: "the sending rate before the first feedback", "libwebrtc, bitrate_settings.h",
             [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];
-        let choice loss: "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
+        let choice loss:
+            "the loss-based estimator; v1: by the fraction of lost packets; v2: by a model of the path's loss, and by \
+             v1 until the model has enough data",
             "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc", ["v2"; 2], &["v2", "v1"];
         switch probes:
-            "short bursts at a rate of their own: at the start, \
-             while the application limits the rate, after a large drop",
+            "whether the sender measures the path with probes, which are short bursts above the target rate: at the \
+             start, while the application limits the rate, and after a large fall of the estimate",
             "libwebrtc, probe_controller.cc", [true; 2];
-        number pacing: "packets leave at this multiple of the target",
+        number pacing: "the pacing rate as a multiple of the target rate",
             "libwebrtc, goog_cc_network_control.cc", [2.5; 2], [1.0, 20.0];
         switch pushback:
-            "the encoder gets less while more is under way than the target carries in a round trip and 350 ms",
+            "whether the encoder's rate is reduced while more data is in flight than the target rate carries in a \
+             round trip plus 350 ms",
             "libwebrtc, congestion_window_pushback_controller.cc", [true; 2];
     } {
         cap: Rate = setup.cap,

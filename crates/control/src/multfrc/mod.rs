@@ -19,9 +19,9 @@ const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
 /// The registry entry of `multfrc`: several connections, with IIAD.
 pub(crate) const MULTFRC: Controller = Controller {
     name: "multfrc",
-    about: "several TFRC connections at once: one more in n periods, one less when the round-trip time \
-            grows by a quarter",
-    when: "for one receiver over a hop that loses packets without congestion",
+    about: "n TFRC connections in parallel; n grows by one in n periods, and falls by one when the round-trip time \
+            has grown by a quarter",
+    when: "for one receiver over a hop that loses packets without congestion, such as Wi-Fi",
     source: PAPER,
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -40,7 +40,8 @@ pub(crate) const MULTFRC: Controller = Controller {
 /// The registry entry of `e-multfrc`: several connections, with IIMD.
 pub(crate) const E_MULTFRC: Controller = Controller {
     name: "e-multfrc",
-    about: "several TFRC connections at once: a quarter less when the round-trip time grows by a quarter",
+    about: "n TFRC connections in parallel, as multfrc; n falls by a quarter when the round-trip time has grown by a \
+            quarter",
     colour: "#17becf",
     dashes: &[6.0, 2.0],
     params: &E_IIMD,
@@ -50,8 +51,8 @@ pub(crate) const E_MULTFRC: Controller = Controller {
 /// The registry entry of `aio-tfrc`: one connection, with IIAD.
 pub(crate) const AIO_TFRC: Controller = Controller {
     name: "aio-tfrc",
-    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
-            n as in multfrc",
+    about: "one connection with the rate of n TFRC connections: n times TFRC's rate, with the loss measured on every \
+            n-th packet; n changes as in multfrc",
     extension: one::EXTENSION,
     app: *b"TFRC",
     colour: "#bcbd22",
@@ -66,8 +67,8 @@ pub(crate) const AIO_TFRC: Controller = Controller {
 /// The registry entry of `eaio-tfrc`: one connection, with IIMD.
 pub(crate) const EAIO_TFRC: Controller = Controller {
     name: "eaio-tfrc",
-    about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
-            n by the law of e-multfrc",
+    about: "one connection with the rate of n TFRC connections: n times TFRC's rate, with the loss measured on every \
+            n-th packet; n changes as in e-multfrc",
     colour: "#bcbd22",
     dashes: &[6.0, 2.0],
     params: &IIMD,
@@ -76,7 +77,8 @@ pub(crate) const EAIO_TFRC: Controller = Controller {
 
 const MARKED: Promise = Promise {
     id: "aio-tfrc.one-in-n-marked",
-    about: "as many packets are marked as the sum of 1/n over the packets sent, to one packet, and n is at least 1",
+    about: "the number of packets marked for the loss measurement is the sum of 1/n over all packets sent, to within \
+            one packet, and n is at least 1",
 };
 
 const PARAMS: usize = 8;
@@ -90,20 +92,28 @@ const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.2
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; PARAMS] {
     params! { [
         choice law:
-            "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
+            "how the number of connections n changes; iiad: inverse increase, additive decrease; iimd: inverse \
+             increase, multiplicative decrease; fixed: n is constant",
             "Chen, Zakhor, eq. 1 and 2", [moves; 2], &["iiad", "iimd", "fixed"];
-        number n: "connections at the start (and for good with a fixed law)", "own", [1.0; 2], [1.0, 64.0];
-        number alpha: "rise per period, divided by n", "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0];
-        number beta: "in congestion: what is taken from n (iiad), or the factor that it keeps (iimd)",
-            "Chen, Zakhor, eq. 1 and 2; 0.75 own, the paper prints 1", beta, [0.0, 8.0];
-        number gamma: "congestion: the mean round-trip time exceeds the least one by more than this share of it",
+        number n: "the number of connections at the start; with law = fixed, throughout",
+            "Steadycast", [1.0; 2], [1.0, 64.0];
+        number alpha: "n grows by alpha/n in each period without congestion",
+            "Chen, Zakhor, eq. 1 and 2", alpha, [0.0, 8.0];
+        number beta:
+            "in a period with congestion, the number subtracted from n (law = iiad), or the factor that n is \
+             multiplied by (law = iimd)",
+            "Chen, Zakhor, eq. 1 and 2; 0.75 is Steadycast's, the paper prints 1", beta, [0.0, 8.0];
+        number gamma:
+            "a period has congestion if its mean round-trip time exceeds the minimum by more than this share of the \
+             minimum",
             "Chen, Zakhor, sections 2.1, 2.3 and 3", gamma, [0.0, 10.0];
-        span period: "how often n moves, and over which time the round-trip time is averaged",
+        span period: "the length of a period; n changes once per period, and round-trip times are averaged over it",
             "Chen, Zakhor, section 3: 20 s", [Span::secs(20); 2], [Span::millis(500), Span::secs(600)];
         choice rtt_min:
-            "what the least round-trip time is the least of: single measurements, or the periods' means",
-            "Chen, Zakhor, section 3: means; samples own", ["samples", "averages"], &["samples", "averages"];
-        choice profile: "the constants of each connection, as TFRC's profile",
+            "the minimum round-trip time is the minimum of single samples (samples), or of the periods' means \
+             (averages)",
+            "Chen, Zakhor, section 3: means; Steadycast: samples", ["samples", "averages"], &["samples", "averages"];
+        choice profile: "the constants of each TFRC connection: those of RFC 5348, or those of ns-2",
             "RFC 5348; ns-2.35 defaults", ["rfc5348"; 2], &["rfc5348", "ns2"];
     ] }
 }

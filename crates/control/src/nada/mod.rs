@@ -17,8 +17,10 @@ use steadycast_units::{Rate, Span};
 /// The registry entry of `nada`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "nada",
-    about: "delay, loss and marks as one signal; the rate settles where the signal is in inverse proportion to it",
-    when: "to compare with what calls use; at drop-tail it leaves CUBIC a third",
+    about: "combines queueing delay, loss and ECN marks into one congestion signal; in equilibrium the rate is \
+            inversely proportional to the signal",
+    when: "to compare with the IETF's proposals for calls (RMCAT); beside one CUBIC in a drop-tail queue it leaves the \
+           CUBIC a third of its fair share",
     source: "RFC 8698",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -36,24 +38,27 @@ pub(crate) const CONTROLLER: Controller = Controller {
 params! {
     /// The configuration from the parameters. Rates are in bit/s, times of the signal in seconds.
     Config(values, setup) {
-        number prio: "weight of this flow among others: its share is in proportion to it",
+        number prio: "the weight of this flow among NADA flows; the shares of flows are in proportion to their weights",
             "RFC 8698, PRIO", [1.0; 2], [0.01, 100.0];
-        let rate r_min: "least rate; not set: the session's floor",
+        let rate r_min: "the minimum rate; if not set, the session's floor",
             "RFC 8698, RMIN", [Rate::ZERO, Rate::kbps(150)], [Rate::kbps(1), Rate::mbps(1_000)];
         let rate r_max:
-            "most rate, and the measure of its share; not set: the session's cap, or 20 Mb/s where it has none",
+            "the maximum rate, to which the flow's share is in proportion; if not set, the session's cap, or 20 Mb/s \
+             without a cap",
             "RFC 8698, RMAX", [Rate::ZERO, Rate::kbps(1_500)], [Rate::kbps(1), Rate::mbps(1_000)];
-        secs x_ref: "the signal at which the rate is r_max",
+        secs x_ref: "the congestion signal, as a delay, at which a flow with prio = 1 sends at r_max",
             "RFC 8698, XREF", [Span::millis(10); 2], [Span::millis(1), Span::millis(500)];
-        number kappa: "gain of both terms", "RFC 8698, KAPPA", [0.5; 2], [0.01, 5.0];
-        number eta: "gain of the signal's change", "RFC 8698, ETA", [2.0; 2], [0.0, 20.0];
-        secs tau: "the longest round-trip time that is stable",
+        number kappa: "the gain of both terms of the gradual update (eq. 7): a higher gain changes the rate faster",
+            "RFC 8698, KAPPA", [0.5; 2], [0.01, 5.0];
+        number eta: "the gain of the second term of the gradual update, which follows the signal's change",
+            "RFC 8698, ETA", [2.0; 2], [0.0, 20.0];
+        secs tau: "the longest round-trip time at which the gradual update is stable",
             "RFC 8698, TAU", [Span::millis(500); 2], [Span::millis(50), Span::secs(10)];
-        span delta: "the reports' interval",
+        span delta: "the interval between two reports of the receiver",
             "RFC 8698, DELTA", [Span::millis(100); 2], [Span::millis(20), Span::millis(500)];
-        secs d_loss: "the delay that a loss of 1 % counts as",
+        secs d_loss: "the delay that a loss rate of 1 % adds to the congestion signal",
             "RFC 8698, DLOSS", [Span::millis(10); 2], [Span::ZERO, Span::secs(1)];
-        secs d_mark: "the delay that marks of 1 % of the packets count as",
+        secs d_mark: "the delay that an ECN marking rate of 1 % adds to the congestion signal",
             "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
     } {
         /// Whether our own rules apply where the RFC has none. A mark then ends the ramp-up, as a loss does.

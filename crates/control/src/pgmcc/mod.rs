@@ -15,8 +15,9 @@ use steadycast_units::Span;
 /// The registry entry of `pgmcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "pgmcc",
-    about: "the receiver with the least throughput acknowledges each packet, and TCP's window runs on that",
-    when: "beside BBR in a deep drop-tail queue",
+    about: "the receiver with the lowest throughput acknowledges each packet, and the sender runs TCP's window on \
+            these acknowledgments",
+    when: "for a group beside BBR in a deep drop-tail queue",
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
@@ -37,8 +38,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 const WITHIN: Promise = Promise {
     id: "pgmcc.within-window",
-    about: "no packet leaves that the window has no room for, but for as many as may be lost without anybody \
-            knowing yet",
+    about: "the number of packets in flight is at most the window plus three packets that may be lost but are not yet \
+            detected as lost",
 };
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
@@ -56,21 +57,24 @@ const BACKOFF: Span = Span::millis(100);
 params! {
     /// The configuration of `pgmcc`, computed from its parameters.
     Config(values) {
-        number a_loss: "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
+        number a_loss: "the weight of a new packet in a receiver's smoothed loss rate (in the 2000 paper 536/65536)",
             DRAFT, [500.0 / 65_536.0; 2], [1e-5, 1.0];
-        number c_switch: "another receiver becomes the acker when its throughput is below this share of the acker's",
+        number c_switch:
+            "another receiver replaces the acker if its estimated throughput is below this share of the acker's",
             DRAFT, [0.75; 2], [0.05, 1.0];
-        let choice rank: "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
+        let choice rank:
+            "the estimate of a receiver's throughput; full: TCP's equation with time-outs; sqrt: the square-root law",
             "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23", ["full"; 2], &["full", "sqrt"];
-        number ssthresh: "the window up to which each acknowledgment adds one packet", DRAFT, [4.0; 2], [1.0, 64.0];
+        number ssthresh:
+            "the slow-start threshold in packets; up to this window, each acknowledgment adds one packet to it",
+            DRAFT, [4.0; 2], [1.0, 64.0];
         span nak_backoff:
-            "in a group, the longest time by which a report of \
-             a missing packet waits to become superfluous by another's; \
-                0: it is sent at once",
+            "in a group, the longest time that a receiver waits before it reports a missing packet, so that another \
+             receiver's report can suppress its own; with 0 it reports immediately",
             "draft-ietf-rmt-bb-pgmcc-03 (NAK suppression); RFC 3208; ASMP's paper has none",
             [Span::millis(500), Span::ZERO], [Span::ZERO, Span::secs(10)];
-        number pacing:
-            "packets leave at this multiple of the window per round trip, at most", "own", [2.0; 2], [1.0, 64.0];
+        number pacing: "the highest pacing rate, as a multiple of one window per round trip",
+            "Steadycast", [2.0; 2], [1.0, 64.0];
     } {
         sqrt: bool = rank == "sqrt",
         /// Whether the window only grows while it is used (RFC 7661). The draft lets it grow in any case.

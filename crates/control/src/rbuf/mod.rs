@@ -20,8 +20,8 @@ const COLOUR: &str = "#2ca02c";
 /// The registry entry of `rbuf-type1`.
 pub(crate) const TYPE1: Controller = Controller {
     name: "rbuf-type1",
-    about: "keeps the receiver's buffer between a fifth and nine tenths, by its level and its change",
-    when: "to repeat its paper: it steers by the buffer of a player",
+    about: "keeps the fill level of the receiver's buffer between 20 % and 90 %, by the level and its change",
+    when: "to repeat the experiments of its paper; it controls a player's buffer level, not congestion",
     source: SOURCE,
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -40,8 +40,8 @@ pub(crate) const TYPE1: Controller = Controller {
 /// The registry entry of `rbuf-type2`.
 pub(crate) const TYPE2: Controller = Controller {
     name: "rbuf-type2",
-    about: "keeps the receiver's buffer between a fifth and nine tenths, by its level alone",
-    when: "to repeat its paper: it steers by the buffer of a player",
+    about: "keeps the fill level of the receiver's buffer between 20 % and 90 %, by the level alone",
+    when: "to repeat the experiments of its paper; it controls a player's buffer level, not congestion",
     source: "Hong, Park 2011, section 4.4; its predecessor of 2009",
     dashes: &[6.0, 2.0],
     params: PARAMS.split_at(9).0,
@@ -53,8 +53,8 @@ pub(crate) const TYPE2: Controller = Controller {
 /// The registry entry of `no-control`.
 pub(crate) const NO_CONTROL: Controller = Controller {
     name: "no-control",
-    about: "the least delay between packets, whatever happens",
-    when: "to repeat its paper, and never on a network of others",
+    about: "sends at a constant rate, with a constant delay between packets; feedback is ignored",
+    when: "to repeat the experiments of its paper, and never on a shared network",
     source: "Hong, Park 2011, figure 11",
     colour: COLOUR,
     dashes: &[2.0, 2.0],
@@ -73,21 +73,35 @@ const EXTENSION: u8 = 7;
 params! {
     /// The parameters. `no-control` has only the first parameter, and only `rbuf-type1` has the last one.
     const {
-    span ipd_min: "least delay between packets", "section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
-    number b_l: "share of the buffer below which it is underflow", "section 4.4: B_min, 20 %", [0.2; 2], [0.0, 0.9];
-    number margin: "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
-        "section 4.4: α, 10 %", [0.1; 2], [0.0, 0.9];
-    choice margin_mode: "fixed: as margin says; latency: what can still arrive in k_lat round trips",
-        "section 3.2: B_H = B_max − k S/rtt, which is no amount", ["fixed"; 2], &["fixed", "latency"];
-    number k_lat: "round trips of margin_mode = latency", "section 3.2: k ≥ 1", [1.0; 2], [1.0, 100.0];
-    choice added: "the 1 of eq. 15: a packet more in each round trip, or a packet per second more in each round",
-        "eq. 15, whose 1 has no unit; table 1 has rates in packets per second", ["packet"; 2], &["packet", "rate"];
-    span ipd_max: "most delay between packets", "section 3.3: 20 ms", [Span::millis(20); 2], IPD_RANGE;
-    span ipd_start: "delay between packets at first", "not in the paper", [Span::millis(20); 2], IPD_RANGE;
-    choice cc_cap: "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
+    span ipd_min: "the minimum delay between two packets, which sets the highest rate",
+        "Hong, Park, section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
+    number b_l: "the fill level, as a share of the buffer, below which the rate is raised (underflow)",
+        "Hong, Park, section 4.4: B_min, 20 %", [0.2; 2], [0.0, 0.9];
+    number margin:
+        "with margin_mode = fixed, the free share of the buffer below which the rate is lowered (overflow); 0.1: from \
+         a fill level of 90 %",
+        "Hong, Park, section 4.4: α, 10 %", [0.1; 2], [0.0, 0.9];
+    choice margin_mode:
+        "how much free space counts as overflow; fixed: margin; latency: what is sent in k_lat round trips",
+        "Hong, Park, section 3.2: B_H = B_max − k S/rtt, whose second term is a rate",
+        ["fixed"; 2], &["fixed", "latency"];
+    number k_lat: "the number of round trips with margin_mode = latency",
+        "Hong, Park, section 3.2: k ≥ 1", [1.0; 2], [1.0, 100.0];
+    choice added:
+        "the meaning of the 1 in eq. 15: one packet more in each round trip (packet), or in each round trip a rate \
+         higher by one packet per second (rate)",
+        "Hong, Park, eq. 15, whose 1 has no unit; table 1 has rates in packets per second",
+        ["packet"; 2], &["packet", "rate"];
+    span ipd_max: "the maximum delay between two packets, which sets the lowest rate",
+        "Hong, Park, section 3.3: 20 ms", [Span::millis(20); 2], IPD_RANGE;
+    span ipd_start: "the delay between two packets at the start",
+        "not in the paper", [Span::millis(20); 2], IPD_RANGE;
+    choice cc_cap: "tfrc: the rate is at most TCP's throughput at the loss event rate; none: only the buffer limits it",
         "not in the paper, which has no congestion control", ["tfrc", "none"], &["tfrc", "none"];
-    choice stable: "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
-        "eq. 15; the prediction that section 4.4 claims is not printed",
+    choice stable:
+        "the rule between underflow and overflow; literal: eq. 15 as printed; predictive: eq. 15 with the fill level \
+         extrapolated over the next round trips",
+        "Hong, Park, eq. 15; the prediction that section 4.4 claims is not printed",
         ["predictive", "literal"], &["predictive", "literal"];
     }
 }
@@ -110,14 +124,14 @@ const GAMMA_OVER_FAST: f64 = 0.8;
 const FORMER: &[FormerParam] = &[
     FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
     FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),
-    FormerParam::new("gamma_under", Value::Number(GAMMA_UNDER), "section 4.4"),
-    FormerParam::new("gamma_over", Value::Number(GAMMA_OVER), "section 4.4"),
-    FormerParam::new("gamma_under_fast", Value::Number(GAMMA_UNDER_FAST), "section 4.4"),
-    FormerParam::new("gamma_over_fast", Value::Number(GAMMA_OVER_FAST), "section 4.4"),
+    FormerParam::new("gamma_under", Value::Number(GAMMA_UNDER), "Hong, Park, section 4.4"),
+    FormerParam::new("gamma_over", Value::Number(GAMMA_OVER), "Hong, Park, section 4.4"),
+    FormerParam::new("gamma_under_fast", Value::Number(GAMMA_UNDER_FAST), "Hong, Park, section 4.4"),
+    FormerParam::new("gamma_over_fast", Value::Number(GAMMA_OVER_FAST), "Hong, Park, section 4.4"),
     FormerParam {
         name: "gamma_sign",
         of: [Value::Choice("sane"), Value::Choice("printed")],
-        source: "section 4.4; mode = \"paper\" has it as printed",
+        source: "Hong, Park, section 4.4; mode = \"paper\" has it as printed",
     },
 ];
 

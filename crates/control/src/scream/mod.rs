@@ -22,7 +22,8 @@ use steadycast_units::{Ecn, Span};
 /// The registry entry of `scream`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "scream",
-    about: "a window in bytes, held by loss, marks and 60 ms of queue; the encoder gets what it carries per round trip",
+    about: "a window in bytes that falls with losses, ECN marks and a queueing delay near 60 ms; the encoder's rate \
+            is one window per round trip",
     when: "for low delay where no other flow fills the queue, or with L4S; beside CUBIC at drop-tail it starves",
     source: "draft-ietf-ccwg-rfc8298bis-screamv2; EricssonResearch/scream",
     receivers: Receivers::One,
@@ -34,13 +35,17 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#003f5c",
     params: PARAMS,
     former: &[
-        FormerParam::new("virtual_rtt", Value::Span(VIRTUAL_RTT), "draft, VIRTUAL_RTT"),
-        FormerParam::new("beta_loss", Value::Number(BETA_LOSS), "draft, BETA_LOSS"),
-        FormerParam::new("beta_ecn", Value::Number(DRAFT.beta_ecn), "draft, BETA_ECN; profile = \"code\" has its own"),
+        FormerParam::new("virtual_rtt", Value::Span(VIRTUAL_RTT), "SCReAM v2 draft, VIRTUAL_RTT"),
+        FormerParam::new("beta_loss", Value::Number(BETA_LOSS), "SCReAM v2 draft, BETA_LOSS"),
+        FormerParam::new(
+            "beta_ecn",
+            Value::Number(DRAFT.beta_ecn),
+            "SCReAM v2 draft, BETA_ECN; profile = \"code\" has its own",
+        ),
         FormerParam::new(
             "mul_increase",
             Value::Number(DRAFT.mul_increase),
-            "draft, MUL_INCREASE_FACTOR; profile = \"code\" has its own",
+            "SCReAM v2 draft, MUL_INCREASE_FACTOR; profile = \"code\" has its own",
         ),
     ],
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
@@ -52,17 +57,24 @@ params! {
     /// The configuration from the parameters. Times are in seconds, sizes in bytes.
     Config(values, setup) {
         let choice profile:
-            "code: as the authors' code, with its values for what stands at the draft's below",
-            "draft; EricssonResearch/scream, ScreamV2Tx.cpp", ["draft"; 2], &["draft", "code"];
+            "draft: the rules and values of the Internet-Draft; code: those of the draft's authors' code, also for \
+             each parameter below that has its default value",
+            "SCReAM v2 draft; EricssonResearch/scream, ScreamV2Tx.cpp", ["draft"; 2], &["draft", "code"];
         let span qdelay_target:
-            "the queueing delay at whose half the window begins to fall, by the most at the whole (code: 100 ms)",
-            "draft, QDELAY_TARGET_LO", [DRAFT.qdelay_target; 2], [Span::millis(5), Span::secs(1)];
-        switch compete: "raise the target delay beside flows that fill the queue", "RFC 8298, 4.1.2.3", [false; 2];
-        number alpha_up: "gain of L4S alpha while it rises", "draft, L4S_AVG_G_UP", [0.125; 2], [0.0, 1.0];
+            "the target of the queueing delay; the window falls from half of it on, and by the largest step at the \
+             target (with profile = code: 100 ms)",
+            "SCReAM v2 draft, QDELAY_TARGET_LO", [DRAFT.qdelay_target; 2], [Span::millis(5), Span::secs(1)];
+        switch compete: "whether the target delay rises beside flows that fill the queue",
+            "RFC 8298, 4.1.2.3", [false; 2];
+        number alpha_up:
+            "the weight of a new sample in L4S alpha, the smoothed share of marked packets, while it rises",
+            "SCReAM v2 draft, L4S_AVG_G_UP", [0.125; 2], [0.0, 1.0];
         number alpha_down:
-            "gain of L4S alpha while it falls", "draft, L4S_AVG_G_DOWN", [1.0 / 128.0; 2], [0.0, 1.0];
+            "the weight of a new sample in L4S alpha, the smoothed share of marked packets, while it falls",
+            "SCReAM v2 draft, L4S_AVG_G_DOWN", [1.0 / 128.0; 2], [0.0, 1.0];
         let switch reduce_jitter:
-            "slower growth and less room where the delay varies (code: on)", "draft, REDUCE_JITTER", [false; 2];
+            "whether the window grows more slowly and is smaller while the delay varies (with profile = code: true)",
+            "SCReAM v2 draft, REDUCE_JITTER", [false; 2];
     } {
         profile: Profile = if profile == "code" { CODE } else { DRAFT },
         qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),

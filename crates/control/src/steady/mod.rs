@@ -43,9 +43,9 @@ use steadycast_units::{Ecn, Span};
 /// The registry entry of `steady`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
-    about: "an empty queue where nobody else fills it, and CUBIC's share where somebody does",
-    when: "for one receiver, unless you know of a reason for another; it is the default",
-    source: "own; RFC 9438 beside TCP",
+    about: "keeps the queue almost empty if no other flow fills it, and takes the share of a CUBIC flow if one does",
+    when: "for one receiver; it is the default",
+    source: "Steadycast; RFC 9438 beside TCP",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
     needs: |_| &[Need::PacketReports],
@@ -55,7 +55,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#00798c",
     params: PARAMS,
     promises: &[&DELAY, &TWICE],
-    former: &[FormerParam::new("at", Value::Choice("sender"), "own")],
+    former: &[FormerParam::new("at", Value::Choice("sender"), "Steadycast")],
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |setup, values| {
         let config = Config::new(setup, values);
@@ -76,33 +76,42 @@ const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
     id: "steady.delay-never-rises",
-    about: "in DELAY the rate does not rise while the delay of the queue is above twice its target",
+    about: "in the state DELAY, the rate does not rise while the queueing delay is above twice the target",
 };
 const TWICE: Promise = Promise {
     id: "steady.at-most-twice",
-    about: "in COMPETE the rate is at most twice what arrives (of a source that pauses: what the path carries of its \
-            bursts), or what a test gave away",
+    about: "in the state COMPETE, the rate is at most the higher of two rates: twice the arriving rate (if the source \
+            pauses, twice the rate at which its bursts arrive), and the rate that the last experiment gave up",
 };
 
 params! {
     /// The values of the parameters, looked up once. Times are in seconds.
     Config(values, setup) {
-        secs report_every: "the receiver reports this often, where that is at most 5 % of what arrives",
-            "own; RFC 3550, 6.2", [Span::millis(25); 2], [Span::millis(5), Span::secs(1)];
-        secs report_most: "the receiver reports at least this often, with a packet at all",
-            "own", [Span::millis(100); 2], [Span::millis(5), Span::secs(1)];
-        number report_bytes: "bytes of which a report is 5 %", "own; RFC 3550, 6.2", [2_000.0; 2], [0.0, 100_000.0];
-        number start: "bit/s at first", "own", [300_000.0; 2], [10_000.0, 1e7];
-        secs target_floor: "queueing delay that is noise", "own", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
-        number target_packets: "packets that each flow keeps in the queue", "Copa", [1.75; 2], [0.1, 20.0];
-        number yield_to: "share of the rate that an experiment leaves", "own", [0.65; 2], [0.1, 1.0];
+        secs report_every:
+            "the interval between two reports of the receiver, if report_bytes have arrived since the last report",
+            "Steadycast; RFC 3550, 6.2", [Span::millis(25); 2], [Span::millis(5), Span::secs(1)];
+        secs report_most: "the longest interval between two reports of the receiver while packets arrive",
+            "Steadycast", [Span::millis(100); 2], [Span::millis(5), Span::secs(1)];
+        number report_bytes:
+            "the bytes that must arrive between two reports for the interval report_every; with the default, reports \
+             are at most 5 % of the arriving data",
+            "Steadycast; RFC 3550, 6.2", [2_000.0; 2], [0.0, 100_000.0];
+        number start: "the sending rate at the start, in bit/s", "Steadycast", [300_000.0; 2], [10_000.0, 1e7];
+        secs target_floor: "the part of the target queueing delay that allows for noise in the measured delay",
+            "Steadycast", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
+        number target_packets: "the number of packets that each flow keeps in the queue in the state DELAY",
+            "Copa", [1.75; 2], [0.1, 20.0];
+        number yield_to: "the share of the rate that is still sent while an experiment tests whether the queue empties",
+            "Steadycast", [0.65; 2], [0.1, 1.0];
         number equation:
-            "while Reno's growth rules, at most so many times what TCP's equation gives at the share of lost packets",
-            "own; RFC 5348, 3.1", [1.25; 2], [0.5, 100.0];
-        number train_packets: "packets of a train, which leave at once; 1: none is sent",
-            "own", [4.0; 2], [1.0, 64.0];
-        number pacing: "a frame's packets leave at this many times the rate, but in DELAY",
-            "own", [1.25; 2], [1.0, 10.0];
+            "while CUBIC grows as Reno does, the window is at most this multiple of the window of TCP's equation at \
+             the measured loss",
+            "Steadycast; RFC 5348, 3.1", [1.25; 2], [0.5, 100.0];
+        number train_packets:
+            "the minimum number of packets in a train, a burst that measures the path; with 1, no trains are sent",
+            "Steadycast", [4.0; 2], [1.0, 64.0];
+        number pacing: "the pacing rate of a frame's packets as a multiple of the rate, except in the state DELAY",
+            "Steadycast", [1.25; 2], [1.0, 10.0];
     } {
         /// The size of the session's packets, in bits.
         bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),

@@ -19,7 +19,8 @@ use steadycast_units::Span;
 /// The registry entry of `tfmcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfmcc",
-    about: "the limiting receiver reports each round trip and sets the rate; the others report in rounds, few of them",
+    about: "the receiver with the lowest rate reports once per round trip and sets the rate; of the others, a few \
+            report in each feedback round",
     when: "for a group in which every receiver is ours (steadycast receive)",
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
@@ -65,19 +66,24 @@ const RISE: Promise = Promise {
 params! {
     /// The configuration of `tfmcc`, computed from its parameters.
     Config(values) {
-        let choice profile: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
+        let choice profile:
+            "the feedback timers and filters: those of RFC 4654, of the 2001 paper's implementation, or of NORM's",
             "RFC 4654; SIGCOMM 2001; NRL NORM", ["rfc4654"; 2], &["rfc4654", "sigcomm2001", "norm"];
         let choice start:
-            "quick: the assumed largest round trip gives way \
-             to the first measured one, the first round is short, and slow \
-                start begins with TCP's initial window",
-            "own; RFC 5348, 4.2", ["quick", "rfc"], &["quick", "rfc"];
-        span r_max: "the largest round-trip time, at first",
+            "rfc: the start of RFC 4654; quick: the first measured round-trip time replaces the assumed r_max, the \
+             first feedback round is short, and slow start begins with TCP's initial window",
+            "Steadycast; RFC 5348, 4.2", ["quick", "rfc"], &["quick", "rfc"];
+        span r_max: "the assumed largest round-trip time of all receivers before the first measurement",
             "RFC 4654, 3.1", [Span::millis(500); 2], [Span::millis(10), Span::secs(10)];
-        number round: "a feedback round in largest round-trip times (4 with any-source multicast)",
+        number round:
+            "the length of a feedback round, as a multiple of the largest round-trip time of all receivers (4 is \
+             enough if the receivers get each other's reports)",
             "RFC 4654, 3.4", [6.0; 2], [1.0, 50.0];
-        number g: "how far below a reported rate others are silenced", "RFC 4654, 3.4", [0.1; 2], [0.0, 0.9];
-        number receivers: "N: more receivers than this and the timers no longer spread them",
+        number g:
+            "after a report, receivers whose rate is above the reported rate less this share of it do not report in \
+             this round",
+            "RFC 4654, 3.4", [0.1; 2], [0.0, 0.9];
+        number receivers: "the number of receivers N up to which the random timers spread their reports",
             "RFC 4654, 4.5", [10_000.0; 2], [2.0, 1e7];
     } {
         profile: Profile = match profile {

@@ -19,8 +19,8 @@ use steadycast_units::Span;
 /// The registry entry of `tfrc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfrc",
-    about: "TCP-friendly rate control for one receiver: TCP's throughput equation at the measured loss event rate",
-    when: "for one receiver where a queue as long as TCP makes it does no harm, and for receivers that are not ours",
+    about: "TCP-friendly rate control (TFRC): TCP's throughput equation at the measured loss event rate",
+    when: "for one receiver if a queue as long as a TCP makes it is acceptable, and for receivers of other programs",
     source: "RFC 5348",
     receivers: Receivers::One,
     feedback: FeedbackTiming::Clocked,
@@ -39,25 +39,28 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 const TWICE: Promise = Promise {
     id: "tfrc.at-most-twice",
-    about: "with losses the rate is at most twice what arrives, above the least rate (RFC 5348, 4.3)",
+    about: "after the first loss, the rate is at most twice the arriving rate, or the minimum rate (RFC 5348, 4.3)",
 };
 
 params! {
     /// The configuration of `tfrc`, computed from its parameters.
     pub(crate) Settings(values) {
         let choice profile:
-            "ns2: ns-2's constants, also of what stands at the \
-             default below, and the rate rises by at most one packet per \
-                round trip once there was a loss",
+            "rfc5348: the RFC's constants; ns2: those of ns-2, also for each parameter below that has its default \
+             value, and after the first loss the rate rises by at most one packet per round trip in each round trip",
             "RFC 5348; ns-2.35 defaults", ["rfc5348"; 2], &["rfc5348", "ns2"];
         let number discount_threshold:
-            "least discount factor of older loss intervals while the open one is long; 1: no discounting (ns2: 0.5)",
-            "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5", [RFC.discount, NS2.discount], [0.05, 1.0];
-        switch damping: "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
+            "the minimum factor by which older loss intervals are discounted while the current one is long; with 1 \
+             there is no discounting (with profile = ns2: 0.5)",
+            "Steadycast; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5", [RFC.discount, NS2.discount], [0.05, 1.0];
+        switch damping:
+            "oscillation damping: whether the rate is reduced while the round-trip time R is above its mean, by the \
+             factor mean(√R) / √R",
             "RFC 5348, 4.5", [true; 2];
         let span start_delay:
-            "queueing delay that ends slow start as a loss event would; 0: only a loss ends it (ns2: 0)",
-            "own; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
+            "the queueing delay that ends slow start as a loss event would; with 0, only a loss ends slow start \
+             (with profile = ns2: 0)",
+            "Steadycast; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
         profile: Profile = if profile == "ns2" { NS2 } else { RFC },
         // If a parameter has its default value, the profile's value is used.

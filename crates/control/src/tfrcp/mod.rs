@@ -40,7 +40,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
     Controller {
         name,
         about,
-        when: "to repeat its paper; of the five tfrcp-qai-cl swings least",
+        when: "to repeat the experiments of its paper; of its five variants, the rate of tfrcp-qai-cl varies least",
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
@@ -67,27 +67,30 @@ fn original(setup: &Setup, values: &Values) -> Box<dyn SenderHalf> {
 }
 
 /// The registry entry of `tfrcp`.
-pub(crate) const TFRCP: Controller =
-    entry("tfrcp", "TCP's throughput once per 32 round trips; without loss the rate doubles", &[], RATE);
+pub(crate) const TFRCP: Controller = entry("tfrcp", TFRCP_ABOUT, &[], RATE);
+const TFRCP_ABOUT: &str = "sets the rate once per 32 round trips: to TCP's throughput after an interval with loss, to \
+    twice the rate after one without";
 /// The registry entry of `tfrcp-eai`.
 pub(crate) const EAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Additive, false),
-    ..entry("tfrcp-eai", "as tfrcp; without loss one packet more per round trip and round trip", &[6.0, 2.0], RATE)
+    ..entry("tfrcp-eai", EAI_ABOUT, &[6.0, 2.0], RATE)
 };
+const EAI_ABOUT: &str = "as tfrcp, but after an interval without loss the rate rises by one packet per round trip for \
+    each round trip";
 /// The registry entry of `tfrcp-qai`.
 pub(crate) const QAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, false),
-    ..entry("tfrcp-qai", "as tfrcp; without loss the next better picture", &[2.0; 2], STEPS)
+    ..entry("tfrcp-qai", "as tfrcp, but after an interval without loss the quantizer falls by 2", &[2.0; 2], STEPS)
 };
 /// The registry entry of `tfrcp-eai-cl`.
 pub(crate) const EAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Additive, true),
-    ..entry("tfrcp-eai-cl", "as tfrcp-eai, with the loss of the whole session", &[8.0, 2.0, 2.0, 2.0], RATE_CL)
+    ..entry("tfrcp-eai-cl", "as tfrcp-eai, but the loss is that of the whole session", &[8.0, 2.0, 2.0, 2.0], RATE_CL)
 };
 /// The registry entry of `tfrcp-qai-cl`.
 pub(crate) const QAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, true),
-    ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0; 2], STEPS_CL)
+    ..entry("tfrcp-qai-cl", "as tfrcp-qai, but the loss is that of the whole session", &[4.0; 2], STEPS_CL)
 };
 
 /// The minimum of TCP's retransmission timeout T₀ = srtt + 4 rttvar in the equation, as in Linux. The paper gives no
@@ -98,18 +101,21 @@ const RTO_MIN: Span = Span::millis(200);
 const PACE: f64 = 1.25;
 
 params! {
-    K = number k: "round trips of a control interval, before it is rounded up to whole groups of pictures",
-        "section II.A: 32; table I: 8 … 96", [32.0; 2], [1.0, 1024.0];
-    ROUND = choice interval_round: "what a control interval is a multiple of: groups of pictures, or single frames",
-        "section II.A: GoP", ["gop"; 2], &["gop", "frame"];
-    ACK = choice ack: "what is answered: sender reports, or every packet",
-        "section II.B: reports; section II.A (the paper's simulation): packets",
+    K = number k:
+        "the length of a control interval in round trips, before it is rounded up to whole groups of pictures",
+        "Miyabayashi et al., section II.A: 32; table I: 8 … 96", [32.0; 2], [1.0, 1024.0];
+    ROUND = choice interval_round:
+        "a control interval is rounded up to whole groups of pictures (gop), or to whole frames (frame)",
+        "Miyabayashi et al., section II.A: GoP", ["gop"; 2], &["gop", "frame"];
+    ACK = choice ack: "the receiver answers each sender report (report), or every packet (packet)",
+        "Miyabayashi et al., section II.B: reports; section II.A (the paper's simulation): packets",
         ["report"; 2], &["report", "packet"];
-    R0 = choice r0: "first rate: that of the quantizer 60, or the highest of the video",
-        "not in the paper, which says that a large one is the problem of EAI-CL",
+    R0 = choice r0: "the rate at the start: that of the quantizer 60 (lowest), or the video's highest rate (highest)",
+        "not in the paper, which says that a high first rate is the problem of EAI-CL",
         ["lowest"; 2], &["lowest", "highest"];
     CL_BRANCH = choice cl_branch:
-        "which loss decides whether the rate may rise: that of the session, or that of the last interval",
+        "the loss that decides whether the rate rises: that of the session (cumulative), or that of the last \
+         interval (interval)",
         "open in the paper; its figure 11 needs the session's", ["cumulative"; 2], &["cumulative", "interval"];
 }
 
@@ -121,9 +127,9 @@ const FIRST_QUANTIZER: f64 = 60.0;
 const QUANTIZER_STEP: f64 = 2.0;
 
 const FORMER: &[FormerParam] = &[
-    FormerParam::new("sr_every", Value::Number(SR_FRAMES), "section II.B"),
-    FormerParam::new("q0", Value::Number(FIRST_QUANTIZER), "section III.B"),
-    FormerParam::new("qstep", Value::Number(QUANTIZER_STEP), "section III.B"),
+    FormerParam::new("sr_every", Value::Number(SR_FRAMES), "Miyabayashi et al., section II.B"),
+    FormerParam::new("q0", Value::Number(FIRST_QUANTIZER), "Miyabayashi et al., section III.B"),
+    FormerParam::new("qstep", Value::Number(QUANTIZER_STEP), "Miyabayashi et al., section III.B"),
 ];
 
 const RATE: &[Param] = &[K, ROUND, ACK, R0];

@@ -55,14 +55,15 @@ fn a_queues_defaults_stand_in_the_schema_where_all_kinds_share_them() {
     let schema = Queue::schema();
     let key = |name: &str| schema["properties"][name].clone();
     assert_eq!(key("interval")["default"], "100ms");
-    let about = "codel, fq-codel: How long the delay may exceed the target before the first packet is dropped.";
+    let about = "codel, fq-codel: The time for which the queueing delay must exceed the target before the first packet \
+                 is dropped.";
     assert_eq!(key("interval")["description"], about);
     assert_eq!(key("flows")["maximum"], 65_536);
     assert_eq!(key("limit").get("default"), None, "it differs from kind to kind");
     let limit = key("limit")["description"].as_str().unwrap_or_default().to_owned();
     assert!(
         limit.starts_with(&format!(
-            "{}: How much the queue holds. Default \"50p\"; codel: \"1000p\"",
+            "{}: The maximum length of the queue, in packets, bytes or time. Default \"50p\"; codel: \"1000p\"",
             Queue::KINDS.join(", ")
         )),
         "{limit}"
@@ -93,7 +94,7 @@ fn a_limit_in_time_needs_a_rate() {
     let timed = "limit = \"100ms\"";
     assert_eq!(queue(timed, &LINE), Ok(Queue::drop_tail(Limit::Time(Span::millis(100)))));
     let refused = queue(timed, &unlimited).expect_err("no rate");
-    assert!(refused.starts_with("a time without a rate is no amount; "), "{refused}");
+    assert!(refused.starts_with("a limit in time needs the rate of the link, which has none; "), "{refused}");
     let red = "kind = \"red\"\npreset = \"classic\"\nmin = \"5ms\"\nmax = \"15ms\"";
     assert!(queue(red, &LINE).is_ok());
     assert_eq!(queue(red, &unlimited).expect_err("no rate").lines().count(), 2, "both thresholds are refused");

@@ -409,7 +409,7 @@ fn a_file_that_is_set_may_lie_where_the_command_is_typed() {
     let here = std::path::absolute("src/tree.rs").unwrap();
     assert!(clips("src/tree.rs").contains(&format!("{}", here.display())));
     let missing = set(&text, &["flow.video.clip=absent.mkv"]).unwrap_err();
-    assert!(format!("{missing}").contains("or to where the command is typed"));
+    assert!(format!("{missing}").contains("or to the current folder"));
 }
 
 #[test]
@@ -698,7 +698,7 @@ fn the_schema_has_each_short_form_that_is_taken() {
 fn the_schema_knows_every_key_and_every_controllers_parameters() {
     let schema = schema();
     let flow = &schema["properties"]["flow"]["items"]["properties"];
-    assert!(flow["send_jitter"]["description"].as_str().unwrap().contains("synchronise"));
+    assert!(flow["send_jitter"]["description"].as_str().unwrap().contains("synchronising"));
     for controller in registry::ALL {
         for param in controller.params {
             let entry = &flow["params"]["properties"][controller.name]["properties"][param.name];

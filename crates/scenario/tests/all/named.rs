@@ -72,7 +72,7 @@ fn a_mistake_in_a_network_s_file_is_told_with_its_own_place() {
         (
             "trace.toml",
             "[topology]\nshape = \"dumbbell\"\n[topology.bottleneck]\ntrace = \"x\"",
-            "trace.toml:4: topology.bottleneck.trace: the trace \"x\" is not there",
+            "trace.toml:4: topology.bottleneck.trace: the trace \"x\" does not exist",
         ),
         (
             "link.toml",

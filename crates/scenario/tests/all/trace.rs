@@ -58,7 +58,7 @@ fn a_trace_may_begin_with_a_byte_order_mark_and_an_empty_one_is_said_to_be() {
     let rate = of("bom.mahi").unwrap().links.iter().filter_map(|link| link.forward.rate.mean()).min();
     assert_eq!(rate, Some(steadycast_units::Rate::bps(1_200_000)));
     let said = of("empty.mahi").unwrap_err().to_string();
-    assert!(said.contains("the trace \"empty.mahi\" is empty; write it anew, or name another file"), "{said}");
+    assert!(said.contains("the trace \"empty.mahi\" is empty; write its lines, or name another file"), "{said}");
 }
 
 /// The format of a table: header and units, divider, line ends, byte order mark, remarks.
@@ -187,8 +187,8 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"0 1\n".to_vec(), "it has values of one time alone"),
         (b"0 1\n0 2\n".to_vec(), "it has values of one time alone"),
         (b"0 0\n1 0\n2 0\n".to_vec(), "it never carries anything"),
-        (b"t_s,speed\n0,1\n1,1\n".to_vec(), "it:1: \"t_s,speed\" is no header that is known"),
-        (b"time mbps\n0 1\n1 1\n".to_vec(), "it:1: \"time mbps\" is no header that is known"),
+        (b"t_s,speed\n0,1\n1,1\n".to_vec(), "it:1: \"t_s,speed\" is not a known header"),
+        (b"time mbps\n0 1\n1 1\n".to_vec(), "it:1: \"time mbps\" is not a known header"),
         (b"0;1\n1;2\n0,5;3\n".to_vec(), "it:3: 3 columns where there are 2"),
         (
             b"1606394011000 5\n1606394012000 5\n1609394012001 5\n".to_vec(),
@@ -276,7 +276,7 @@ fn rates_delays_and_losses_of_files_hold_in_both_directions_but_for_the_loss() {
         ("delay = \"5ms\", delay_trace = \"delays.csv\"", "link"),
         ("loss = 0.1, loss_trace = \"losses.csv\"", "link"),
         ("rate = \"1Mbps\", trace = \"rates.csv\"", "link"),
-        ("delay_trace = \"pattern.mahi\"", "is not there"),
+        ("delay_trace = \"pattern.mahi\"", "does not exist"),
         ("rate = \"1Mbps\", loop = false", "there is no trace to loop"),
     ] {
         let problems = with_files("tables", &files, keys).map(|_| ()).unwrap_err().to_string();
