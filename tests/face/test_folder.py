@@ -108,7 +108,7 @@ def test_force_never_replaces_a_folder_that_is_not_a_run(tmp_path: Path) -> None
     ("name", "content", "says"),
     [
         ("summary.json", b"{", "damaged"),
-        ("summary.json", b"[]", "not an object"),
+        ("summary.json", b"[]", "not a JSON object"),
         ("summary.json", b"\xff\xfe\x00", "not text"),
         ("summary.json", b'{"format": 2}', "format 2"),
         ("summary.json", b'{"format": 1, "complete": false}', "interrupted"),

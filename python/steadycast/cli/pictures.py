@@ -131,8 +131,8 @@ def received(
     if (trace is None) == (payload is None):
         raise UserError(
             "--trace",
-            "it is unknown which packets belong to a frame, or given twice",
-            "give either --trace FILE or --payload BYTES",
+            f"{'neither' if trace is None else 'both'} of --trace and --payload given",
+            "give one of them, because it says which packets belong to a frame",
         )
     limit_s = None if playout is None else read(playout, SPAN)
     if playout is not None and limit_s is None:

@@ -77,7 +77,7 @@ fn keys_that_do_not_fit_together_are_refused() {
     assert_eq!(read("min_rto = \"200s\""), Err("min_rto is above max_rto, 120s".into()));
     assert_eq!(read("max_rto = \"100ms\""), Err("below min_rto 200ms or init_rto 1s".into()));
     assert_eq!(read("min_rto = \"0s\""), Err("a time of 0".into()));
-    assert_eq!(read("window = \"0p\""), Err("0 packets".into()));
+    assert_eq!(read("window = \"0p\""), Err("0 packets is out of range".into()));
     assert!(read("congestion = \"sack\"\nsack = false").is_err());
 }
 
