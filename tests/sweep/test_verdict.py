@@ -98,7 +98,7 @@ def test_verdicts_stand_in_json_with_the_rule_and_their_spread(done: Sweep) -> N
         assert all(one["spread"] > 0.0 and one["least_difference"] > 0.0 for one in each["compared"])
     assert [each["take"] for each in done.verdicts()] == [each["take"] for each in found]
     page = (done.folder / "sweep.html").read_text()
-    assert "The rule, in this order" in page
+    assert "The rule has six criteria, in this order" in page
     assert "rate score" in page
     assert "flows.video.receivers.*.rate_score" in done.metrics()
 
