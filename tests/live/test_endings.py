@@ -724,7 +724,7 @@ def test_a_session_in_which_nothing_came_is_5_with_its_record(port: int, tmp_pat
     receiver = start("receive", f"127.0.0.1:{port}", *words)
     _, said = receiver.communicate(timeout=60)
     assert receiver.returncode == 5, said
-    assert f"127.0.0.1:{port}: nothing ever came" in one_line(said)
+    assert f"127.0.0.1:{port}: no packet arrived" in one_line(said)
     assert "UserWarning" not in said
     assert Folder.open(tmp_path / "received").summary["complete"] is True
     assert sorted(each.name for each in tmp_path.iterdir()) == ["received"]
@@ -776,7 +776,7 @@ def test_packets_that_come_and_are_not_used_are_told_with_their_reason(
         told, errors = receiver.communicate(timeout=60)
     summary = json.loads(told)
     (row,) = summary["flows"][0]["receivers"]
-    assert "nothing ever came" not in errors
+    assert "no packet arrived" not in errors
     if reason is None:
         assert receiver.returncode == 0, errors
         assert (row["unused_packets"], row["unused"], row["frames"]["lost"]) == (0, [], 0)
@@ -789,7 +789,7 @@ def test_packets_that_come_and_are_not_used_are_told_with_their_reason(
     assert not (row.get("frames") or {}).get("lost")
     if reason == "unknown_payload_type":
         assert receiver.returncode == 5
-        assert "packets came, and none could be used: 60 packets" in one_line(errors)
+        assert "packets arrived, but none could be used: 60 packets" in one_line(errors)
     else:
         assert (receiver.returncode, row["frames"]["undecodable"]) == (0, 60)
 

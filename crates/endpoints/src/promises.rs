@@ -112,7 +112,7 @@ mod tests {
         };
         assert_eq!(said(&[(&held, "a")]), None);
         let one = said(&[(&held, "a"), (&bad, "b")]).unwrap_or_default();
-        assert!(one.starts_with("the promise rtcp.share was broken 1 of 2 times (b): RTCP"), "{one}");
+        assert!(one.starts_with("the promise rtcp.share was broken 1 of 2 times (b): timed RTCP"), "{one}");
         let many = said(&[(&bad, "a"), (&bad, "b"), (&bad, "c"), (&bad, "d"), (&held, "e")]).unwrap_or_default();
         assert!(many.contains("broken 4 of 5 times (a, b, c and 1 more): "), "{many}");
     }

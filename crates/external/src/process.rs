@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -44,16 +44,22 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        // The guard starts first. Only if this process is killed between the program's start and the line that names its
+        // group, is the program left behind.
+        let mut guard = guard()?;
         let mut child = Command::new(name)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
             .process_group(0)
-            .spawn()?;
-        let guard = guard(child.id()).inspect_err(|_| {
+            .spawn()
+            .inspect_err(|_| end(&mut guard))?;
+        let told = guard.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{}", child.id()));
+        told.inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
+            end(&mut guard);
         })?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -183,22 +189,27 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The guard notices that its input has ended, and kills the whole process group. Only then is the process
         // reaped, because its ID may be used again afterwards.
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
+        end(&mut self.guard);
         let _ = self.child.wait();
     }
 }
 
-/// Starts a guard process. It kills the process group `group` when this process ends for any reason, or when its input
-/// is closed.
-fn guard(group: u32) -> io::Result<Child> {
+/// Starts a guard process. Its input is the ID of a process group. The guard kills this group when this process ends for
+/// any reason, or when the guard's input is closed. If it gets no ID, it kills nothing.
+fn guard() -> io::Result<Child> {
     Command::new("/bin/sh")
-        .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])
+        .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
+}
+
+/// Closes a guard's input, and waits until it has ended.
+fn end(guard: &mut Child) {
+    drop(guard.stdin.take());
+    let _ = guard.wait();
 }
 
 fn span(duration: Duration) -> Timespec {
