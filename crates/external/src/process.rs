@@ -44,8 +44,8 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard starts first. Only if this process is killed between the program's start and the line that names its
-        // group, is the program left behind.
+        // The guard starts first, so that the program is left behind only if this process is killed between the
+        // program's start and the line that names its group.
         let mut guard = guard()?;
         let mut child = Command::new(name)
             .args(arguments)
@@ -194,8 +194,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts a guard process. Its input is the ID of a process group. The guard kills this group when this process ends for
-/// any reason, or when the guard's input is closed. If it gets no ID, it kills nothing.
+/// Starts a guard process. Its input is the ID of a process group. The guard kills this group when this process ends
+/// for any reason, or when the guard's input is closed. If it gets no ID, it kills nothing.
 fn guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])
