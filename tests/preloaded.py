@@ -46,7 +46,7 @@ def ask(door: str, words: list[str]) -> int:
         server.connect(door)
         socket.send_fds(server, [json.dumps(request).encode()], _STREAMS)
         code = server.recv(16)
-        server.recv(1)  # The process closes its end of the connection with its own end.
+        server.recv(1)  # The process closes its end of the connection just before it ends.
     if not code:
         print("steadycast: the process has ended without an exit code", file=sys.stderr)
         return 1
@@ -73,7 +73,7 @@ def serve(door: str) -> None:
             caller.close()
             while _ended():
                 pass
-    with caller:
+    with caller:  # closed when the command has ended, just before the process ends
         message, streams, _, _ = socket.recv_fds(caller, 1 << 20, len(_STREAMS))
         for number, stream in zip(_STREAMS, streams, strict=True):
             os.dup2(stream, number)
@@ -83,6 +83,8 @@ def serve(door: str) -> None:
         os.environ.clear()
         os.environ.update(request["environment"])
         sys.argv = ["steadycast", *request["words"]]
+        # A command that starts itself again, starts as if it had been typed.
+        sys.orig_argv = [sys.executable, str(Path(sys.executable).with_name("steadycast")), *request["words"]]
         try:
             cli.main()
         except SystemExit as end:

@@ -570,8 +570,8 @@ def _candidate(found: Search) -> str:
     return (
         f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements{all_of} hold with it, and "
         f"{len(found.finals[0].holds)} in the joint setting. The two differ in: {'; '.join(differs)}. On the fresh "
-        f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold on average with "
-        f"the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
+        f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold by their means "
+        f"with the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
         f"{_signed(mean)} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for "
         "each of five papers."
     )

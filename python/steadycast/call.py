@@ -344,7 +344,7 @@ def _path_said(path: Json) -> list[str]:
         if path.get("beside")
         else f"The queue holds {held}: losses show that it was full."
         if queue["full"]
-        else f"The queue holds at least {held}; it was never full, so its size is unknown.",
+        else f"The queue holds at least {held}; no loss shows that it was full, so its size is unknown.",
     ]
     if path["chance_loss_frac"] > 0:
         said.append(

@@ -222,7 +222,7 @@ def test_the_command_measures_and_saves_all_at_once(film: Film, tmp_path: Path) 
     assert pl.read_csv(files["hist"])["frames"].sum() == 3 * 48
     assert len(list(Clip.of(tmp_path / "seen.mkv").pictures("clip", "clip").frames)) == 48
     for wrong, what in (
-        (["--payload", "500"], "--trace: both of --trace and --payload given"),
+        (["--payload", "500"], "--trace: both --trace and --payload are given"),
         (["--playout", "soon"], "this is not a time"),
     ):
         done = ran(

@@ -37,4 +37,4 @@ def test_a_hint_is_said_once_whatever_its_numbers_are_and_each_kind_is_said(
 
 def test_a_rate_that_the_encoder_held_says_no_more_than_that() -> None:
     decision = {"rule": "r", "loss": None, "rtt_ms": None, "by": None, "limit": "encoder"}
-    assert view.why(decision) == "the encoder's best quality limits: r"
+    assert view.why(decision) == "the encoder limits: r"

@@ -46,7 +46,7 @@ impl Process {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         // The guard starts first, so that the program is left behind only if this process is killed between the
         // program's start and the line that names its group.
-        let mut guard = guard()?;
+        let mut guard = start_guard()?;
         let mut child = Command::new(name)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -54,12 +54,12 @@ impl Process {
             .stderr(log)
             .process_group(0)
             .spawn()
-            .inspect_err(|_| end(&mut guard))?;
-        let told = guard.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{}", child.id()));
-        told.inspect_err(|_| {
+            .inspect_err(|_| end_guard(&mut guard))?;
+        let written = guard.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{}", child.id()));
+        written.inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
-            end(&mut guard);
+            end_guard(&mut guard);
         })?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -189,14 +189,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         // The guard notices that its input has ended, and kills the whole process group. Only then is the process
         // reaped, because its ID may be used again afterwards.
-        end(&mut self.guard);
+        end_guard(&mut self.guard);
         let _ = self.child.wait();
     }
 }
 
 /// Starts a guard process. Its input is the ID of a process group. The guard kills this group when this process ends
 /// for any reason, or when the guard's input is closed. If it gets no ID, it kills nothing.
-fn guard() -> io::Result<Child> {
+fn start_guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])
         .stdin(Stdio::piped())
@@ -207,7 +207,7 @@ fn guard() -> io::Result<Child> {
 }
 
 /// Closes a guard's input, and waits until it has ended.
-fn end(guard: &mut Child) {
+fn end_guard(guard: &mut Child) {
     drop(guard.stdin.take());
     let _ = guard.wait();
 }

@@ -167,7 +167,7 @@ class Numbers(TyperCommand):
                 # This text is printed after "Missing argument 'FILE'."
                 error.message = f"Give {about[0].lower()}{about[1:]}"
             elif error.message.startswith("Got unexpected extra"):
-                error.message += f"; leave them out, or see {ctx.command_path} --help"
+                error.message += f"; leave out what is in parentheses, or see {ctx.command_path} --help"
             raise
 
 

@@ -98,7 +98,7 @@ def judge(
     if (file is None) == (send is None or receive is None):
         raise UserError(
             "judge",
-            "the two programs are not given, or given twice",
+            "FILE and the pair --send and --receive: neither is complete, or both are given",
             "give either FILE, or --send COMMAND and --receive COMMAND",
         )
     pair = pairs.read(file) if file is not None else pairs.of_commands(send, receive)

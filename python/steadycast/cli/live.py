@@ -304,7 +304,10 @@ def receive(
         option("--latency SPAN", "The time for which the receiver waits for lost packets; by default 300ms."),
     ] = None,
     give_up: Annotated[
-        str, option("--give-up SPAN", "End the session if nothing arrives for this time, or never.")
+        str,
+        option(
+            "--give-up SPAN", "End the session if nothing arrives for this time; with never, it does not end."
+        ),
     ] = "30s",
     metrics: Metrics = None,
     status: Status = None,

@@ -131,7 +131,7 @@ def received(
     if (trace is None) == (payload is None):
         raise UserError(
             "--trace",
-            f"{'neither' if trace is None else 'both'} of --trace and --payload given",
+            f"{'neither --trace nor --payload is' if trace is None else 'both --trace and --payload are'} given",
             "give one of them, because it says which packets belong to a frame",
         )
     limit_s = None if playout is None else read(playout, SPAN)

@@ -61,7 +61,8 @@ def emulate(
     clip: base.ClipName = None,
     network: base.Network = None,
     approximate: Annotated[
-        bool, option("--approximate", "Ignore keys that the kernel's TCP can't implement, with a warning.")
+        bool,
+        option("--approximate", "Leave out what an emulation does not support, with a warning for each."),
     ] = False,
     as_json: base.AsJson = False,
     force: base.Force = False,

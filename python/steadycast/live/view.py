@@ -54,7 +54,7 @@ def why(decision: Json | None) -> str:
     limits = {
         "network": "the network limits",
         # Either the pictures need no higher rate, or the encoder is too slow. Only the hints distinguish the two.
-        "encoder": "the encoder's best quality limits",
+        "encoder": "the encoder limits",
         "start": "start phase",
         "cap": "the cap limits",
         "floor": "the floor limits",

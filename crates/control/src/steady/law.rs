@@ -59,8 +59,7 @@ const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
 /// After a trial has shown random losses, a loss rate up to this multiple of the trial's loss rate counts as random
 /// loss.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
-/// The highest loss rate that a trial can show to be random. A higher one that stays is attributed to a policer, too:
-/// the other flows behind it take what the trial leaves.
+/// The highest loss rate that a trial can show to be random.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Bursts, pacing and trains.
@@ -346,7 +345,7 @@ impl Law {
     }
 
     /// Evaluates a trial, and returns it if its result is still open. If the losses have ended, a policer caused them.
-    /// If they continue at a rate up to [`RANDOM_LOSS_MAX`], they are random, and their rate is now known.
+    /// If they continue, they are random, and their rate is now known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
         let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
         if input.now < trial.at + input.rtt + self.config.report_most {
@@ -356,12 +355,10 @@ impl Law {
         let packets = trial.packets + (arrived + lost).saturating_sub(spurious);
         let trial = PolicerTrial { packets, lost: (trial.lost + loss_runs).saturating_sub(spurious), ..trial };
         let share = f64::from(trial.lost) / f64::from(trial.packets.max(1));
-        let is_complete = f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES;
-        let is_less = LossClassifier::is_less(trial.packets, share, trial.share);
-        if is_less || is_complete && share.min(trial.share) > RANDOM_LOSS_MAX {
+        if LossClassifier::is_less(trial.packets, share, trial.share) {
             self.losses.set_policed(input.now, trial.received);
-        } else if is_complete {
-            self.random_loss_max = RANDOM_LOSS_MARGIN * share.max(trial.share);
+        } else if f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES {
+            self.random_loss_max = (RANDOM_LOSS_MARGIN * share.max(trial.share)).min(RANDOM_LOSS_MAX);
         } else {
             return Some(trial);
         }
@@ -373,8 +370,7 @@ impl Law {
         if self.respond_to_policer(input) {
             return;
         }
-        // A policer drops without a queue, so the marks that are missing there show no spare capacity.
-        self.marks_rule = self.scalable.rules(input, &self.config) && !self.losses.is_policed(input.now);
+        self.marks_rule = self.scalable.rules(input, self.losses.is_policed(input.now), &self.config);
         if self.marks_rule {
             let Transition::Stay(rate, rule) = self.scalable.update(input, &mut self.losses, &self.config) else {
                 return;

@@ -50,8 +50,9 @@ pub(super) struct ScalableLaw {
 
 impl ScalableLaw {
     /// Whether this law decides at this report, because packets were marked recently. When it takes over, sets the
-    /// window to the current rate.
-    pub(super) fn rules(&mut self, input: &LawInput<'_>, config: &Config) -> bool {
+    /// window to the current rate. It does not decide behind a policer, which drops without a queue: marks that are
+    /// missing there show no spare capacity.
+    pub(super) fn rules(&mut self, input: &LawInput<'_>, is_policed: bool, config: &Config) -> bool {
         if !config.l4s {
             return false;
         }
@@ -61,7 +62,7 @@ impl ScalableLaw {
         if input.feedback.marked > 0 {
             self.marked_at = Some(now);
         }
-        let rules = self.marked_at.is_some_and(|at| now - at < MARK_VALIDITY_ROUNDS * round);
+        let rules = !is_policed && self.marked_at.is_some_and(|at| now - at < MARK_VALIDITY_ROUNDS * round);
         if rules && !self.ruled {
             // The first alpha is 1, which halves the window at the first mark: the safe response while the share of
             // marks is unknown. Later the law continues with its old alpha, decayed by the round trips without marks.

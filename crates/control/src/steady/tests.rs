@@ -448,20 +448,21 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
     assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 1e-9), "{rates:?}");
 }
 
-/// Returns whether losses are attributed to a policer after a minute, the number of trials, and the rate in bit/s.
-/// `lost` returns whether a packet is lost, from its time and number.
-fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
+/// Returns whether losses are attributed to a policer after a minute, the number of trials, the rate in bit/s, and
+/// whether the policer began COMPETE. `lost` returns whether a packet is lost, from its time and number.
+fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64, bool) {
     let mut driver = LawDriver::new(Rate::mbps(4));
     driver.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
     let begins = driver.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
-    (driver.law.losses.is_policed(driver.now), begins, driver.law.rate)
+    let competes = driver.stood(0.0, "compete: policed") > 0;
+    (driver.law.losses.is_policed(driver.now), begins, driver.law.rate, competes)
 }
 
 #[test]
 fn losses_that_end_where_less_is_sent_are_a_policers() {
     for rate in [300e3, 1e6, 2.5e6] {
         let full = std::cell::Cell::new(0.0_f64);
-        let (policed, _, sent) = tried(|now, _| {
+        let (policed, _, sent, competes) = tried(|now, _| {
             let next = full.get().max(now) + 8_000.0 / rate;
             let drops = next - now > 0.1;
             if !drops {
@@ -471,13 +472,32 @@ fn losses_that_end_where_less_is_sent_are_a_policers() {
         });
         assert!(policed, "{rate}");
         assert!((0.5 * rate..1.3 * rate).contains(&sent), "{rate}: {sent}");
+        // 300 kb/s are one segment per round trip of 40 ms, and the smallest window has two.
+        assert_eq!(competes, rate > 600e3, "{rate}");
+    }
+}
+
+#[test]
+fn cuts_do_not_wait_while_more_is_sent_than_the_path_carries() {
+    for part in [0.1, 0.2, 0.4] {
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        let mut sent = 0.0_f64;
+        driver.run(11.0, None, |now, _, _| {
+            let rate = if now < 10.0 { 3e6 } else { part * 3e6 };
+            sent = sent.max(now) + 8_000.0 / rate;
+            Some(0.02 + sent - now)
+        });
+        let cuts: Vec<f64> =
+            driver.rules.iter().filter(|(at, rule)| *at > 10.0 && *rule == "delay: down").map(|(at, _)| *at).collect();
+        // Two cuts otherwise have a round trip and two reports between them, which is more than 0.09 s.
+        assert!(cuts.windows(2).any(|two| two[1] - two[0] < 0.05), "{part}: {cuts:?}");
     }
 }
 
 #[test]
 fn losses_that_come_whatever_is_sent_are_tried_once_or_twice_and_are_then_by_chance() {
     for each in [50, 20, 12, 8] {
-        let (policed, tried, sent) = tried(|_, number| chance_loss(number, each));
+        let (policed, tried, sent, _) = tried(|_, number| chance_loss(number, each));
         assert!(!policed, "1 of {each}");
         assert!((usize::from(each < 20)..=2).contains(&tried), "1 of {each}: {tried}");
         assert!(sent > 3.4e6, "1 of {each}: {sent}");
@@ -666,7 +686,7 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     let marked = FeedbackSummary { arrived: 5, marked: 5, ..FeedbackSummary::default() };
     let at = |now: f64, mark: bool| LawInput { mark, ..step(signals, &marked, now, 4e6) };
     let mut scalable = ScalableLaw::default();
-    assert!(scalable.rules(&at(3.0, true), &config));
+    assert!(scalable.rules(&at(3.0, true), false, &config));
     let mut rate = |now, mark| match scalable.update(&at(now, mark), &mut LossClassifier::new(), &config) {
         Transition::Stay(rate, _) => rate,
         other => panic!("{other:?}"),
@@ -696,14 +716,14 @@ fn eight_round_trips_without_a_mark_end_the_scalable_law_and_a_later_mark_finds_
             Transition::Stay(rate, _) => 1.0 - rate / 4e6,
             other => panic!("{other:?}"),
         };
-        assert!(scalable.rules(&at(&marked, 3.0), &config));
+        assert!(scalable.rules(&at(&marked, 3.0), false, &config));
         // The rate of arrival is that of the link, 4 Mb/s: the first mark halves the window.
         assert!((0.45..0.55).contains(&cut(&mut scalable, 3.0)));
         let round = f64::max(rtt, 0.025);
-        assert!(scalable.rules(&at(&unmarked, 3.0 + 7.9 * round), &config));
-        assert!(!scalable.rules(&at(&unmarked, 3.0 + 8.1 * round), &config));
+        assert!(scalable.rules(&at(&unmarked, 3.0 + 7.9 * round), false, &config));
+        assert!(!scalable.rules(&at(&unmarked, 3.0 + 8.1 * round), false, &config));
         // 1 - 1/16 for each of 40 round trips leaves 0.076 of alpha, of which half is cut.
-        assert!(scalable.rules(&at(&marked, 3.0 + 40.0 * round), &config));
+        assert!(scalable.rules(&at(&marked, 3.0 + 40.0 * round), false, &config));
         let later = cut(&mut scalable, 3.0 + 40.0 * round);
         assert!((0.02..0.06).contains(&later), "{later}");
     }

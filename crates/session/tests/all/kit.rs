@@ -563,11 +563,14 @@ fn the_kit_with_each_stack_s_feedback_keeps_to_the_native_pair() {
             for stack in STACKS {
                 let kit = mean(Some(stack), path, beside);
                 let later = stack.interval.as_secs_f64();
-                // The lower bound of the share was 0.1 below the native pair's. At 20 Mb/s a change of the law raised
-                // the native pair's share from 0.29 to 0.35, and left the kits of pion and QUIC at 0.22 and 0.23.
+                // The kits of pion (transport-wide feedback) and QUIC have 0.13 less of the share at 20 Mb/s. The bound
+                // was 0.1 for all, and was raised for these two after a change of the law, which raised the native
+                // pair's share from 0.29 to 0.35.
+                let is_lower = path.name == "20 Mb/s" && ["pion, transport-wide", "QUIC"].contains(&stack.name);
+                let less = if is_lower { 0.14 } else { 0.1 };
                 let checks = [
                     ("rate", beside || (kit.rate / native.rate - 1.0).abs() <= 0.1),
-                    ("share", kit.share >= native.share - 0.14 && kit.share <= (native.share + 0.1).max(0.6)),
+                    ("share", kit.share >= native.share - less && kit.share <= (native.share + 0.1).max(0.6)),
                     ("queue", kit.queue <= 1.1 * native.queue + 0.01 + later),
                     ("loss", kit.loss <= 1.1 * native.loss + 0.005),
                 ];
