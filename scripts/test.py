@@ -169,12 +169,12 @@ def python(count: Count) -> None:
     """Run the tests of the package. Real-time tests run after those that use much CPU time.
 
     The fault tests run in parallel with each other, but not with other tests, because the video players of other tests
-    would slow them down. The other real-time tests mostly wait: each uses about a fifth of a processor, so six of them
-    leave more than a third of two processors idle.
+    would slow them down. Each of the other real-time tests uses a fifth to a third of a processor, so four of them leave
+    a third of two processors idle. With six, pictures came late in one of two runs.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)
-    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=6)
+    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=4)
 
 
 def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
