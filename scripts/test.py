@@ -169,8 +169,8 @@ def python(count: Count) -> None:
     """Run the tests of the package. Real-time tests run after those that use much CPU time.
 
     The fault tests run in parallel with each other, but not with other tests, because the video players of other tests
-    would slow them down. Each of the other real-time tests uses a fifth to a third of a processor, so four of them leave
-    a third of two processors idle. With six, pictures came late in one of two runs.
+    would slow them down. Each of the other real-time tests uses a fifth to a third of a processor, so four of them
+    leave a third of two processors idle. With six, pictures came late in one of two runs.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)
