@@ -178,8 +178,7 @@ def settings(family: str, rows: int, seed: int = 1, without: Iterable[str] = ())
     """
     left = frozenset(without)
     experiments = [e for e in FAMILIES[family] if e.id not in left]
-    taken = _joint(family)
-    known = frozenset(name for e in experiments for name in _names_in(e))
+    taken, known = _joint(family), _known(family, left)
     found = [Tried("joint setting", "joint setting", taken), Tried("as printed", "as printed", frozenset())]
     for value in values(family):
         levels = frozenset(o.name for o in value.others) & known
@@ -208,6 +207,12 @@ def _joint(family: str) -> frozenset[str]:
     return frozenset(world.takes) if world is not None else frozenset()
 
 
+def _known(family: str, without: Iterable[str]) -> frozenset[str]:
+    """Return the names that can change the numbers of a family's experiments, except those of `without`."""
+    left = frozenset(without)
+    return frozenset(name for e in FAMILIES[family] if e.id not in left for name in _names_in(e))
+
+
 def _names_in(e: Experiment) -> set[str]:
     """Return the names of the other values and readings that can change an experiment's numbers."""
     return {c.name for c in e.alternatives} | {o.name for s in e.statements for o in s.others}
@@ -230,7 +235,7 @@ def factors(family: str, without: Iterable[str] = ()) -> list[tuple[str, list[st
     """
     left = frozenset(without)
     experiments = [e for e in FAMILIES[family] if e.id not in left]
-    known = {name for e in experiments for name in _names_in(e)}
+    known = _known(family, left)
     listed = [(v.name, [o.name for o in v.others if o.name in known]) for v in values(family)]
     return [
         *((name, others) for name, others in listed if others),
@@ -297,8 +302,8 @@ def search(
     found = runs(settings(family, rows, without=left), seeds)
     if rows:
         levels = best_levels(found, factors(family, left))
-        known = {name for e in FAMILIES[family] if e.id not in left for name in _names_in(e)}
-        found += runs([replace(levels, takes=levels.takes | _joint(family) - known)], seeds)
+        stays = _joint(family) - _known(family, left)
+        found += runs([replace(levels, takes=levels.takes | stays)], seeds)
     moves = [f.tried for f in _gaining(found)][:_STEPS]
     designed = [f for f in found if f.tried.kind == "design"]
     # The steps begin once at the joint setting, and once at the best row of the design.
