@@ -465,7 +465,7 @@ def _summary(stats: Stats, side: str | None) -> Json:
     trips = _latest(
         stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
     )
-    # A receiver counts only the packets that arrived, so that the lost ones are added.
+    # A receiver's counter only has the packets that arrived, so the lost packets are added.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
         _UNSHOWN

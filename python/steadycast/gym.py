@@ -205,7 +205,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
             def on_timer(self, now_s: float) -> None:
                 """Do nothing.
 
-                The core reads the rate after each timer, so that the new action applies from the step's start.
+                The core reads the rate after each timer. The new action therefore applies from the start of the step.
                 """
 
         sets = changes(self._set, seed=seed)

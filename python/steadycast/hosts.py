@@ -156,7 +156,8 @@ class Crew:
             print(f"{words[0]} is not installed; apt-get install util-linux", file=sys.stderr)
             raise SystemExit(3) from None
         finally:
-            # The log ends when all writing ends of its pipe are closed, so that this process closes its own one.
+            # The reader of the log sees its end when all writing ends of the pipe are closed, so this process closes
+            # its own one.
             if to:
                 os.close(to["stdout"])
         self._wait_ready(member)
@@ -185,7 +186,7 @@ class Crew:
             if self.plan.until_s is not None and time.monotonic() - self.began > self.plan.until_s:
                 raise FailedError("too-long", member.name, f"not ready at {self.plan.until_s:g} s, the end")
             self.look(member)
-            # Neither a socket table nor a log notifies of changes, so that they are polled.
+            # Socket tables and logs give no notice of changes, so they are polled.
             time.sleep(0.02)
         self.told("ready", program=member.name)
 
@@ -308,7 +309,7 @@ def _end_descendants() -> None:
             # Ended children remain as zombies until they are waited for, and would be listed again.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        # A process may have started a child after the list was made, so that the loop makes a new list.
+        # A process may have started a child after the list was made, so the loop makes a new list.
         time.sleep(0.01)
 
 

@@ -128,7 +128,7 @@ def compare(
         frames, warnings = (pair.counts[0], pair.counts[1]), pair.warnings()
     score = None
     if vmaf:
-        # The first pass has consumed the pictures, so that the files are decoded again.
+        # The first pass has consumed the pictures, so the files are decoded again.
         with _Pair(original, received, told, by) as pair:
             shown = ((theirs, ours) for ours, theirs in pair.pictures())
             score = vmaf_of.vmaf(shown, pair.width, pair.height, pair.fps)

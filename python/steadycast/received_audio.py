@@ -37,7 +37,7 @@ def _clip_of(video: Mapping[str, Any]) -> Path | None:
 
 
 def record_changes(videos: Sequence[Mapping[str, Any]], target: Path) -> list[str]:
-    """Return the changes of a scenario with which a run records the sound that the target can hold."""
+    """Return the settings with which a run records sound; none if no clip has sound or ``target`` can't contain it."""
     if target.suffix and target.suffix.lower() not in CODECS:
         return []
     clips = [clip for video in videos if (clip := _clip_of(video)) is not None]
@@ -247,14 +247,14 @@ class TrackWriter:
         self._blocks, self._at = track.blocks(), 0
 
     def write(self, until_s: Fraction) -> None:
-        """Write the sound until this time of the file."""
+        """Encode the sound up to this time of the file, in seconds."""
         while self._at < until_s * HZ:
             if (block := next(self._blocks, None)) is None:
                 return
             self._put(block)
 
     def end(self) -> None:
-        """Write the rest."""
+        """Encode the remaining sound and flush the encoder."""
         for block in self._blocks:
             self._put(block)
         self._out.mux(self._stream.encode())

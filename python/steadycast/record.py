@@ -39,7 +39,7 @@ class Figure:
     """The tables that show the figure, each with the part that is shown there."""
 
     def is_at(self, path: str) -> bool:
-        """Whether a path is this figure's, or one of its parts'."""
+        """Whether a path in the summary leads to this figure or to one of its parts."""
         if not self.parts and not self.by_flow:
             return path == self.key
         head, _, part = path.rpartition(".")
@@ -130,7 +130,7 @@ def at(path: str) -> Figure | None:
     }.get(head)
     if of is None:
         return find("run", path)
-    # Names may contain dots, so that the figure's path may begin at any position.
+    # Names of flows may contain dots, so the figure's path may begin after any of the dots.
     keys = rest.split(".")
     return next((f for n in range(1, len(keys)) if (f := find(of, ".".join(keys[n:])))), None)
 

@@ -112,7 +112,7 @@ class Drawn:
 
 
 def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield each gap of unknown bins: first bin, bin after the last, known rates beside it, and throughput (bit/s)."""
+    """Yield each run of bins with unknown capacity: its range, the capacities beside it, and its throughput (bit/s)."""
     bins = call["bins"]
     i = 0
     while i < len(bins):
@@ -197,7 +197,7 @@ def _held(call: Json) -> float | None:
 def sustained(bins: Sequence[Json]) -> float:
     """Return the 95th percentile of the rate over two seconds, in bit/s."""
     sent: list[float] = [each["sent_bps"] for each in bins]
-    # A bin has half a second, so that four bins are two seconds.
+    # A bin has half a second, so four bins are two seconds.
     means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
     return means[len(means) * 95 // 100]
 

@@ -103,7 +103,7 @@ class _Loaded:
         found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
         if len(found) == len(self.MENDED) and hasattr(found[0], "Series"):
             polars, numpy = found
-            with suppress(Exception):  # another thread is still loading one of them
+            with suppress(Exception):  # another thread is still loading polars or NumPy
                 polars.Series(numpy.zeros(1))
 
 

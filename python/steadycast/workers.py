@@ -241,7 +241,7 @@ def serve(number: int) -> None:
             index, task = queue.get()
             _answer(channel, index, _done(do, task))
     except (KeyboardInterrupt, EOFError, OSError):
-        # The parent is gone or ends this process, so that nothing needs to be cleaned up.
+        # The parent is gone or ends this process, so there is nothing to clean up.
         os._exit(1)
 
 

@@ -564,8 +564,8 @@ pub struct Controller {
     /// Whether a report keeps its meaning when it is repeated, as a report that carries a rate does. If so, a slow
     /// receiver's last report is repeated until its next one arrives.
     pub repeats: bool,
-    /// Whether this controller takes over if receivers send only standard reports and the chosen controller needs
-    /// reports of its own format. Exactly one controller does.
+    /// Whether this controller replaces a chosen controller that needs reports in its own format, if the receivers send
+    /// only standard reports. Exactly one controller in the registry is the fallback.
     pub fallback: bool,
     /// Whether the controller's receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose
     /// between multicast groups.

@@ -59,8 +59,8 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns whether receivers send per-packet feedback to a controller that has its own reports. Its receiver half
-    /// then runs at the sender, on arrivals that are replayed from the feedback.
+    /// Returns whether receivers send per-packet feedback although the controller has its own reports. The controller's
+    /// receiver half then runs at the sender, on arrivals that are replayed from the feedback.
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }

@@ -261,9 +261,9 @@ pub struct Decision {
 /// until this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The budget in IP bytes of media, counted from the time when an allowance with this end was first returned.
+    /// The budget in IP bytes of media. It starts when an allowance with this value of `until` is first returned.
     pub bytes: Bytes,
-    /// The end of the allowance. A different end makes it a new allowance.
+    /// The end of the allowance. An allowance with a different end is a new one, with its own budget.
     pub until: Time,
 }
 

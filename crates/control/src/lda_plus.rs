@@ -23,7 +23,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
-    // The bottleneck rate is measured by the time between the arrivals of two packets.
+    // Without the parameter, the bottleneck rate is measured by the time between the arrivals of two packets.
     needs: |values| if values.rate("bottleneck").is_none() { &[Need::ArrivalTimes] } else { &[] },
     standard_reports: true,
     extension: EXTENSION,
@@ -230,7 +230,7 @@ impl SenderHalf for Sender {
         let known = self.members.remove(&receiver).is_some();
         self.settle();
         if how == Leave::Bye && known && self.members.is_empty() {
-            // The last receiver has left, so there is no report to wait for.
+            // The last receiver has left. No report can come any more, so the rate is halved now.
             self.halve_at = Some(at);
         }
     }
@@ -255,7 +255,8 @@ impl SenderHalf for Sender {
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
-            // The window is not a limit, but makes the session read the decision again after each packet.
+            // This window never limits the sender. Its presence makes the session read the decision again after each
+            // packet.
             window: Some(Window::Packets(u32::MAX)),
             limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {

@@ -310,8 +310,8 @@ impl LossHistory {
     }
 
     /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`.
-    /// Like any packet it reveals gaps and counts as a later packet for them, but it is not counted in the loss
-    /// intervals. It serves flows in which only some packets count.
+    /// Like any packet it reveals the gaps before it, but it is not counted in the loss intervals. This is for flows
+    /// whose losses are counted among a marked share of the packets only.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -357,8 +357,9 @@ impl LossHistory {
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts on arrival, but an older gap counts only once it is overtaken. The event then begins at the
-            // gap (RFC 5348, section 5.1), so later runs have to be regrouped.
+            // A mark counts when it arrives, but a gap counts only once later packets have overtaken it. If the gap is
+            // older than the mark, the event begins at the gap (RFC 5348, section 5.1), so later runs have to be
+            // regrouped.
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
@@ -398,7 +399,7 @@ impl LossHistory {
     }
 
     fn open_gap(&mut self, run: LossRun) {
-        // There is mostly one gap at a time, so this avoids spare capacity.
+        // There is mostly one gap at a time, and a vector's default growth would reserve memory for several.
         self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
         self.gaps.push(Gap { run, overtaken: 0 });
     }

@@ -48,7 +48,8 @@ impl Meter {
             bytes += slice.bytes;
             since = Some(slice.since);
         }
-        // Without this, the rate would stay constant in a silence. Gaps up to the length of a slice are normal.
+        // The span includes a present silence. Otherwise the rate would not fall in the silence. Gaps up to the length
+        // of a slice are normal.
         let silence = now.since(self.last).saturating_sub(over / SLICES as u64);
         let span = self.last.since(since?) + silence;
         (bytes > 0 && now.since(self.last) < over).then(|| Bytes::new(bytes).per(span.max(Span::micros(100))))

@@ -43,8 +43,8 @@ pub const ALL: &[&Controller] = &[
 /// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`. They are the values of `fixed`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The controller that takes over if receivers send only standard reports and the chosen controller needs reports of
-/// its own format ([`Controller::fallback`]).
+/// The controller that replaces a chosen controller that needs reports in its own format, if the receivers send only
+/// standard reports ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
     let mut n = 0;
     while !ALL[n].fallback {
@@ -208,8 +208,8 @@ impl Terms {
         Self { extension: 0, app, feedback, slowest_feedback, repeats: false, needs: &[], receivers }
     }
 
-    /// Returns the needs in a session with a group or without. The receivers of a group can't all send per-packet
-    /// feedback, so a controller that serves groups works without it there.
+    /// Returns what the controller needs in a multicast session (`group`) or in a unicast session. The receivers of a
+    /// group can't all send per-packet feedback, so a controller for both kinds of session does not need it in a group.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()

@@ -164,7 +164,8 @@ impl Record<'_> {
                 let own =
                     sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
-                    // The rate of a group does not limit what its receivers could use.
+                    // A receiver can change to a group with a higher rate, so the rate of the lowest group is not a
+                    // limit.
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, sinks, &there),
                 };

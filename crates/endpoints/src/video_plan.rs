@@ -508,7 +508,8 @@ impl ControllerChoice {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
-            // In the same program, the notices' sizes are known when a packet is made, so no room is reserved for them.
+            // If both ends are in this program, a notice's size is known when its packet is made, so no room is
+            // reserved.
             None => HEADER_BYTES,
             Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };

@@ -198,8 +198,8 @@ impl AudioIntake {
         self.release(|_| true);
     }
 
-    /// Passes on the packets whose predecessors have all arrived or are no longer waited for. `overdue` says for a
-    /// packet's arrival time whether its missing predecessors are no longer waited for.
+    /// Passes on the packets whose predecessors have all arrived or are no longer waited for. `overdue` returns true
+    /// for the arrival time of a packet that need not wait for missing predecessors any longer.
     fn release(&mut self, overdue: impl Fn(Time) -> bool) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, due) = (*seq, self.next.is_none_or(|next| next == *seq));

@@ -465,13 +465,13 @@ impl Broadcast {
             (state.fresh, state.lag, state.lag_since) = (true, (0, 0), self.clock.now());
         }
         state.members.push(Member { id, waker: None, audio: None });
-        // The first picture of a viewer is a key frame.
+        // A new viewer can only start with a key frame.
         state.key_wanted = true;
         self.shared.1.notify_all();
         id
     }
 
-    /// Returns the picture that is due now, if the source does not have its own pace.
+    /// Returns the number of the picture that is due now, for a source without a pace of its own.
     fn due_picture(&self) -> u32 {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
@@ -660,7 +660,8 @@ impl RungFeed {
             at: self.broadcast.time(frame.picture),
             needs,
             lasts: self.broadcast.time(self.broadcast.steering.gop),
-            // If the rate has fallen, its mean over the last group is too high.
+            // If the rate has fallen during the last group, the mean over the group is too high, so the present rate is
+            // used.
             rate: mean.min(self.rate),
             backlog,
         };
@@ -684,7 +685,7 @@ impl RungFeed {
             // frame.
             self.begin_at(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
         }
-        // A picture from before the session has no number in it.
+        // A picture that is older than the session has no number in the session.
         let display = frame.picture.checked_sub(self.base?)?;
         if frame.first {
             self.choose(frame, backlog);

@@ -295,8 +295,8 @@ pub(crate) struct BrowserConnection {
 /// The single receiver behind a server's reports.
 ///
 /// A server may send receiver reports, transport-wide feedback and key-frame requests each from a different SSRC. DTLS
-/// has authenticated one peer, so these are reports of one receiver. Otherwise the SSRC of the receiver reports would
-/// count as a receiver without per-packet feedback.
+/// has authenticated one peer, so all these reports are given the same SSRC. Otherwise the SSRC of the receiver reports
+/// would count as a receiver without per-packet feedback.
 #[derive(Default)]
 struct Reporter {
     ssrc: Option<[u8; 4]>,

@@ -52,7 +52,8 @@ impl Outbox {
         }
         let mut from = 0;
         for (ecn, which, to, until) in self.list.drain(..) {
-            // The peer is resolved when the datagram is sent, because a browser may have moved since it was pushed.
+            // The peer's address is looked up when the datagram is sent, because a browser may have moved since the
+            // datagram was queued.
             let to = to.unwrap_or_else(|| pair.peer(which));
             // Only RTCP is recorded, because senders ignore media that is looped back.
             if matches!(which, Which::Rtcp | Which::AudioRtcp) && to.ip().is_multicast() {

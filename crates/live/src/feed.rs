@@ -414,7 +414,7 @@ impl Feed for LiveFeed {
         // If the encoder is late by more than a picture, pictures are left out until it has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
-        // A source with its own pace skips pictures itself, so none is requested to be left out.
+        // A source with its own pace skips pictures itself when the encoder is late, so no picture is left out here.
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
         // Pictures are left out before coding instead of being skipped after coding, because skipping a coded frame

@@ -515,7 +515,7 @@ impl Session {
             also.put(&receiver::FRAMES_SENT, sent);
             also.put(&receiver::FRAMES_OK, counts.whole);
             also.put(&receiver::FRAMES_LOST, lost);
-            // Which frames were complete only after their play-out time is not known here.
+            // The number of frames that missed their play-out time is unknown, because that time is not known here.
             also.put(&receiver::FRAMES_LATE, None::<u64>);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }

@@ -387,7 +387,7 @@ impl SendOptions {
         Ok((pair, described.write(own, session)))
     }
 
-    /// Returns the parameters of a session for which only this end is known.
+    /// Returns the parameters of a session whose other end is another program.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {

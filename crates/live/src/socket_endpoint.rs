@@ -103,8 +103,8 @@ pub struct SocketSource {
     kept: SentSymbols,
     /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The operator's limits. Clock gaps are reported to them, because the circuit breaker, which uses them, measures
-    /// time by this clock.
+    /// The operator's limits. They also pass on gaps of the clock to the circuit breaker, which would otherwise take a
+    /// gap for missing reports.
     pub orders: Option<OperatorControls>,
     /// The ICE and DTLS connection to a browser. Media starts when it is connected.
     pub(crate) browser: Option<BrowserConnection>,

@@ -78,8 +78,8 @@ const MAX_SILENCE: Span = Span::secs(3);
 /// Validation of the path for ECN. Packets are ECN-capable from the first one (the leap of faith of RFC 6679, section
 /// 7.2.3), until the path is found to clear, change or lose them (section 7.4.1).
 ///
-/// If no ECN-capable packet arrives, packets that are not ECN-capable are tried. If those arrive, ECN-capable packets
-/// are tried once more. If these do not arrive, the path loses ECN-capable packets. After a failure, the path is not
+/// If no ECN-capable packet arrives, packets without ECN are tried. If packets without ECN arrive, ECN-capable packets
+/// are tried once more. If they are lost again, the path loses ECN-capable packets. After a failure, the path is not
 /// tried again in the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {

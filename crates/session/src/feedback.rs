@@ -30,8 +30,8 @@ struct Window {
     arrivals: VecDeque<Option<Arrival>>,
     /// Entry n is a packet number: this packet and all later ones have been included in at most n reports.
     reported_up_to: [u64; REPORTS_PER_PACKET],
-    /// The packets that have arrived since the last report, and which an earlier report had as missing: the lowest of
-    /// their numbers, and how many they are.
+    /// The late packets, which have arrived since the last report and were missing in an earlier one: their lowest
+    /// number, and their count.
     late: Option<(u64, u64)>,
 }
 
@@ -107,12 +107,13 @@ impl Window {
         self.reported_up_to[again].max(self.first)
     }
 
-    /// Returns the first packet number of a report that has the late packets, and repeats only packets after these.
+    /// Returns the first packet number of a report that begins with the first late packet, if there is one. Only
+    /// packets after that one are repeated.
     fn begin_late(&self) -> u64 {
         self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
     }
 
-    /// Returns the number of late packets that no report will have if this one begins at `begin`.
+    /// Returns the number of late packets that will never be reported if the present report begins at `begin`.
     fn late_before(&self, begin: u64) -> u64 {
         self.late.map_or(0, |(lowest, count)| if lowest < begin { count } else { 0 })
     }
@@ -239,8 +240,8 @@ impl Reporter {
     /// Returns when the next report is due; `None` while no packet has arrived since the last one.
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
-        // If RTCP's share does not allow a report per frame, it determines the interval. At a high media rate, 5 % of
-        // the arrived bytes allow a report per frame even if the session bandwidth is small.
+        // The share of RTCP determines the interval if it does not allow a report per frame. At a high media rate, 5 %
+        // of the arrived bytes allow a report per frame even if the session bandwidth is small.
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);

@@ -273,7 +273,7 @@ impl FeedbackFilter {
             );
         }
         self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
-            // The time counts anew if another receiver keeps the group at its floor.
+            // If a different receiver now keeps the group at its floor, the time starts again.
             (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
             (Limit::Floor, Some(by), _) => Some((by, now)),
             _ => None,

@@ -175,7 +175,8 @@ impl Participant {
     /// Creates a participant. `source` is true if it sends media.
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
-        // A source sends no feedback, which would have to wait for the next expiry.
+        // A receiver can't skip expiries, because its feedback has to wait for the next expiry. A source sends no
+        // feedback.
         config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
@@ -344,8 +345,8 @@ impl Participant {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // Most packets of a compound are from one source. A source that is not in the sample is not added to it
-            // later.
+            // Most packets of a compound are from one source. If the sample of members does not include this source,
+            // the member table is not asked again for each packet.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }

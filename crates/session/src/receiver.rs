@@ -820,7 +820,8 @@ impl Receiver {
             // A packet may confirm the source of earlier packets that were held back. These then count as received,
             // too.
             repair.checked_packets += stream.reception.received() - before;
-            // The counters of the report block only change with the media's sequence numbers.
+            // Retransmissions must not change the counters of the report block. The check compares them with the number
+            // of media packets that were received here.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
             repair.check.see(
                 repair.checked_packets == (self.past.received + stream.reception.received()).saturating_sub(duplicates),

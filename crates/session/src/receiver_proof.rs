@@ -9,8 +9,8 @@ use steadycast_wire::rtcp::ReportBlock;
 const LATEST: usize = 8;
 /// Minimum time for which a sender report is stored.
 const FRESH: Span = Span::secs(2);
-/// Maximum number of packets by which the highest sequence number in a report block may lag behind the last packet that
-/// was sent before the echoed sender report.
+/// Maximum lag of a report block, in packets: the last packet sent before the echoed sender report, minus the block's
+/// highest sequence number.
 const BEHIND: u64 = 100;
 
 /// The latest sender reports, each with its time, the middle 32 bits of its NTP time, and the number of the next

@@ -911,7 +911,8 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
-        // The same receiver now reports under its real SSRC. Its earlier entry would never report again.
+        // A receiver that first reported under GStreamer's placeholder SSRC now reports under its real one. Its entry
+        // under the placeholder is removed.
         if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
         {
             self.peers.remove(GSTREAMER_UNSET_SSRC);
@@ -1081,7 +1082,8 @@ impl Sender {
     /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        // Otherwise frames larger than the encoder's mean would wait in the pacer, although the mean rate is on target.
+        // With pacing at the target, frames above the encoder's mean size would wait in the pacer although the mean
+        // rate is on target.
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 

@@ -259,7 +259,8 @@ impl Simulation {
 
     /// Delivers the packets that are in flight at the end of the run, so that the last frames are not counted as lost.
     fn drain(&mut self, end: Time) {
-        // This is done first, because packets that agents send when they finish do not belong to the run.
+        // The network's run ends before the agents finish, because the packets that finishing agents send do not belong
+        // to it.
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
             // Agents may still send when they finish.
@@ -552,7 +553,8 @@ impl Simulation {
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
-        // A later alarm remains in the event queue. It is ignored if an earlier one has replaced it.
+        // Events can't be removed from the queue. If an alarm is replaced by an earlier one, `wake` ignores it when it
+        // expires.
         if wake < self.armed[ix] {
             // A wake-up that is already due happens at the current time, after the events of this time that were
             // scheduled earlier.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def option(written: str, about: str, **more: Any) -> Any:
-    """Declare an option as its help shows it: ``-o --out DIR``, its names and then its value."""
+    """Declare an option. ``written`` has its names and then its value, as in the help: ``-o --out DIR``."""
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     return typer.Option(*names, metavar=" ".join(words[len(names) :]) or None, help=about, **more)
@@ -275,7 +275,7 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 
     from steadycast.core import SETUP
 
-    # Run as root, the compiler would create files in another user's checkout that this user could not replace.
+    # If the command runs as root in another user's checkout, that user could not replace the files of the build.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -398,8 +398,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # Without a file name, the write to standard output has failed. Python would write the buffered data again at
-        # exit, so that standard output is replaced.
+        # An error without a file name comes from standard output. Python would write the buffered data again at exit,
+        # so standard output is replaced by the null device.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:

@@ -54,7 +54,7 @@ class Flow:
         """Return for each of these times whether the flow sends."""
         within = np.zeros(len(at), dtype=bool)
         for low, high in self.active:
-            # The times are sums of steps, so that 1e-9 s allows for rounding.
+            # The times are sums of steps. The tolerance of 1e-9 s is for their rounding errors.
             within |= (at >= low - 1e-9) & (at < high - 1e-9)
         return within
 

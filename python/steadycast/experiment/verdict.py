@@ -16,8 +16,8 @@ from steadycast.folder import Json, spread, within
 HOLDS, FAILS, UNTESTED, UNKNOWN = "holds", "fails", "untested", "unknown"
 """The possible results of a bound.
 
-"untested": the placebo is within the bound as well, so that the bound does not test the event. "unknown": a run
-failed, or lacks the measure.
+"untested": the placebo (the same run without the event) is within the bound as well, so the bound does not test the
+event. "unknown": a run failed, or lacks the measure.
 """
 
 

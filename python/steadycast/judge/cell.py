@@ -304,7 +304,7 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
             serves.append(("feed", "clip.pipe", {}))
         for what, place, more in serves:
             os.mkfifo(values[place])
-            # The umask reduces the mode that mkfifo sets, so that it is set again.
+            # The umask restricts the mode that `mkfifo` sets, so the mode is set again.
             os.chmod(values[place], 0o666 if setup.user else 0o600)
             words = clips.words_of(what, clip, Path(values[place]), rooms.judge / f"{what}.tsv", **more)
             own.append(hosts.Member(what, None, words, log=str(rooms.judge / f"{what}.log"), own=True))

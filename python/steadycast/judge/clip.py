@@ -222,7 +222,7 @@ Item = TypeVar("Item")
 
 
 def cut(luma: U8, crop: Crop | None) -> U8:
-    """Return the part of a picture that shows the clip; a crop has its width, its height and its position."""
+    """Return the part of a picture that shows the clip. A crop is (width, height, left, top)."""
     if crop is None:
         return luma
     width, height, left, top = crop
@@ -337,7 +337,7 @@ def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | Non
 
 
 def words_of(what: str, clip: Marked, fifo: Path, log: Path, **more: Any) -> list[str]:
-    """Return the command that serves a FIFO: ``what`` is "feed" or "look"."""
+    """Return the command that writes the clip into a FIFO ("feed"), or measures the pictures from a FIFO ("look")."""
     told = {"what": what, "clip": asdict(clip), "fifo": str(fifo), "log": str(log), **more}
     return [sys.executable, "-m", "steadycast.judge.clip", json.dumps(told)]
 

@@ -556,7 +556,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
-        # A browser drops some of its camera's first pictures, so that its first frame is unknown.
+        # A browser drops some of its camera's first pictures, so its first frame may be any of them.
         frames = None if cell.pair.pictures.source == "browser" else frames
         handed = _handed(first, frames, fps)
     else:
@@ -605,7 +605,7 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
         origin, start = next(iter(frames.first_s.items()))
         numbers = (round((s - origin) % 2**32 / frames.clock * fps) for s in frames.first_s)
         left = dict(zip(numbers, frames.first_s.values(), strict=True))
-        # A display time before the sending time disproves that the first frame was picture 0.
+        # If a picture was displayed before its sending time, the first frame was not picture 0.
         left, begin = (left, start) if all(t > left.get(n, 0) for n, t in first.items()) else ({}, begin)
     return {n: left.get(n, begin + n / fps) for n in range(max(first) + 1)}
 

@@ -33,7 +33,7 @@ def path_of(place: Path) -> Path:
 
 
 def beside(place: Path) -> Json | None:
-    """Return the call from which a path was reconstructed, for the page; `None` for any other scenario."""
+    """Return the page's content for the call from which a scenario was made; `None` if it was not made from a call."""
     told = place.parent / "path.json"
     if place.name != "path.toml" or not told.is_file():
         return None

@@ -230,7 +230,7 @@ class Lab:
         )
 
     async def run(self, sent: Json) -> Response:
-        """Change the text, run it with A and with B, and return both results."""
+        """Apply the page's edits to the scenario's text, run it with controllers A and B, and return both results."""
         asked = self._asked(sent)
         pool = self._pool()
         place = pool.place(asked.tab, film=False)
@@ -265,7 +265,7 @@ class Lab:
         return await self._one(asked, "film", sides[0], tuple(sides[1:]), FORMATS[asked.kind][1])
 
     async def report(self, sent: Json) -> Response:
-        """Write the report of A or B."""
+        """Return the HTML report of one of the two compared controllers, A or B."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         sets = sides[-1] if asked.side == "b" else sides[0]
@@ -350,7 +350,7 @@ class Lab:
 
         """
         base = sent.get("base", 0)
-        # `bool` is a subclass of `int`, so that the type itself is compared.
+        # `isinstance` would also accept a `bool`, which is a subclass of `int`.
         if type(base) is not int or not 0 <= base < len(self.bases):
             raise ValueError("base: no such scenario")
         kind = _text({"kind": "mp4", **sent}, "kind", 9)
@@ -399,7 +399,7 @@ def _outcome(outcome: Any) -> Json:
 
 
 def _verdict(results: Sequence[Json]) -> Json | None:
-    """Recommend A or B; `None` if one of them failed, or if there is only one."""
+    """Recommend controller A or B; `None` if a run failed, or if there is only one controller."""
     summaries = [result.pop("judged", None) for result in results]
     if None in summaries or len(summaries) < 2:
         return None

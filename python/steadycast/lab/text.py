@@ -350,7 +350,7 @@ def _of_traffic(tree: Json, resolved: Json) -> Iterator[Knob]:
 
 
 def first_video(tree: Json) -> int | None:
-    """Return the index of the first video among the flows, which is the one with an A and a B."""
+    """Return the index of the first video among the flows. The page compares controllers A and B of this flow."""
     return next((n for n, flow in enumerate(tree.get("flow") or []) if flow.get("kind") == "video"), None)
 
 

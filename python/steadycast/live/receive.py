@@ -31,7 +31,7 @@ _UNTOLD = {
     ("mpegts", "h263"),
     *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
 }
-"""Containers and codecs that FFmpeg writes without naming the codec, so that no player can read the file.
+"""Pairs of container and codec for which FFmpeg does not write the codec's name; no player can read such a file.
 
 MPEG-TS, for example, has no stream type for VP8 (ISO/IEC 13818-1).
 """
@@ -359,7 +359,7 @@ class Sink:
         if self._failed is not None:
             return
         self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
-        # Closing flushes the buffers, which fails for the reason in ``error``, so that errors of closing are ignored.
+        # Closing flushes the buffers, which fails for the reason in ``error`` once more. Errors of closing are ignored.
         growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
         self._frames.clear()
         with contextlib.suppress(OSError, ValueError):
@@ -678,7 +678,7 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
             session.write(record, summary, draft, sdp=None)
         except UserError as error:
             failed.append(error)
-    # Only one error can be raised, so that the others are printed.
+    # Only one error can be raised, so the others are printed.
     for more in failed[1:]:
         print(f"steadycast: {more}", file=sys.stderr)
     if failed:

@@ -83,7 +83,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
     connection = status.get("browser")
-    # A server sends its reports to the address of the media, so that no port has to be opened for them.
+    # A server sends its reports to the media's address, so there is no further port to open.
     remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
     host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]

@@ -292,7 +292,7 @@ class _View:
         return pictures[slot - self.table.span(part.start).start]
 
     def _group_of_slot(self, slot: int) -> int:
-        # GOPs are closed, so that a GOP has the same frame numbers in display order as in coding order.
+        # GOPs are closed, so a GOP has the same frame numbers in display order as in coding order.
         passes, within = divmod(slot, self.table.frames)
         return passes * self.table.gops + within // self.table.gop
 

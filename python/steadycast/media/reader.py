@@ -381,9 +381,10 @@ class _Clock:
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
     """Return the length of the pictures, in seconds; `None` if the known length may be that of longer audio.
 
-    The length begins at ``first``, the presentation time of the first picture. Some sources state a length, others an
-    end. It is relative to the track's first time stamp, to the file's first time stamp, or to 0. If it is not known to
-    which of these, the earliest possible end is used, because only pictures that end before it are certainly truncated.
+    The length begins at ``first``, the presentation time of the first picture. Some sources state a length, others the
+    time of the end. A stated end counts from the track's first time stamp, from the file's first time stamp, or from 0.
+    If this is not known, the earliest possible end is used: a source that ends even before that time is certainly
+    truncated.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)

@@ -123,7 +123,7 @@ def coding_order(pattern: str) -> tuple[U8, U32]:
 
     ``pattern`` has the types in display order, such as ``IBBPBBP``.
 
-    B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, so that the
+    B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, because the
     GOP is closed.
     """
     order: list[int] = []

@@ -122,7 +122,7 @@ def got(flow: Json) -> str:
 
 
 def never_competes(flow: Mapping[str, Any]) -> bool:
-    """Whether no other flow competed with this one, so that its share of a fair share is unknown."""
+    """Whether no other flow competed with this one. Its fraction of the fair share is then unknown."""
     return flow.get("share_of_fair") is None and number(flow.get("competing_s")) == 0
 
 

@@ -480,7 +480,7 @@ def _said(
     else:
         said = [f"Use {' or '.join(take)}, which do not differ significantly: {why}."]
     if reason == "decided":
-        # These controllers are not significantly worse, but they violate the rule, so that they are not recommended.
+        # These controllers are not significantly worse, but are not recommended because they violate the rule.
         faulty = [each for each in left if each.faults]
         said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     if best is not None and best.alone:
@@ -567,7 +567,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
             flow["name"]: share
             for flow in summary["flows"]
             if flow.get("kind") in ("video", "tcp")
-            # Several videos under test compete with each other, so that each one also counts among the other flows.
+            # Several videos under test compete with each other, so each one also counts as an other flow.
             and (flow["name"] not in tested or len(tested) > 1)
             and (share := number(flow.get("share_of_fair"))) is not None
         },
@@ -580,7 +580,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
 
 
 def judged(summary: Json) -> Json:
-    """Return the part of a summary that the rule uses."""
+    """Return the part of a summary that the recommendation depends on."""
     flow_keys = ("name", "kind", "controller", "share_of_fair")
     keys = ("picture_score", "rate_score", "frozen_frac", "playout_ms", "delay_ms")
     return {

@@ -395,7 +395,7 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         stack.enter_context(outlets.several(options.outlets, viewers.told))
         publish_token = None if options.no_token else secrets.token_urlsafe(24)
         app = Serving(viewers, media, token, public, publish_token=publish_token).app()
-        # All connections of a proxy come from one address, so that the limit per address does not apply to them.
+        # Behind a proxy, all connections come from the proxy's address, so there is no limit per address.
         proxied = public.access.public is not None and encrypted is None
         places = web.Places(of_one=sys.maxsize) if proxied else web.Places()
         shown = _shown(public, host, port, encrypted is not None)

@@ -43,7 +43,7 @@ MOST_SAID = 6
 VERDICTS = "verdicts.json"
 """The file with the recommended controller at each point, for other programs."""
 MARK = "†"
-"""The mark of points at which the network did not limit the flows, so that runs compare nothing."""
+"""The mark of points at which the network did not limit the flows. Runs at such a point show no difference."""
 _BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(

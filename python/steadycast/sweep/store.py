@@ -59,7 +59,7 @@ class Part:
                 # A write may accept only part of the bytes.
                 left = left[os.write(self._file, left) :]
             if time.monotonic() - self._synced > _SYNC_S:
-                # Each synchronization waits for the disk, so that it is done at intervals and not for each row.
+                # A synchronization waits for the disk, so it is done at intervals and not for each row.
                 os.fsync(self._file)
                 self._synced = time.monotonic()
         except OSError as error:

@@ -123,7 +123,7 @@ impl Trend {
     /// Updates the slope by least squares. If the minima do not fit a line well, the previous slope is kept.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
-        // Two points always lie on a line, so their deviation would be zero.
+        // Any two points lie on a line, so the error of the slope can't be estimated from them.
         if points.len() < 3 {
             return;
         }

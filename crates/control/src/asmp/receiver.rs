@@ -21,8 +21,8 @@ const ASSUMED_RTT_REPORTS: u32 = 2;
 /// During its first reports, up to this number, a receiver without a round-trip time is not suppressed. If the sender
 /// announces round-trip times of other receivers, the receiver also waits for its own instead of using the assumed one.
 const NO_RTT_REPORTS: u32 = 8;
-/// The start phase ends if the send rate has not risen during this number of the receiver's reports and during this
-/// time. Another receiver then limits the rate.
+/// If the send rate has not risen during this number of the receiver's reports and during this time, another receiver
+/// limits it, and the start phase ends.
 const STALLED: (u32, Span) = (4, Span::secs(2));
 /// The windows of the receive rate. A report interval is not used, because it may contain one frame or none. A second
 /// averages over large and small frames, and a quarter of a second follows a rising send rate. The higher of the two
@@ -182,7 +182,8 @@ impl Receiver {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        // The start phase doubles the receive rate and needs no round-trip time, but the phase after it needs one.
+        // The start phase's rate is twice the receive rate, which needs no round-trip time. The rate after the start
+        // phase needs one, and until it is known the rate does not rise.
         let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
             Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
@@ -234,7 +235,8 @@ impl Receiver {
         let Some(ramp) = &mut self.ramp else { return Err(old) };
         if lost || state == State::Congested || queue > RAMP_DELAY {
             self.ramp = None;
-            // The rate was doubled beyond the path's capacity, which the receive rate shows.
+            // The start phase has doubled the rate beyond the path's capacity. The next phase continues from the
+            // receive rate.
             return Err(old.min(x_recv));
         }
         let sent = self.announced.unwrap_or(x_recv);
@@ -279,9 +281,8 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // The announced rate counts up to twice the receive rate, so that a source with coarse rate steps can reach its
-        // next one. An announced rate above twice the receive rate does not raise the limit, because the source does
-        // not use it.
+        // The limit is the announced send rate, so that a source with coarse rate steps can reach its next step. It is
+        // at most twice the receive rate, because a source whose announced rate is higher than that does not use it.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -290,8 +291,8 @@ impl Receiver {
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
-        // The sender takes the minimum of all rates, so a report of a higher rate must not suppress one of a lower
-        // rate. In paper mode it does suppress that report.
+        // The sender takes the minimum of all rates, so a report of a higher rate must not suppress a report of a lower
+        // rate. The paper's rule suppresses it nevertheless.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
@@ -400,7 +401,8 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // A receiver without a round-trip time only gets one after its report has reached the sender.
+        // The sender can only announce a receiver's round-trip time after a report of this receiver. The reports of a
+        // receiver that still needs it are therefore not suppressed.
         let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
         if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);

@@ -29,10 +29,10 @@ struct Anchor {
 /// ```
 ///
 /// T_oneway is the mean over packets with weight 1/16. In the multiplicative form, T_ref is T_oneway at the time of the
-/// last announcement. In the additive form, T_ref is the one-way delay of an earlier announcement: the one that the
-/// receiver's last report answered, since RTT is the sum of the delays of these two packets. The delay at the arrival
-/// of the new announcement would be wrong: it arrives about a second later, and a queue can have filled since. Source:
-/// ASMP, equations 6–11.
+/// last announcement. In the additive form, T_ref is the one-way delay of the announcement that the receiver's last
+/// report answered, because RTT is the sum of the delays of that announcement and that report. The one-way delay of the
+/// announcement that carries RTT would be wrong: it arrives about a second later, and a queue may have filled in
+/// between. Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,
@@ -40,9 +40,9 @@ pub(super) struct RoundTrip {
     initial: Span,
     one_way: Option<OneWay>,
     recent: Option<OneWay>,
-    /// The one-way delay and the time of the last announcement, and those of the announcement that the last report
-    /// answered.
+    /// The one-way delay and the time of the last announcement.
     announced: Option<(OneWay, Time)>,
+    /// The same values for the announcement that the last report answered.
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
     /// The minimum announced round-trip time, from which the lower bound of the estimate follows. Announcements are a
@@ -92,9 +92,9 @@ impl RoundTrip {
 
     /// Records that a report is sent, which answers the last announcement.
     pub(super) fn on_report(&mut self) {
-        // The sender's next measurement belongs to this announcement, but arrives about a second later. If the delay at
-        // that later time were the reference, a change of the queue in between would distort the estimate. With a RED
-        // queue, a round-trip time of 20 ms was estimated as 1 ms.
+        // The sender measures the round trip that this report completes, and announces the result about a second later.
+        // If the delay at that later time were the reference, a change of the queue in between would distort the
+        // estimate. With a RED queue, a round-trip time of 20 ms was estimated as 1 ms.
         self.answered = self.announced.or(self.answered);
     }
 

@@ -247,7 +247,7 @@ impl SenderHalf for Sender {
             at: *heard + self.interval() * MEMBER_TIMEOUT_INTERVALS,
             why: "a receiver's silence",
         });
-        // At the floor the rate cannot be halved.
+        // At the floor the rate can't be halved, so no wake-up is needed.
         let silence = self.halve_at.filter(|_| self.rate > self.floor);
         let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
         [oldest, silence].into_iter().flatten().min_by_key(|wake| wake.at)

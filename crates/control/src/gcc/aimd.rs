@@ -130,7 +130,7 @@ impl Aimd {
             BandwidthUsage::Over => self.decrease(now),
             BandwidthUsage::Under => self.state = State::Hold,
             BandwidthUsage::Normal => {
-                // The time in the hold state must not count as time of the increase.
+                // The increase starts now: it must not include the time that was spent in the hold state.
                 if self.state == State::Hold {
                     self.changed = Some(now);
                 }
@@ -181,7 +181,8 @@ impl Aimd {
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
-        // The acknowledged rate may exceed the rate after probes; a decrease then follows the link capacity.
+        // After a probe, the acknowledged rate may be higher than the rate. The decrease is then based on the estimated
+        // link capacity.
         if to > self.rate {
             to = self.capacity.known().map_or(to, |capacity| capacity.scale(BETA));
         }

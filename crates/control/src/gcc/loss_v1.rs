@@ -119,7 +119,8 @@ impl LossV1 {
             }
             return;
         }
-        // In the start phase the delay-based estimate and probes may raise the rate faster than 8 % per second.
+        // In the start phase the rate follows the delay-based estimate and probes, which may rise faster than 8 % per
+        // second.
         if self.fraction == 0.0 && self.in_start(now) && v2.is_none() {
             let above = self.delay_based.filter(|rate| *rate > self.target);
             if let Some(rate) = above {
@@ -136,7 +137,7 @@ impl LossV1 {
         if let Some((rate, rule)) = v2 {
             return self.take(rate, rule);
         }
-        // Without fresh loss reports there is no evidence for a change in either direction.
+        // The last loss report is too old to justify an increase or a decrease.
         if now.since(fraction_at) >= LOSS_REPORT_MAX_AGE {
             return self.take(self.target, "loss report too old: held");
         }
@@ -146,7 +147,8 @@ impl LossV1 {
         } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
-            // A decrease takes a round trip to show in the loss reports, so a second decrease has to wait for that.
+            // Loss reports show the effect of a decrease only after a round trip, so a second decrease has to wait for
+            // one.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));

@@ -328,7 +328,7 @@ impl LossV2 {
         let factor = if held { ABOVE_ACKNOWLEDGED_HELD } else { ABOVE_ACKNOWLEDGED };
         best.bandwidth = best.bandwidth.min(factor * acknowledged).max(old.bandwidth);
         if self.state == State::Decreasing && best.bandwidth == old.bandwidth {
-            // A rise that is fully bounded must still differ from no rise. Otherwise the state would stay `Decreasing`.
+            // If the bound leaves nothing of the rise, 1 bit/s is added. Otherwise the state would stay `Decreasing`.
             best.bandwidth += 1.0;
         }
     }

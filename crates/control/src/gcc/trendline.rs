@@ -76,7 +76,7 @@ impl Trendline {
             // The first group counts half of its interval, because the overuse began somewhere within it.
             let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
             self.over = Some((time, groups));
-            // A single group or a slope that is falling again is no overuse, even above the threshold.
+            // A slope above the threshold is no overuse if it comes from a single group, or if it is falling again.
             if time > OVERUSE.as_millis_f64() && groups > 1 && trend >= self.trend {
                 self.over = Some((0.0, 0));
                 self.usage = BandwidthUsage::Over;

@@ -103,7 +103,7 @@ impl Law {
     /// and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
-        // A late call still ends only one period, because there were no samples for further periods.
+        // A late call ends one period only, because no samples were taken for further ones.
         self.next = Some((next + self.period).max(now + Span::nanos(1)));
         let used = self.sent >= USED * self.allowed;
         let mean = (self.samples > 0).then(|| Span::from_secs_f64(self.sum / f64::from(self.samples)));
@@ -115,7 +115,8 @@ impl Law {
         let base = self.base.map_or(least, |base| base.min(least));
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
-        // The round-trip time of an unused rate does not show whether the path could carry another connection.
+        // If the source does not use the rate of the present connections, a short round-trip time does not show that
+        // the path could carry another one.
         if !congested && self.used && !used {
             return false;
         }

@@ -171,7 +171,7 @@ impl SenderHalf for Sender {
             // The quanta of all connections add up to the packet's size, so the deficits stay bounded.
             c.deficit += size * rate / sum;
         }
-        // With equal deficits, the oldest connection counts.
+        // With equal deficits, the oldest connection sends the packet.
         let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
         let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
         c.deficit -= size;

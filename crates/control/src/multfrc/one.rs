@@ -29,7 +29,7 @@ impl Sender {
         let law = Law::new(values);
         let mut tfrc = tfrc::Sender::new(setup, &Settings::of_profile(values));
         tfrc.set_connections(law.n);
-        // The first packet is marked.
+        // With a credit of 1, the first packet is marked.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
 }

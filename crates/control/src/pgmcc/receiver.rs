@@ -81,7 +81,8 @@ impl Receiver {
 
     /// Cancels the pending report because of another receiver's report, unless the loss is higher at this receiver.
     fn suppress_by(&mut self, loss: f64) {
-        // Lost packets are not repaired, so it does not matter which packets are missing.
+        // A report only announces this receiver's loss, not which packets are missing: they are not repaired. A report
+        // of at least the same loss therefore makes it redundant.
         if self.loss <= loss {
             self.nak = None;
         }
@@ -165,7 +166,7 @@ impl ReceiverHalf for Receiver {
             return;
         };
         self.suppress_by(back.loss);
-        // The other report answers the sender's request as well.
+        // The other receiver's report also answers the sender's request for a report.
         if self.asked.is_some() {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);
         }

@@ -291,7 +291,7 @@ impl SenderHalf for Sender {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;
-            // There is no acker left to acknowledge these packets.
+            // No acker is left that could acknowledge the packets in flight.
             self.out.clear();
             self.timer = None;
             self.rule = "the acker has left";

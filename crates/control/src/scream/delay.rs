@@ -93,7 +93,7 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
-        // A minimum that never falls is a standing queue that was included in the base delay.
+        // If the minimum delay stays above a quarter of the target, the base delay contains a standing queue.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);

@@ -22,7 +22,7 @@ struct Missing {
     /// The time when a later packet was first acknowledged.
     passed: Time,
     lost: bool,
-    /// Whether the feedback covers later packets but not this one. It is then not lost.
+    /// Whether the feedback covers later packets but not this one. Such a packet does not count as lost.
     unknown: bool,
 }
 

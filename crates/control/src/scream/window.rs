@@ -139,7 +139,7 @@ impl ReferenceWindow {
             Cut::ClassicMark => self.bytes *= config.profile.beta_ecn,
             Cut::L4sMark => {
                 let mut by = input.alpha / 2.0 * spared / long_way;
-                // With a short queue a gentler reduction suffices near the inflection point and with delay variation.
+                // With a short queue, the reduction is gentler near the inflection point and with delay variation.
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }

@@ -3,13 +3,13 @@
 //!
 //! The rules of [`CompeteLaw::update`], in order:
 //!
-//! 1. The queue is considered the flow's own, and DELAY begins, if the rate of arrival does not follow the sent rate,
-//!    or if two trains arrive at the flow's own rate.
+//! 1. The queue is considered the flow's own, and DELAY begins, if the receive rate does not follow the sent rate, or
+//!    if two trains arrive at the flow's own rate.
 //! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
 //! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
 //! 4. [`CompeteLaw::equation_window`]: beside Reno, and at low rates behind a policer, the window is at most what TCP's
 //!    equation gives.
-//! 5. The rate exceeds the rate of arrival by at most a fifth.
+//! 5. The rate exceeds the receive rate by at most a fifth.
 //! 6. During a drain less is sent. If the queue empties and no other flow refills it, DELAY begins.
 //! 7. [`CompeteLaw::is_over`]: DELAY begins if the queue has stayed empty without a loss.
 
@@ -19,16 +19,16 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
-/// The rule's name if the queue is the flow's own: the rate of arrival does not follow the sent rate.
+/// The rule's name if the queue is the flow's own: the receive rate does not follow the sent rate.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 // CUBIC (RFC 9438).
 
 /// CUBIC's constant C in segments per cubic second (section 5).
 const CUBIC_C: f64 = 0.4;
-/// The share of the window that a loss leaves (section 4.6).
+/// The factor by which a loss multiplies the window (section 4.6).
 pub(super) const CUBIC_BETA: f64 = 0.7;
-/// The share of the window that a mark leaves (RFC 8511).
+/// The factor by which a mark multiplies the window (RFC 8511).
 const ECN_BETA: f64 = 0.85;
 /// The additive increase of the Reno-friendly window, in segments per round trip. Because CUBIC's cut is smaller than
 /// Reno's, this increase gives Reno's mean window (section 4.3).
@@ -45,7 +45,7 @@ const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
 
-/// The rate is at most this many times the rate of arrival. A window that does not limit what is sent is bounded in the
+/// The rate is at most this many times the receive rate. A window that does not limit what is sent is bounded in the
 /// same way.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 /// A source of frames is allowed at most this many times the window's rate.
@@ -70,16 +70,16 @@ const TIMEOUT_RTTS: f64 = 4.0;
 /// The least retransmission timeout, in seconds (Linux).
 const TIMEOUT_MIN: f64 = 0.2;
 
-// The tests that show that no other flow is there.
+// The tests for the absence of other flows.
 
-/// The number of trains in a row that show a queue of the flow's own.
+/// The number of trains in a row that show an unshared queue.
 pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
 /// A drain is made only if the queueing delay is above this, in seconds. In a shorter queue, the effect of a drain
 /// would not be visible.
 const DRAIN_QUEUE_MIN: f64 = 0.020;
 /// The longest drain in addition to a round trip, in seconds.
 const DRAIN_TIME_MAX: f64 = 0.3;
-/// After a cut, the rate may jump back to this share of the rate of arrival before the cut.
+/// After a cut, the rate may jump back to this share of the receive rate before the cut.
 const RESTORED_SHARE: f64 = 0.7;
 /// The span over which the queueing delay is measured in a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
@@ -111,8 +111,8 @@ const CALM_PER_RTT: f64 = 0.1;
 const CALM_TIME_MIN: f64 = 1.0;
 /// The assumed time between two congestion losses until two were observed, in seconds.
 const LOSS_GAP_INITIAL: f64 = 1.0;
-/// If COMPETE ended in a queue of the flow's own and begins again soon, it continues with its old window. "Soon" is
-/// within this time, in seconds, plus ten round trips.
+/// If COMPETE ended in an unshared queue and begins again soon, it continues with its old window. "Soon" is within this
+/// time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
 /// The inverse of the ten round trips that are added to [`REUSED_WINDOW_TIME`]. The round-trip time is divided by it.
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
@@ -195,17 +195,17 @@ struct Drain {
     until: f64,
     /// The queueing delay at the loss, in seconds.
     q: f64,
-    /// The rate of arrival at the loss, in bit/s.
+    /// The receive rate at the loss, in bit/s.
     received: f64,
 }
 
-/// The window of a COMPETE phase that ended in a queue of the flow's own. Two flows that yield at the same time look
-/// like such a queue, so the window may be needed again.
+/// The window of a COMPETE phase that ended in an unshared queue. If two flows yield at the same time, each takes the
+/// queue for an unshared one. COMPETE then begins again soon, with this window.
 #[derive(Clone, Copy, Debug)]
 struct EndedCompetition {
     at: f64,
     cubic: Cubic,
-    /// The rate of arrival, in bit/s.
+    /// The receive rate, in bit/s.
     path_rate: f64,
 }
 
@@ -264,7 +264,7 @@ impl CompeteLaw {
         self.restore = rate;
     }
 
-    /// Ends COMPETE in a queue of the flow's own, which carries `path_rate` in bit/s.
+    /// Ends COMPETE in an unshared queue, which carries `path_rate` in bit/s.
     pub(super) fn end_in_own_queue(&mut self, now: f64, path_rate: f64) {
         self.ended = Some(EndedCompetition { at: now, cubic: self.cubic, path_rate });
     }
@@ -308,8 +308,8 @@ impl CompeteLaw {
         }
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
-            // The rate of arrival limits the rate, as acknowledgments limit a TCP. Without this limit the rate would
-            // jump after a drain, because the round-trip time is short then and the window is still large. A jump up to
+            // The receive rate limits the rate, as acknowledgments limit a TCP. Without this limit the rate would jump
+            // after a drain, because the round-trip time is short then and the window is still large. A jump up to
             // `restore`, which the drain itself gave away, is allowed.
             rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
@@ -327,9 +327,9 @@ impl CompeteLaw {
         Transition::Stay(rate, rule)
     }
 
-    /// Whether the queue is the flow's own: the rate of arrival does not follow the sent rate, or trains show it. If
-    /// the flow's share of the queue, as measured by trains, shows a shared queue, the response of the rate of arrival
-    /// is ignored.
+    /// Whether the queue is the flow's own: the receive rate does not follow the sent rate, or trains show it. If the
+    /// flow's share of the queue, as measured by trains, shows a shared queue, the response of the receive rate is
+    /// ignored.
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
         let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
@@ -353,7 +353,7 @@ impl CompeteLaw {
         if is_congestion {
             (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
         }
-        // A random loss cuts the window, too, because a TCP beside this flow responds to it.
+        // A random loss cuts the window as well, because a TCP in this flow's place would also respond to it.
         cubic.cut(now, if input.loss.is_some() { CUBIC_BETA } else { ECN_BETA });
         if let Some(received) = received.filter(|_| self.may_drain(input, config)) {
             let length = (q / (1.0 - config.yield_to)).min(DRAIN_TIME_MAX) + rtt;
@@ -364,10 +364,12 @@ impl CompeteLaw {
 
     /// Whether a drain may show that no other flow is there.
     fn may_drain(&self, input: &LawInput<'_>, config: &Config) -> bool {
-        // A source of frames sends less than it may, and unevenly. Beside a TCP its drains empty the queue too often to
-        // be evidence. The response of the rate of arrival must then confirm that the queue is not shared.
+        // A source of frames sends unevenly, and less than it may. Its drains therefore often empty the queue although
+        // a TCP is there. For such a source, the response of the receive rate must confirm that the queue is not
+        // shared.
         let is_reliable = !config.frames || self.response.is_shared(input.now) == Some(false);
-        // In a shared queue an empty queue after a drain is no evidence, because BBR also drains its queue.
+        // If trains show a shared queue, an empty queue after a drain is no evidence, because BBR drains its queue,
+        // too.
         is_reliable && !input.is_shared() && input.signals.q > DRAIN_QUEUE_MIN
     }
 
@@ -376,8 +378,8 @@ impl CompeteLaw {
         let LawInput { now, dt, rtt, signals, .. } = *input;
         let before = cubic.cwnd;
         if input.is_shared() && input.share.is_some_and(|share| share > FAIR_SHARE_MAX) {
-            // A flow with more than its fair share does not grow. Its epoch is moved by the same time, so that the
-            // cubic curve does not jump afterwards.
+            // The window of a flow with more than its fair share does not grow. The curve's epoch moves by the elapsed
+            // time `dt`, so that the window does not jump afterwards.
             cubic.epoch_start += dt;
         } else {
             cubic.grow(now, dt, rtt);
@@ -441,8 +443,8 @@ impl CompeteLaw {
     }
 }
 
-/// Returns the highest permitted rate, in bit/s, at a rate of arrival: a multiple of that rate, plus two packets per
-/// round trip, so that a low rate can grow.
+/// Returns the highest permitted rate, in bit/s, at a receive rate: a multiple of that rate, plus two packets per round
+/// trip, so that a low rate can grow.
 fn rate_limit(received: f64, rtt: f64, config: &Config) -> f64 {
     RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt
 }

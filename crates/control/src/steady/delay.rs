@@ -5,8 +5,8 @@
 //!
 //! 1. [`DelayLaw::on_loss`]: a loss or a mark shows congestion. If it shows other flows, COMPETE begins. Otherwise it
 //!    lowers the target, because an AQM drops or marks at this delay.
-//! 2. [`DelayLaw::check_response`]: if a video's rate of arrival follows its sent rate, the queue consists of the
-//!    packets of other flows, and COMPETE begins.
+//! 2. [`DelayLaw::check_response`]: if a video's receive rate follows its sent rate, the queue consists of the packets
+//!    of other flows, and COMPETE begins.
 //! 3. [`DelayLaw::find_path`]: a delay that does not fall when the rate is cut is the base delay of another path.
 //! 4. [`DelayLaw::yield_rate`]: above the target, the rate is cut ("yielded"). That is an experiment: if the queue
 //!    stays, other flows keep it, and COMPETE begins.
@@ -93,12 +93,12 @@ const STANDING_QUEUE_MIN: f64 = 0.008;
 const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
 /// Two losses in a standing queue within this time, in seconds, show that other flows fill the queue.
 const STANDING_LOSS_MEMORY: f64 = 20.0;
-/// The share of the rate that a mark leaves.
+/// The factor by which a mark multiplies the rate.
 const MARK_BETA: f64 = 0.95;
 
 // The flow has only a small share of a standing queue.
 
-/// The time for which a queue must stand, in seconds, before the response of the rate of arrival is evaluated. A burst
+/// The time for which a queue must stand, in seconds, before the response of the receive rate is evaluated. A burst
 /// drains sooner, even the burst of another flow that runs `steady`.
 const RESPONSE_QUEUE_SPAN: f64 = 1.0;
 /// The minimum queueing delay during that time, in seconds.
@@ -141,18 +141,18 @@ const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
 const STAYS_PEAK_SHARE: f64 = 0.7;
 /// An experiment ends without COMPETE when the queue is below this share of its peak and of the target.
 const DRAINED_SHARE_MAX: f64 = 0.7;
-/// If the rate of arrival is below this share of the rate while the queue grows, the path has become slower.
+/// If the receive rate is below this share of the rate while the queue grows, the path has become slower.
 const PATH_DROP_SHARE: f64 = 0.85;
-/// The accuracy of a rate of arrival in a growing queue: the path may carry up to that rate divided by this.
+/// The accuracy of a receive rate in a growing queue: the path may carry up to that rate divided by this.
 const PATH_DROP_ACCURACY: f64 = 0.9;
 /// Once the queue is gone, the rate is raised to this share of the path rate in one step.
 const REFILL_SHARE: f64 = 0.9;
 
 // Another path.
 
-/// The number of [`DelayLaw::low_span`]s, in addition to a round trip, for which the delay must stay within noise to be
-/// the path's. Without jitter these spans take half a second. In that time a CUBIC's queue changes by more than the
-/// noise of 1 ms: by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+/// A delay counts as the base delay of another path if it stays within noise for a round trip plus this number of
+/// [`DelayLaw::low_span`]s. Without jitter these spans take half a second. In that time a CUBIC's queue changes by more
+/// than the noise of 1 ms: by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
 /// A cut of the rate by less than this share does not count as a yield. The rate before the cut is only known to a
 /// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
@@ -190,10 +190,10 @@ const EMPTY_DOUBLING_DELAY: f64 = 0.3;
 const EMPTY_DOUBLING_TIME: f64 = 0.25;
 /// If the queue is empty and the rate is below this share of its peak, the flow that had pushed the rate down has left.
 const RELEASED_SHARE_MAX: f64 = 0.6;
-/// The rate grows up to this multiple of the rate of arrival.
+/// The rate grows up to this multiple of the receive rate.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
-/// A second span over which the rate of arrival that limits the growth is measured, in seconds. It is long enough to
-/// cover a source's pauses.
+/// A second span over which the receive rate that limits the growth is measured, in seconds. It is long enough to cover
+/// a source's pauses.
 const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// The time constant with which the rate falls while a source of frames leaves it unused, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
@@ -254,7 +254,7 @@ struct Experiment {
 }
 
 impl Experiment {
-    /// Returns the time in seconds within which a queue of the flow's own drains.
+    /// Returns the time in seconds within which an unshared queue drains.
     fn duration(&self, signals: &Signals) -> f64 {
         self.peak.min(EXPERIMENT_QUEUE_MAX) / EXPERIMENT_DRAIN_SHARE
             + EXPERIMENT_RTTS * signals.base_rtt
@@ -287,8 +287,8 @@ pub(super) struct DelayLaw {
     standing_loss_at: f64,
     /// Whether the rate may be raised to the path rate in one step once the queue is gone.
     pub(super) refill: bool,
-    /// The time in seconds for which the delay has been constant, if this has shown that it is the base delay of
-    /// another path. `Law` takes the value.
+    /// Set when a constant delay turns out to be the base delay of another path: the time, in seconds, for which it has
+    /// been constant. `Law` takes the value.
     pub(super) new_path: Option<f64>,
     /// The mean jitter in seconds: the mean delay of a few packets minus their minimum delay. A standing queue delays
     /// all of them equally, so it does not add to the jitter.
@@ -298,7 +298,7 @@ pub(super) struct DelayLaw {
     pub(super) low_span: f64,
     /// Whether a train is requested: the rate was cut in a queue that holds less than a packet of this flow.
     wants_train: bool,
-    /// The response of the rate of arrival to the sent rate in a standing queue.
+    /// The response of the receive rate to the sent rate in a standing queue.
     response: RateResponse,
 }
 
@@ -411,8 +411,8 @@ impl DelayLaw {
         }
         let mut received = signals.path_rate_since_silence(rtt.max(RECEIVED_SPAN_MIN), rate).unwrap_or(rate);
         if signals.is_idle(now) {
-            // An idle source limits the rate of arrival, not the path. Its rate of arrival must not pull the law's rate
-            // down.
+            // The receive rate of an idle source is limited by the source, not by the path, so it must not pull the
+            // law's rate down.
             received = received.max(IDLE_PATH_RATE_SHARE * rate);
         }
         let turn = self
@@ -428,14 +428,14 @@ impl DelayLaw {
         if low > target {
             // The window of a round trip still contains packets that arrived before the queue formed. If there
             // certainly is a queue, the path rate of the last few packets is used, because it is more recent. An idle
-            // source's rate of arrival is not the path rate.
+            // source's receive rate is not the path rate.
             let soon = signals
                 .path_rate_since_silence(self.low_span, rate)
                 .filter(|_| low > QUEUE_CERTAIN_TARGETS * target && !signals.is_idle(now));
             return self.yield_rate(input, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
-        // The yield has lowered the rate and so raised the target, perhaps above the queue. The queue may nevertheless
-        // stand, so it is compared with the target at the beginning of the experiment.
+        // The yield has lowered the rate, and a lower rate has a higher target. A queue that still stands may now be
+        // below that target, so it is compared with the target from the beginning of the experiment.
         if let Some(experiment) = self.experiment
             && now - experiment.since > experiment.duration(signals)
             && low > experiment.target.max(STAYS_PEAK_SHARE * experiment.peak)
@@ -531,7 +531,7 @@ impl DelayLaw {
         })
     }
 
-    /// Checks whether a source of frames has only a small share of a standing queue. If so, its rate of arrival follows
+    /// Checks whether a source of frames has only a small share of a standing queue. If so, its receive rate follows
     /// its sent rate. The sent rate of frames varies enough for this test. Other sources send trains instead.
     fn check_response(&mut self, input: &LawInput<'_>, received: f64, config: &Config) -> Option<Transition> {
         let LawInput { now, rate, signals, feedback, .. } = *input;
@@ -557,8 +557,8 @@ impl DelayLaw {
         0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter)
     }
 
-    /// Returns true if the queueing delay is the base delay of another path, which no yield changes. A queue of the
-    /// flow's own would have drained, and the queue of a TCP varies with its window.
+    /// Returns true if the queueing delay is the base delay of another path, which no yield changes. An unshared queue
+    /// would have drained, and the queue of a TCP varies with the TCP's window.
     fn find_path(&mut self, input: &LawInput<'_>, low: f64, config: &Config) -> bool {
         let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);
@@ -585,8 +585,7 @@ impl DelayLaw {
     ) -> Transition {
         let LawInput { now, rate, rtt, signals, .. } = *input;
         let noise = self.constant_within(config);
-        // Just after a silence of the path, the rate of arrival does not show the path rate, so no cut may be based on
-        // it.
+        // Just after a silence of the path, the receive rate is not the path rate, so the rate is not cut to it.
         let resumes = signals.time_since_silence().is_some_and(|since| since < PATH_RESUME_TIME);
         let experiment = self.experiment.get_or_insert(Experiment {
             since: now,
@@ -600,7 +599,7 @@ impl DelayLaw {
         if low > experiment.peak + noise {
             experiment.peak = low;
             if received < PATH_DROP_SHARE * experiment.rate {
-                // In a growing queue the link is busy, so the rate of arrival is what the path carries: the path has
+                // In a growing queue the link is busy, so the receive rate is what the path carries: the path has
                 // become slower.
                 experiment.rate = received / PATH_DROP_ACCURACY;
                 is_above_path = rate > experiment.rate;
@@ -615,17 +614,16 @@ impl DelayLaw {
             return Transition::Switch(experiment.received.max(experiment.rate), QUEUE_STAYS);
         }
         let waits = resumes && age < PATH_RESUME_TIME;
-        // A cut waits until the effect of the last one is visible. While more is sent than the path carries, the queue
-        // grows whatever that effect is.
+        // A cut waits until the effect of the last cut is visible, unless more is sent than the path carries. In that
+        // case the queue grows in any event.
         if !waits && (is_above_path || now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every) {
             let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE / (target / CUT_TARGET_MIN).min(1.0)).min(CUT_MAX);
             // If other flows take the yielded capacity, this lower bound limits what the experiment costs.
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
             self.path_rate = Some(received);
             self.cut_at = now;
-            // In a queue of the flow's own no other flow takes the yielded capacity, so the rate is raised again once
-            // the queue is gone. A source of frames is excluded, because its bursts fill such a queue again by
-            // themselves.
+            // In an unshared queue no other flow takes the yielded capacity, so the rate is raised again once the queue
+            // is gone. A source of frames is excluded, because its bursts fill such a queue again by themselves.
             self.refill |= !config.frames && self.own_queue.holds(now, rate);
             // Flows that run DELAY keep a packet or two each in the queue. If this flow has less than a packet, the
             // cause is other flows, an AQM or a low rate; a train shows which.

@@ -16,14 +16,16 @@ use steadycast_units::{Span, Time};
 
 /// The rate grows by this factor per round trip in START.
 const START_GROWTH: f64 = 1.35;
-/// The span of the rate of arrival in START, in round trips. A span of a whole round trip would lag behind the growth.
+/// The span over which the receive rate is measured in START, in round trips. A span of a whole round trip would lag
+/// behind the growth.
 const START_RECEIVED_RTTS: f64 = 0.6;
-/// The shortest span of the rate of arrival in START, in seconds.
+/// The shortest span over which the receive rate is measured in START, in seconds.
 const START_RECEIVED_SPAN_MIN: f64 = 0.060;
-/// The longest span of the rate of arrival in START, in seconds. Halvings for missing feedback may slow a start down to
-/// a packet each 150 ms.
+/// The longest span over which the receive rate is measured in START, in seconds. Halvings for missing feedback may
+/// slow a start down to a packet each 150 ms.
 const START_RECEIVED_SPAN_MAX: f64 = 1.0;
-/// The span of the rate of arrival that limits the growth, in seconds. It is long enough to cover a source's pauses.
+/// The span over which the receive rate that limits the growth is measured, in seconds. It is long enough to cover a
+/// source's pauses.
 const START_PAUSES_SPAN: f64 = 0.5;
 /// The span over which the queueing delay is measured in START, in seconds.
 const START_LOW_SPAN: f64 = 0.030;
@@ -31,23 +33,23 @@ const START_LOW_SPAN: f64 = 0.030;
 const START_QUEUE_TARGET_SHARE: f64 = 0.7;
 /// START never ends at a queueing delay below this, in seconds, which may be noise.
 const START_QUEUE_MIN: f64 = 0.004;
-/// After START has built a queue, this share of the rate of arrival is sent until the queue is gone.
+/// After START has built a queue, this share of the receive rate is sent until the queue is gone.
 const START_DRAIN_SHARE: f64 = 0.7;
-/// After a loss in START, COMPETE begins with this share of the rate of arrival (RFC 9438, 4.6).
+/// After a loss in START, COMPETE begins with this share of the receive rate (RFC 9438, 4.6).
 const START_LOSS_BETA: f64 = 0.7;
 /// After this many halvings in a row for missing feedback, START begins again.
 const RESTART_HALVINGS: u32 = 3;
 
-/// When COMPETE ends, DELAY begins with this share of the rate of arrival, so that a remaining queue drains.
+/// When COMPETE ends, DELAY begins with this share of the receive rate, so that a remaining queue drains.
 const COMPETE_END_SHARE: f64 = 0.85;
 
 // A policer: losses without a queue.
 
 /// A packet that a policer drops has met at most this queueing delay, in seconds.
 const POLICER_QUEUE_MAX: f64 = 0.020;
-/// The shortest span of the rate of arrival behind a policer, in seconds.
+/// The shortest span over which the receive rate is measured behind a policer, in seconds.
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
-/// The share of the rate of arrival that is sent behind a policer.
+/// The share of the receive rate that is sent behind a policer.
 const POLICED_RATE_SHARE: f64 = 0.85;
 /// The highest loss rate that counts as random loss, until a trial has shown that a higher one is random.
 const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
@@ -102,7 +104,7 @@ struct PolicerTrial {
     at: f64,
     /// The share of packets that was lost before the trial, with consecutive losses counted once.
     share: f64,
-    /// The rate of arrival before the trial, in bit/s.
+    /// The receive rate before the trial, in bit/s.
     received: f64,
     /// The number of packets reported since the trial began, and the number of lost ones among them, with consecutive
     /// losses counted once.
@@ -178,8 +180,8 @@ impl Law {
 
     /// Records a sent packet. The frames of its source leave at `pacing` times `rate`, in bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        // In a queue of the flow's own there are no other packets, so all of the queue that is measured may come from
-        // the flow's burst.
+        // In an unshared queue there are no other packets, so all of the queue that is measured may come from the
+        // flow's burst.
         let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
@@ -229,7 +231,7 @@ impl Law {
     }
 
     /// Records that the queue is the flow's own, if trains show this in DELAY while it is in doubt. If it is not in
-    /// doubt, the trains are discarded, because an uncongested path looks the same as a queue of the flow's own.
+    /// doubt, the trains are discarded, because an uncongested path looks the same as an unshared queue.
     fn check_own_queue(&mut self, now: f64) {
         let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
         if in_doubt && self.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS) {
@@ -295,12 +297,12 @@ impl Law {
     }
 
     /// Responds to losses without a queue, in any mode. If more packets are lost than chance explains, the rate is set
-    /// below the rate of arrival, and the mode becomes DELAY. A trial then measures whether the losses end. A policer's
+    /// below the receive rate, and the mode becomes DELAY. A trial then measures whether the losses end. A policer's
     /// losses do, and random losses do not. Once a policer is known, COMPETE begins at its next loss: there is no queue
     /// that would show whether a TCP is behind the policer, too. Returns true if this rule has set the rate.
     fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
-        // A loss of a packet that was sent before the last cut is no evidence against the lower rate.
+        // Losses of packets that were sent before the last cut do not show that the lower rate is too high, too.
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
         let (packets, share, runs) = signals.loss_shares(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
@@ -315,7 +317,8 @@ impl Law {
         if congested && self.mode == Mode::Compete {
             return false;
         }
-        // A window can't be as small as a slower policer requires.
+        // COMPETE's window has a minimum, so COMPETE can't follow a policer whose rate is below that of the minimum
+        // window.
         if congested && received * rtt >= WINDOW_MIN * SEGMENT_BITS {
             self.enter_compete(input, CUBIC_BETA * received, "compete: policed");
             return true;
@@ -324,7 +327,8 @@ impl Law {
         let policed = self.losses.is_policed(now);
         let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
         let is_policer = if self.mode == Mode::Compete && !policed {
-            // A TCP's own losses may reach this rate, and their queue may be short.
+            // In COMPETE, a loss rate up to this maximum may be caused by a TCP that shares a short queue with this
+            // flow, and not by a policer.
             LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
         } else {
             policed || is_more
@@ -349,7 +353,7 @@ impl Law {
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
         let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
         if input.now < trial.at + input.rtt + self.config.report_most {
-            // These packets were sent before the cut.
+            // The packets of this report were sent before the cut.
             return Some(trial);
         }
         let packets = trial.packets + (arrived + lost).saturating_sub(spurious);

@@ -3,8 +3,8 @@
 use super::packet::Loss;
 use super::signals::{FeedbackSummary, Signals};
 
-/// If the flow's share of the queue is below this, trains show that the queue is shared. In a queue of the flow's own
-/// the share is 1. The limit is lower, because reports resolve a train's duration to a millisecond only.
+/// If the flow's share of the queue is below this, trains show that the queue is shared. In an unshared queue the share
+/// is 1. The limit is lower, because reports resolve a train's duration to a millisecond only.
 const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 
 /// A segment of a congestion window, in bits. It is the segment of a TCP with 1500 B packets, whatever the session's
@@ -16,7 +16,7 @@ pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 pub(super) enum Transition {
     /// The law stays in charge and sets this rate.
     Stay(f64, &'static str),
-    /// The other law takes over. COMPETE begins with this rate. DELAY begins with this rate of arrival.
+    /// The other law takes over. COMPETE begins with this rate. DELAY begins with this receive rate.
     Switch(f64, &'static str),
 }
 

@@ -22,12 +22,12 @@ const VIRTUAL_RTT: f64 = 0.025;
 /// Additive increase in segments per round trip without a mark. A paced sender gets fewer marks than Prague. With
 /// Prague's increase of a whole segment, a paced flow took 1.2 times its fair share beside a Prague flow.
 const ADDITIVE_INCREASE: f64 = 0.37;
-/// The share of the window that a loss leaves (RFC 9438, 4.6).
+/// The factor by which a loss multiplies the window (RFC 9438, 4.6).
 const LOSS_BETA: f64 = 0.7;
 /// The minimum of the window, in segments. It is below one segment, because a paced sender can send less than a segment
 /// per round trip.
 const WINDOW_MIN: f64 = 0.2;
-/// The rate is at most this many times the rate of arrival. Acknowledgements limit a TCP in the same way.
+/// The rate is at most this many times the receive rate. Acknowledgements limit a TCP in the same way.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 
 /// The window of a scalable congestion control, and its estimate of the share of marks.
@@ -50,8 +50,8 @@ pub(super) struct ScalableLaw {
 
 impl ScalableLaw {
     /// Whether this law decides at this report, because packets were marked recently. When it takes over, sets the
-    /// window to the current rate. It does not decide behind a policer, which drops without a queue: marks that are
-    /// missing there show no spare capacity.
+    /// window to the current rate. It does not decide behind a policer, which drops packets without a queue and without
+    /// marks: the absence of marks then shows no spare capacity.
     pub(super) fn rules(&mut self, input: &LawInput<'_>, is_policed: bool, config: &Config) -> bool {
         if !config.l4s {
             return false;
@@ -69,7 +69,7 @@ impl ScalableLaw {
             let unmarked = libm::pow(1.0 - ALPHA_GAIN, (now - self.round_since) / round);
             let alpha = if was_marked { self.alpha * unmarked } else { 1.0 };
             *self = Self { alpha, marked_at: self.marked_at, round_since: now, ..Self::default() };
-            // DELAY may have raised the rate above what the path carries. The rate of arrival shows what it carries.
+            // DELAY may have raised the rate above what the path carries. The receive rate shows what it carries.
             let received = signals.received(rtt.max(RECEIVED_SPAN_MIN)).unwrap_or(rate);
             self.window = rate.min(received.max(ENTRY_RATE_SHARE_MIN * rate)) * rtt / SEGMENT_BITS;
         }
@@ -107,7 +107,7 @@ impl ScalableLaw {
         }
         self.window = self.window.max(WINDOW_MIN);
         let mut rate = self.window * SEGMENT_BITS / rtt;
-        // An idle source's rate of arrival does not show what the path carries, so it does not limit the window.
+        // An idle source's receive rate does not show what the path carries, so it does not limit the window.
         if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN_MIN))
             && !signals.is_idle(now)
         {

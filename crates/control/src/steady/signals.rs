@@ -57,7 +57,7 @@ const DELAY_VARIATION_MAX: f64 = 10.0;
 /// If the one-way delay increases by this from one packet to the next, in seconds, the path was silent. Radio links
 /// that serve in bursts of 20 ms stay below it.
 const PATH_SILENCE_MIN: f64 = 0.040;
-/// For this time after a silence of the path, in seconds, the rate of arrival is not yet the path's rate: the first
+/// For this time after a silence of the path, in seconds, the receive rate is not yet the path's rate: the first
 /// packets arrive at the rate of the last link.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
@@ -86,9 +86,10 @@ const ROW_DURATION_MIN: f64 = 0.040;
 /// The minimum number of packets from which the rate before a train is computed.
 const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
-/// The shortest span of the rate of arrival, in seconds. If the round trip is longer, it is used as the span.
+/// The shortest span over which the receive rate is measured, in seconds. If the round trip is longer, it is used as
+/// the span.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
-/// A rate of arrival is known if packets cover at least this share of its span.
+/// A receive rate is known if packets cover at least this share of its span.
 const COVERED_SHARE_MIN: f64 = 0.3;
 /// The shortest span of the recent path rate, in seconds. It is long enough to cover a source's pauses.
 const PAUSES_SPAN_MIN: f64 = 0.5;
@@ -251,7 +252,8 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        // A source that is early all the time does not send bursts that end. Its queue is a real one.
+        // A source that is early for longer than a burst lasts keeps sending faster than the pacing rate. Its queue is
+        // then no longer attributed to a burst.
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
@@ -453,10 +455,11 @@ impl Signals {
         // not delay a burst.
         let own = packet.own_queue;
         let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
-        // The part of the packet's earliness that has not become queueing delay is added to the arrival time instead.
+        // A part of the packet's earliness has become queueing delay, which was subtracted above. The rest is added to
+        // the arrival time.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
-        // This is done before the packet is added, since the packet is compared with the earlier ones.
+        // `is_unqueued` compares the packet with earlier ones, so the packet is only added afterwards.
         let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
         self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
         let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
@@ -528,9 +531,9 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares packets lost that were overtaken. A packet was overtaken if a packet with a number that is higher by at
-    /// least [`PACKET_REORDER_THRESHOLD`] has arrived, and if the newest arrived packet was sent later by more than the
-    /// reordering window.
+    /// Declares overtaken packets lost. A packet is overtaken if two conditions hold: a packet has arrived whose number
+    /// is higher by at least [`PACKET_REORDER_THRESHOLD`], and the newest arrived packet was sent more than the
+    /// reordering window later.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
@@ -613,8 +616,8 @@ impl Signals {
         self.path_rate(since.map_or(span, |since| since.min(span)), rate)
     }
 
-    /// Returns the rate of arrival in the last `span` seconds (at most 3 s), in bit/s. Returns `None` if packets cover
-    /// too little of this time.
+    /// Returns the receive rate in the last `span` seconds (at most 3 s), in bit/s. Returns `None` if packets cover too
+    /// little of this time.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (first, newest) = self.ends(span)?;
         let covered = newest.at - first.at;
@@ -622,7 +625,7 @@ impl Signals {
             .then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Returns the rate that the path carries, in bit/s: the rate of arrival in the last `span` seconds. A source with
+    /// Returns the rate that the path carries, in bit/s: the receive rate in the last `span` seconds. A source with
     /// bursts and pauses sends less than the path carries. For such a source, the result is at least `rate` times the
     /// time in which packets were sent, divided by the time in which they arrived.
     pub(super) fn path_rate(&self, span: f64, rate: f64) -> Option<f64> {

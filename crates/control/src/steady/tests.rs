@@ -26,7 +26,7 @@ fn noise(n: usize) -> f64 {
 }
 
 /// Returns the response to rows of packets, one every 100 ms. Their sent rate varies by `swing`, and `arrives` returns
-/// their rate of arrival.
+/// their receive rate.
 fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
     let mut follows = RateResponse::default();
     for n in 0..60 {
@@ -202,7 +202,7 @@ impl LawDriver {
 fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
     let mut driver = LawDriver::new(Rate::mbps(1));
     driver.run(10.0, None, |_, _, _| Some(0.02));
-    // The rate of arrival is 1 Mb/s, the session's cap. The promise allows four packets per round trip in addition.
+    // The receive rate is 1 Mb/s, the session's cap. The promise allows four packets per round trip in addition.
     let most = 2e6 + 4.0 * 8_000.0 / driver.law.signals.rtt();
     for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
         (driver.law.mode, driver.law.rate) = (Rules::Compete, rate);
@@ -717,7 +717,7 @@ fn eight_round_trips_without_a_mark_end_the_scalable_law_and_a_later_mark_finds_
             other => panic!("{other:?}"),
         };
         assert!(scalable.rules(&at(&marked, 3.0), false, &config));
-        // The rate of arrival is that of the link, 4 Mb/s: the first mark halves the window.
+        // The receive rate is that of the link, 4 Mb/s: the first mark halves the window.
         assert!((0.45..0.55).contains(&cut(&mut scalable, 3.0)));
         let round = f64::max(rtt, 0.025);
         assert!(scalable.rules(&at(&unmarked, 3.0 + 7.9 * round), false, &config));
@@ -826,7 +826,7 @@ fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
 fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
     let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
     let left = begins(&gone, "delay: queue is empty");
-    // The rate of arrival has followed the sent rate, and this verdict is valid for 4 s.
+    // The receive rate has followed the sent rate, and this verdict is valid for 4 s.
     assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
     let stands = competes(12.0, |_, _| Some(0.1));
     assert!(begins(&stands, "delay: queue is empty").is_empty());
@@ -837,7 +837,7 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
     let carries = |later: f64, rtt: f64| {
         let (mut compete, mut signals, feedback) = (CompeteLaw::new(), Signals::new(), FeedbackSummary::default());
         (compete.left, signals.base_rtt) = (true, rtt);
-        // A phase at 4 Mb/s over 100 ms ends in a queue of the flow's own. The next phase begins at 400 kb/s.
+        // A phase at 4 Mb/s over 100 ms ends in an unshared queue. The next phase begins at 400 kb/s.
         compete.begin(3.0, 4e6, 0.1);
         compete.end_in_own_queue(4.0, 4e6);
         compete.begin(4.0 + later, 4e5, rtt);
@@ -921,7 +921,7 @@ fn a_loss_at_the_top_of_a_queue_lowers_the_target_of_every_source_in_any_queue()
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
         let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut losses, true, &config);
         assert!(delay.target(1e6, &config) < before, "{frames} {own}");
-        // Only the source of frames in its own queue sets its rate to the rate of arrival.
+        // Only the source of frames in its own queue sets its rate to the receive rate.
         match turn {
             Transition::Stay(rate, "delay: lost in its own queue") => {
                 assert!(frames && own && (7e5..9e5).contains(&rate), "{frames} {own} {rate}");
@@ -989,7 +989,7 @@ fn trains_tell_a_flows_share_of_the_queue_though_arrivals_are_told_to_a_millisec
         let share = trains(apart, 0.05).unwrap();
         assert!((share * link / 1e6 - 1.0).abs() < 0.15, "{share} of {link}");
     }
-    // In a queue of the flow's own, at 1 Mb/s, a train arrives at the flow's rate.
+    // In an unshared queue, at 1 Mb/s, a train arrives at the flow's rate.
     let own = trains(0.008, 0.05);
     assert!((own.unwrap() - 1.0).abs() < 0.1, "{own:?}");
 }

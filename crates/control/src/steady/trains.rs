@@ -1,7 +1,6 @@
 //! Packet trains: a few packets that are sent back to back. In a queue they lie one behind the other, so they arrive at
-//! the rate at which the path serves them. In a shared queue this is the link's rate; in a queue of the flow's own it
-//! is the flow's rate. The rate of arrival before a train, divided by the train's rate of arrival, is the flow's share
-//! of the queue.
+//! the rate at which the path serves them. In a shared queue this is the link's rate; in an unshared queue it is the
+//! flow's rate. The receive rate before a train, divided by the train's receive rate, is the flow's share of the queue.
 
 use super::packet::ArrivedPacket;
 
@@ -9,8 +8,8 @@ use super::packet::ArrivedPacket;
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 /// The least number of packets of a train.
 const TRAIN_PACKETS_MIN: u32 = 3;
-/// A train shows a queue of the flow's own if the rate of arrival before the train is above this share of the train's
-/// rate. Other flows then have little of the path.
+/// A train shows an unshared queue if the receive rate before the train is above this share of the train's rate. Other
+/// flows then have little of the path.
 const OWN_QUEUE_SHARE_MIN: f64 = 0.85;
 /// The time constant with which a train's weight in the mean share fades, in seconds.
 const SHARE_MEMORY: f64 = 10.0;
@@ -24,7 +23,7 @@ pub(super) struct Train {
     pub(super) bits: f64,
     /// The time in which these packets arrived, in seconds.
     pub(super) duration: f64,
-    /// The rate of arrival just before the train, in bit/s; `None` if too few packets arrived then.
+    /// The receive rate just before the train, in bit/s; `None` if too few packets arrived then.
     pub(super) rate_before: Option<f64>,
     /// Whether every packet that arrived just before the train had waited in a queue.
     pub(super) was_queued: bool,
@@ -40,7 +39,7 @@ pub(super) struct TrainMonitor {
     /// Two sums over trains: the share times the train's bits, and the train's bits. Older trains have smaller weights.
     share: f64,
     weight: f64,
-    /// The number of trains in a row that showed a queue of the flow's own.
+    /// The number of trains in a row that showed an unshared queue.
     own: u32,
 }
 
@@ -70,8 +69,8 @@ impl TrainMonitor {
         // The shares are added up in bits, and not as a mean of quotients: at high rates, reports measure a train's
         // duration only to within a quarter of it.
         let share = before * train.duration;
-        // A train in an empty queue counts here, too: if the flow's rate is nearly the train's rate, other flows have
-        // little of the path.
+        // This count includes trains that met no queue: a train's rate of nearly the flow's rate shows in any case that
+        // other flows use little of the path.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
         if !train.was_queued {
             // Without a queue, a rate below the train's may only mean that the source sent less.
@@ -82,17 +81,17 @@ impl TrainMonitor {
         self.share_at = now;
     }
 
-    /// Returns the flow's share of the queue, as measured by recent trains. It is 1 in a queue of the flow's own.
+    /// Returns the flow's share of the queue, as measured by recent trains. It is 1 in an unshared queue.
     pub(super) fn share(&self, now: f64) -> Option<f64> {
         (now - self.share_at < SHARE_VALIDITY && self.weight > 0.0).then(|| self.share / self.weight)
     }
 
-    /// Whether the last `count` trains showed a queue of the flow's own.
+    /// Whether the last `count` trains showed an unshared queue.
     pub(super) fn shows_own_queue(&self, count: u32) -> bool {
         self.own >= count
     }
 
-    /// Resets the count of trains that showed a queue of the flow's own.
+    /// Resets the count of trains that showed an unshared queue.
     pub(super) fn reset_own_queue(&mut self) {
         self.own = 0;
     }
@@ -102,7 +101,7 @@ impl TrainMonitor {
 const FIRST_TRAIN_DELAY: f64 = 0.3;
 /// The time between trains in COMPETE, in seconds. A train is a burst, which costs other flows some delay.
 const TRAIN_INTERVAL: f64 = 3.0;
-/// After a train has shown a queue of the flow's own, another train confirms it after this time, in seconds.
+/// After a train has shown an unshared queue, another train confirms it after this time, in seconds.
 const CONFIRMATION_INTERVAL: f64 = 0.3;
 /// The time between trains in DELAY while the queue is in doubt, in seconds.
 const DOUBT_INTERVAL: f64 = 0.3;
@@ -125,8 +124,8 @@ impl TrainSchedule {
     }
 
     /// Requests a train in COMPETE if one is due and the queue has `room` for it. A train that overflows the queue
-    /// gives no result, and costs a loss that a TCP would not have. `own` is true if the last train showed a queue of
-    /// the flow's own.
+    /// gives no result, and costs a loss that a TCP would not have. `own` is true if the last train showed an unshared
+    /// queue.
     pub(super) fn on_compete(&mut self, now: f64, room: bool, own: bool) {
         if room && (now >= self.next || own && now >= self.at + CONFIRMATION_INTERVAL) {
             self.request(now);

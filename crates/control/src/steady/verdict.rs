@@ -35,7 +35,7 @@ pub(super) struct LossClassifier {
     rank: f64,
     /// The times of recent losses and marks, in seconds.
     events: VecDeque<f64>,
-    /// The time until which losses are attributed to a policer, and the rate of arrival, in bit/s, at which the policer
+    /// The time until which losses are attributed to a policer, and the receive rate, in bit/s, at which the policer
     /// was found.
     policed: (f64, f64),
 }
@@ -166,16 +166,15 @@ const RESPONSE_WEIGHT_MIN: f64 = 8.0;
 /// known. A rate that hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
 /// If the power of the response ([`RateResponse`]) plus its standard error is below this, the queue is the flow's own.
-/// Nine in ten of the measured values were 0.06 to 0.14 in a queue of the flow's own, and 0.43 to 0.97 in one shared
-/// with a TCP.
+/// Nine in ten of the measured values were 0.06 to 0.14 in an unshared queue, and 0.43 to 0.97 in one shared with a
+/// TCP.
 const OWN_QUEUE_POWER_MAX: f64 = 0.3;
 /// If the power of the response ([`RateResponse`]) differs from 1 by less than this, nearly all packets in the queue
 /// are of other flows.
 const SMALL_SHARE_POWER_TOLERANCE: f64 = 0.2;
 
-/// The response of the rate of arrival to the sent rate, as the power p in received ~ sent^p. In a queue of the flow's
-/// own p is 0, since the scheduler serves this queue at a fixed rate. In a shared queue p is the other flows' share of
-/// the queue.
+/// The response of the receive rate to the sent rate, as the power p in received ~ sent^p. In an unshared queue p is 0,
+/// since the scheduler serves this queue at a fixed rate. In a shared queue p is the other flows' share of the queue.
 ///
 /// p is the slope of a least-squares line through the logarithms of both rates; the weights of old observations fade.
 #[derive(Clone, Copy, Debug, Default)]
@@ -221,7 +220,7 @@ impl RateResponse {
         Some((slope, libm::sqrt(residual / self.sent_sent)))
     }
 
-    /// Whether the difference between the power and `power`, plus the standard error, is below `within`.
+    /// Whether the measured power differs from `power` by less than `within`, even if the standard error is added.
     fn is_near(&self, power: f64, within: f64) -> bool {
         self.power().is_some_and(|(slope, error)| (slope - power).abs() + error < within)
     }
@@ -238,7 +237,7 @@ impl RateResponse {
     }
 
     /// Whether recent observations show a shared queue: even after the standard error is subtracted, the power differs
-    /// from 0 by more than it does in a queue of the flow's own. Returns `None` if the power is unknown.
+    /// from 0 by more than it does in an unshared queue. Returns `None` if the power is unknown.
     pub(super) fn is_shared(&self, now: f64) -> Option<bool> {
         let (power, error) = self.power().filter(|_| now - self.at < RESPONSE_VALIDITY)?;
         Some(power.abs() - error > OWN_QUEUE_POWER_MAX)

@@ -184,8 +184,9 @@ impl Receiver {
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // At the end of slow start the receive rate has filled a queue, which is part of the round-trip time. The loss
-        // interval that follows from both would give too high a rate once the queue has drained.
+        // At the end of slow start the present round-trip time includes a queue, which drains afterwards. A loss
+        // interval derived from that round-trip time would then give too high a rate, so the least round-trip time is
+        // included.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {

@@ -29,7 +29,7 @@ struct Clr {
     halved: bool,
 }
 
-/// The way in which slow start approaches its target.
+/// Slow start's approach to its target: the rate rises by `step` at the time `next`, and then at regular intervals.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     target: Rate,
@@ -206,7 +206,7 @@ impl Sender {
     /// ended slow start lowers the rate until the queue has drained. Rates up to that receive rate are known to be
     /// safe.
     fn rise(&mut self, target: Rate, now: Time) {
-        // While the rate was held, no allowance for a later rise accumulates.
+        // The time of a hold does not count either, so that the rate does not jump after the hold.
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
             self.rule = "held for a round";
@@ -341,7 +341,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            // A late timer makes up for one R_max at most.
+            // If the timer was late, the steps that it missed are made up for, but at most those of one R_max.
             let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
@@ -380,7 +380,7 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // Up to the rate that slow start has proven, the limit on the slope does not apply.
+        // The limit on the slope only applies above the rate that slow start has proven.
         let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);

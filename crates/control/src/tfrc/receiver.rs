@@ -161,9 +161,9 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let connections = mark.map_or(1.0, |m| m.connections);
-        // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, which is part
-        // of the round-trip time. The loss interval that follows from both would give too high a rate once the queue
-        // has drained, so the minimum round-trip time is used.
+        // A growing queue before the first loss counts as a mark. The present round-trip time includes this queue,
+        // which drains afterwards. A loss interval derived from that round-trip time would then give too high a rate,
+        // so the minimum round-trip time is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);

@@ -272,8 +272,8 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // By the RFC's text, the rate would rise here before a second report if the equation was never the
-                // limit. This minimum prevents it.
+                // By the RFC's text, an expiry before the second report would raise the rate here if the equation was
+                // never the limit. The minimum with the present rate prevents this.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
@@ -286,7 +286,7 @@ impl Sender {
         let sent = feedback.echo.own(now);
         // The stamp is rounded down, so the packet was sent up to one unit later.
         let left = sent + Stamp::UNIT;
-        // The report was overtaken by a later one, or its stamp is older than the first packet.
+        // A report is ignored if a later report has overtaken it, or if its stamp is older than the first packet.
         let first = self.first_sent?;
         if left < first || self.covered_to.is_some_and(|to| left < to) {
             return None;

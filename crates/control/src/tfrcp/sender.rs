@@ -104,8 +104,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // A floor at the lowest rung is only the encoder's limit, and the encoder can skip frames below it. Any other
-        // floor was set on purpose.
+        // If the floor is the rate of the lowest rung, it is only the encoder's limit. The rate may be lower, because
+        // the encoder can skip frames. Any other floor was set on purpose and is kept.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;

@@ -121,7 +121,7 @@ impl ParityRequester {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// Returns for how much longer the requests that are due now are useful.
+    /// Returns the time for which the requests that are due now can still be answered in time.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
