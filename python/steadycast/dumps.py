@@ -521,7 +521,7 @@ def _limited(all_of: list[Points]) -> dict[str, float]:
     return {reason: reasons.count(reason) / len(reasons) for reason in sorted(set(reasons) - {"none"})}
 
 
-# ---------------------------------------------------------------- a run of ours
+# ---------------------------------------------------------------- a run folder
 
 
 def capture_of(place: Path) -> Path | None:

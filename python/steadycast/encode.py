@@ -104,7 +104,7 @@ def write_clips(steps: Steps, folder: Path) -> list[Path]:
 
 
 def table(ladder: Steps) -> Table:
-    """Show a ladder in a terminal."""
+    """Return the table that shows a ladder in a terminal."""
     from steadycast.report import terminal
 
     result = terminal.plain("quantizer", "rate", "PSNR", "SSIM")

@@ -61,7 +61,7 @@ pub struct EchoReceiver {
 }
 
 impl EchoReceiver {
-    /// Creates a receiver half that reports every `every`, starting with the first packet.
+    /// Creates a receiver half that reports at the first packet, and then at the interval `every`.
     pub fn new(every: Span) -> Self {
         Self { every, ..Self::default() }
     }

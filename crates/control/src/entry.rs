@@ -480,7 +480,8 @@ pub struct Setup {
     pub id: ReceiverId,
     /// The ECN field with which the session sends its packets.
     pub ecn: Ecn,
-    /// Whether the session sends the probes of [`SenderHalf::probe`]. If not, bursts of its media are no probes.
+    /// Whether the session sends the probes of [`SenderHalf::probe`]. If not, a burst of its media must not be taken
+    /// for a probe.
     pub probes: bool,
     /// The half's own random generator.
     pub chance: Chance,

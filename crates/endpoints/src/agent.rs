@@ -284,7 +284,7 @@ impl Agent {
         self.stored_rows().into_iter().try_for_each(StoredRows::recall)
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self, now: Time) {
         match self {
             Self::PlainSource(source) => source.sample(),

@@ -157,7 +157,8 @@ impl Intake {
         into.put_span(&receiver::DELAY_MEAN, self.delay.mean());
     }
 
-    /// Ends a step of the series. `expected` is the number of packets that should have arrived so far.
+    /// Appends the values of the time step that ends now to the series. `expected` is the number of packets that should
+    /// have arrived so far.
     pub fn sample(&mut self, expected: u64) {
         self.now.expected = expected;
         let packets = self.now.packets - self.last.packets;

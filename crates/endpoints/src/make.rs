@@ -28,7 +28,7 @@ pub struct Inputs {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BuildError {
-    /// The key of the scenario.
+    /// The key of the scenario to which the error belongs, such as `flow.video.media`.
     pub key: String,
     /// What is wrong with the key or its value.
     pub what: String,

@@ -25,7 +25,7 @@ impl Skew {
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
-    /// Returns the earliest time of the network at which this clock shows `own` or a later time.
+    /// Returns what this clock shows at the network's time `at`.
     pub fn own(self, at: Time) -> Time {
         if self == Self::default() || at == Time::NEVER {
             return at;

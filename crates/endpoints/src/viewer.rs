@@ -54,7 +54,7 @@ impl Viewer {
     pub fn stays(&self, from: Time, until: Time) -> Vec<Span> {
         let mut stays = vec![Span::ZERO; self.sinks.len()];
         let (mut place, mut since) = (0, Time::ZERO);
-        // The last stay ends at `until`. The group beside it is not used.
+        // The last stay ends at `until`. The 0 is a placeholder: no stay follows.
         let ends = self.moves.iter().map(|m| (m.at, m.to)).chain([(until, 0)]);
         for (at, next) in ends {
             stays[place] += at.min(until).since(since.max(from));

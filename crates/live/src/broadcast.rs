@@ -38,7 +38,7 @@ const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 /// Number of groups whose frames are kept for viewers that are late.
 const KEPT_GROUPS: usize = 3;
 
-/// Time by which an audio packet is passed to the viewers ahead of its sampling time on the source's timeline.
+/// An audio packet is passed to the viewers this long before its sampling time on the source's timeline.
 const AUDIO_LEAD: Span = Span::millis(60);
 
 /// The jobs of a picture's encoders.
@@ -121,7 +121,7 @@ struct State {
     on_time: Span,
     /// The time for which the encoders have to be on time before a rung is encoded again.
     return_wait: Span,
-    /// Whether the last change of the number of rungs was that a rung was encoded again.
+    /// Whether the last change of the rungs was the return of a rung that had been given up.
     has_returned: bool,
     /// The number of pictures that were coded, and the number of those that were left out, since the lag was last
     /// evaluated.

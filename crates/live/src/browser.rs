@@ -245,7 +245,7 @@ impl NegotiatedOffer {
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// Creates the session's part of the port. From now on it expects the browser's checks.
+    /// Registers the session at the shared port, which from now on accepts the browser's ICE checks for it.
     pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }

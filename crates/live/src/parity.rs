@@ -150,7 +150,7 @@ impl ReceivedSymbols {
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));
     }
 
-    /// Returns the extended sequence number nearest to the newest one.
+    /// Extends a 16-bit sequence number: returns the extended number that is nearest to the newest one.
     fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.newest?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))

@@ -78,7 +78,7 @@ pub struct Receiving {
     pub answer: Option<String>,
 }
 
-/// A browser that publishes, its part of the media port, and the answer for it.
+/// A browser's offer to publish, the sockets on the shared media port that serve it, and the SDP answer to the offer.
 type Published = (NegotiatedOffer, Pair, String);
 
 /// The parameters that a receiver takes from the session description.

@@ -440,8 +440,8 @@ fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`. `open` are its bytes
-/// at the current quantizer.
+/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`. `open` are the GoP's
+/// bytes at the current quantizer.
 fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let target_bytes = if open > r {

@@ -286,7 +286,7 @@ impl Reporter {
 
     /// Returns each window's first number in a report that contains at most `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
-        // With more repetition, a report begins earlier. 0 is a report of only the unreported packets.
+        // With a repetition of 0, a report contains only unreported packets. With a higher one, it begins earlier.
         let begin = |window: &Window, repetition: usize| match repetition {
             1 if self.once => window.begin_late(),
             again => window.begin(again),

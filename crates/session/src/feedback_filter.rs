@@ -139,7 +139,7 @@ const SUPPORTING_LOSS: f64 = 0.01;
 const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that may be left behind.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
-/// Length of the window over which the time is summed for which each receiver limits the group.
+/// The time for which each receiver limits the group is summed over a window of this length.
 const LIMITING_WINDOW: Span = Span::secs(30);
 /// Second condition for leaving a receiver behind: its report blocks show conditions that are worse by this factor than
 /// those of the worst receiver that would still be served. The first condition is that it limits the group for

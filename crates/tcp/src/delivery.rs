@@ -134,7 +134,7 @@ impl RateEstimator {
         let top = self.una + self.sent.len() as u32;
         self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
         for block in ack.sacks {
-            // The part of the block that the previous acknowledgment reported has been processed already.
+            // If the previous acknowledgment reported a part of this block, that part has been processed already.
             let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
             let start = known.map_or(block.start, |b| b.end);
             self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);

@@ -83,7 +83,7 @@ impl Offload {
         while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
             self.sent.pop_front();
         }
-        // If the room is smaller than a minimum unit, it is smaller than any full unit. The full size need not be
+        // Room for less than the minimum unit is too little for a full unit of any size. The size is therefore not
         // computed.
         let full = if view.room < MIN_UNIT { MIN_UNIT } else { self.full_unit(*view) };
         self.defers = view.unsent > 1 && view.room < full && self.should_defer(now, view);

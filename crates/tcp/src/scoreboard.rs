@@ -92,7 +92,7 @@ impl Scoreboard {
             self.retransmitted_count -= retransmitted;
             self.sacked_to = self.sacked_to.max(end);
         }
-        // DupThresh (RFC 6675, IsLost) moves with the third highest SACKed segment.
+        // All holes below the third highest SACKed segment are lost (DupThresh; RFC 6675, IsLost).
         if fresh_count > 0
             && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
         {

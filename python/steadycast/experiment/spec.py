@@ -580,9 +580,9 @@ class Spec:
 
     @cached_property
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
-        """All statistics that the measures need in addition to the summary, by draw.
+        """All statistics that the measures need in addition to the summary, by the number of the random draw.
 
-        A measure may refer to the run of any other point of its draw.
+        A measure may refer to the run of any other point of the same draw.
         """
         found: dict[int | None, dict[Series, None]] = {}
         for point in self.points():

@@ -36,11 +36,11 @@ class Table:
     """Number of columns that identify the row; 0: all columns are texts."""
 
     def shown(self) -> tuple[list[str], list[list[str]]]:
-        """Return its headings and rows for a page or a terminal."""
+        """Return the table's headings and rows for a page or a terminal."""
         return [head.shown for head in self.heads], [[cell.shown for cell in row] for row in self.rows]
 
     def csv(self) -> str:
-        """Return it as CSV. Numbers have no units, and an additional column marks missed bounds."""
+        """Return the table as CSV. Numbers have no units, and an additional column marks missed bounds."""
         heads = [name for head in self.heads for name in head.plain]
         return csv_text([heads, *([text for cell in row for text in cell.plain] for row in self.rows)])
 

@@ -93,7 +93,11 @@ def begin(setup: Setup) -> Callable[[Task], Outcome]:
 
 
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
-    """Return the scenario of a cell: separate hosts around the network's bottleneck, and events after the lead time."""
+    """Return the scenario of a cell, one run of the programs on a network.
+
+    The programs and the network's other flows have separate hosts around the bottleneck. The times of the network's
+    events count from the end of the lead time.
+    """
     pair, of = setup.pair, setup.networks[network]
     shape, access = of.topology, of.topology.get("access", _ACCESS)
     used = [host for host in HOSTS if host != "relay" or any(p.on == host for p in pair.programs)]

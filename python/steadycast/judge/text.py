@@ -119,7 +119,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
         said = NEVER if value is None else column.say(value)
         before = (old or {}).get(column.head, "").rstrip("?")
         if value is not None and (was := _value(before)) is not None:
-            # Shares are shown in per cent.
+            # The text shows fractions in per cent; `scale` converts them.
             now = value * column.scale
             near = max(column.floor + column.share * abs(was), judged.spread(network, key) * column.scale)
             said = before if abs(now - was) <= near else said

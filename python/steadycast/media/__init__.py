@@ -1,1 +1,1 @@
-"""Video: ladders of quantizers, the pictures that a viewer receives, and their quality."""
+"""Video: clips encoded at several quantizers (ladders), the pictures that a viewer receives, and their quality."""

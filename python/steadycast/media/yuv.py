@@ -41,7 +41,7 @@ class Layout:
 
     @staticmethod
     def named(path: Path) -> Layout:
-        """Read a file's name: `foreman_cif.yuv`, `x_1920x1080_50.yuv`, `x_640x480_30fps_yuv422p.yuv`."""
+        """Return what a file's name states: `foreman_cif.yuv`, `x_1920x1080_50.yuv`, `x_640x480_30fps_yuv422p.yuv`."""
         size: tuple[int, int] | None = None
         fps: Fraction | None = None
         pixels: str | None = None

@@ -272,7 +272,7 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Measure(Row):
-    """One figure of all runs, for the worst of each run's flows."""
+    """One figure of all runs. Each value is that of the run's worst flow."""
 
     better: str | None
     """Whether "higher" or "lower" values are better; `None` if neither is better in general."""

@@ -72,7 +72,7 @@ const TIMEOUT_MIN: f64 = 0.2;
 
 // The tests for the absence of other flows.
 
-/// The number of trains in a row that show an unshared queue.
+/// The queue counts as unshared if this number of trains in a row have shown that.
 pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
 /// A drain is made only if the queueing delay is above this, in seconds. In a shorter queue, the effect of a drain
 /// would not be visible.

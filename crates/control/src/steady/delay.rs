@@ -47,7 +47,7 @@ const TARGET_MAX: f64 = 0.050;
 const FRAMES_TARGET_SHARE_MIN: f64 = 0.9;
 /// CoDel's target in seconds, above which it drops (RFC 8289, 3.2).
 const CODEL_TARGET: f64 = 0.005;
-/// After an AQM has dropped at the target, the target's scale recovers by this per second.
+/// After an AQM's drop has reduced the target's scale, the scale rises by this per second.
 const SCALE_RECOVERY: f64 = 0.005;
 /// The least scale of the target.
 const SCALE_MIN: f64 = 0.25;
@@ -122,20 +122,20 @@ const CUT_QUEUE_SCALE: f64 = 0.2;
 const CUT_TARGET_MIN: f64 = 0.004;
 /// The greatest cut, as a share of the rate.
 const CUT_MAX: f64 = 0.25;
-/// In the minimum interval between two cuts, the round-trip time counts up to this value, in seconds. The interval is
-/// the bounded round-trip time plus two report intervals.
+/// The minimum interval between two cuts is two report intervals plus the round-trip time, which counts as at most
+/// this, in seconds.
 const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
 /// The longest queueing delay, in seconds, for which an experiment's duration is computed.
 const EXPERIMENT_QUEUE_MAX: f64 = 0.3;
-/// The share of the link's rate by which a lone flow's queue drains in an experiment.
+/// In an experiment, the queue of a lone flow drains at this share of the link's rate.
 const EXPERIMENT_DRAIN_SHARE: f64 = 0.25;
 /// An experiment waits for this number of round trips, in addition to the time in which the queue drains.
 const EXPERIMENT_RTTS: f64 = 4.0;
 /// An experiment waits for this further time, in seconds, because the start of another flow may lengthen the queue for
 /// a moment.
 const EXPERIMENT_MARGIN: f64 = 0.6;
-/// If a queue is still there after this many times the experiment's duration, other flows keep it, even if it is
-/// shorter than at its peak.
+/// If a queue remains for this many times the experiment's duration, other flows fill it, even if it is shorter than at
+/// its peak.
 const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
 /// A queue above this share of its peak has not drained.
 const STAYS_PEAK_SHARE: f64 = 0.7;
@@ -368,7 +368,7 @@ impl DelayLaw {
         now - self.queue_loss_at < LOSS_ATTRIBUTION_TIME && !self.own_queue.holds(now, rate)
     }
 
-    /// Returns whether a train is requested, to show whose queue it is. Clears the request.
+    /// Returns whether a train is requested that shows whether other flows share the queue. Clears the request.
     pub(super) fn takes_train_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_train)
     }
@@ -518,7 +518,8 @@ impl DelayLaw {
         if !is_congestion && !stood {
             return None;
         }
-        // An AQM drops or marks at the target. Halving the scale lowers the target below the AQM's threshold.
+        // An AQM keeps the queue shorter than the target. Halving the scale lowers the target towards the AQM's
+        // threshold.
         self.scale = (0.5 * self.scale).max(SCALE_MIN);
         if own && config.frames && !input.mark {
             // No other flow fills this queue, so the source itself has overflowed it: it sends more than is served.

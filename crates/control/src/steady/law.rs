@@ -1,4 +1,4 @@
-//! The laws, and the choice of the law that decides.
+//! The control laws of `steady`, and the choice between them.
 
 use super::compete::{CUBIC_BETA, CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS, WINDOW_MIN};
 use super::delay::DelayLaw;
@@ -369,7 +369,7 @@ impl Law {
         None
     }
 
-    /// Selects the law that decides, and lets it decide.
+    /// Selects one of the control laws, and lets it decide on the rate.
     fn decide(&mut self, input: &LawInput<'_>) {
         if self.respond_to_policer(input) {
             return;

@@ -16,7 +16,8 @@ pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 pub(super) enum Transition {
     /// The law stays in charge and sets this rate.
     Stay(f64, &'static str),
-    /// The other law takes over. COMPETE begins with this rate. DELAY begins with this receive rate.
+    /// The other one of the laws DELAY and COMPETE takes over. The number is COMPETE's first rate, or the receive rate
+    /// with which DELAY begins.
     Switch(f64, &'static str),
 }
 

@@ -209,10 +209,10 @@ pub(super) struct Signals {
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
-    /// The first packet of a row of packets that all waited, and the number of packets after it.
+    /// The first packet of the present row, and the number of packets after it.
     row: Option<(ArrivedPacket, u32)>,
-    /// The leaky bucket of a bursty source: the time of its last packet, and how early another packet at that same time
-    /// would be, in seconds.
+    /// The leaky bucket of a bursty source: the time of its last packet, and by how many seconds another packet at that
+    /// time would be earlier than the pacing rate allows.
     bucket: Option<(f64, f64)>,
     /// The time since which every packet was sent earlier than the pacing rate allows, in seconds; `None` if the last
     /// packet was not.
@@ -479,8 +479,8 @@ impl Signals {
             || before.is_some_and(|a| came - a.came < (sent - a.sent) / UNQUEUED_COMPRESSION_MIN)
     }
 
-    /// If the last arrival completes a row of packets that all waited, returns the sent and the received rate of the
-    /// row, in bit/s. Packets that did not wait are left out, because on any path they arrive as they were sent.
+    /// If the last arrival completes a row, returns the sent and the received rate of the row, in bit/s. Packets that
+    /// did not wait are left out, because on any path they arrive as they were sent.
     fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
         if last.whole - self.base < WAITED_DELAY_MIN {

@@ -34,7 +34,7 @@ pub(super) struct Train {
 pub(super) struct TrainMonitor {
     /// The first and the last packet so far of a possible train, and its number of packets.
     open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
-    /// The time of the last train that counted, in seconds.
+    /// The time of the last train that was added to the share, in seconds.
     share_at: f64,
     /// Two sums over trains: the share times the train's bits, and the train's bits. Older trains have smaller weights.
     share: f64,

@@ -131,7 +131,7 @@ impl PeakRate {
     }
 }
 
-/// The time for which a queue counts as the flow's own after this was shown, in seconds.
+/// A queue that was shown to be the flow's own counts as such for this time, in seconds.
 const OWN_QUEUE_MEMORY: f64 = 120.0;
 
 /// The verdict that the queue is the flow's own, as behind a fair-queueing scheduler: other flows take no capacity from
@@ -190,7 +190,7 @@ pub(super) struct RateResponse {
 }
 
 impl RateResponse {
-    /// Adds an observation: a row of packets that all waited was sent at the rate `sent` and arrived at the rate
+    /// Adds an observation: consecutive packets that all waited were sent at the rate `sent` and arrived at the rate
     /// `received`. The sums are updated by Welford's method, which avoids loss of precision.
     pub(super) fn add(&mut self, now: f64, sent: f64, received: f64) {
         let kept = libm::exp(-(now - self.at) / RESPONSE_MEMORY);

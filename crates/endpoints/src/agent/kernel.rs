@@ -90,7 +90,7 @@ impl KernelSource {
         self.past.bytes + self.now.bytes
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self) {
         let bytes = self.sent_bytes();
         self.samples.push(TcpPoint {

@@ -135,7 +135,7 @@ impl PlainSource {
         }
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self) {
         self.samples.push(self.bytes.saturating_sub(self.last_bytes).get());
         self.last_bytes = self.bytes;
@@ -200,7 +200,7 @@ impl PlainSink {
         self.next - self.first.unwrap_or(self.next)
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);

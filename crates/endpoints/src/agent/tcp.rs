@@ -264,7 +264,7 @@ impl TcpSource {
         self.last = now;
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self, now: Time) {
         if self.running {
             self.account(now);
@@ -335,7 +335,7 @@ impl TcpSink {
         self.receiver.wake().unwrap_or(Time::NEVER)
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self) {
         let packets = self.intake.packets();
         self.intake.sample(packets);

@@ -625,7 +625,7 @@ impl VideoSource {
         all
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self, now: Time) {
         let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
             Some(sender) => {
@@ -1028,8 +1028,8 @@ impl VideoSink {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. `counted` is the session's number of the
-    /// packet, and `packet` has the sender's number.
+    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. `counted` is the packet's number in the
+    /// session, and `packet.seq` is its number at the sender.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
@@ -1123,7 +1123,7 @@ impl VideoSink {
         all
     }
 
-    /// Ends a step of the series.
+    /// Appends the values of the time step that ends now to the series.
     pub fn sample(&mut self, now: Time) {
         let expected = self.expected();
         self.intake.sample(expected);

@@ -32,7 +32,7 @@ impl ParitySettings {
         self.useful() * 2 / 5
     }
 
-    /// Returns for how long after its frame was ready a packet is still useful.
+    /// Returns the time, counted from when its frame was ready, for which a packet is useful.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }

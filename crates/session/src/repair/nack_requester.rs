@@ -310,7 +310,7 @@ impl NackRequester {
         wants
     }
 
-    /// Returns for how much longer the requests that are due now are useful.
+    /// Returns the time for which the requests that are due now can still be answered in time.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
