@@ -8,7 +8,7 @@ from steadycast.exits import Exit
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line; the entry point of the program."""
     if sys.argv[1:] == ["--version"]:
         # `steadycast.core` would import more modules.
         from steadycast._core import __version__

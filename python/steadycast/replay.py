@@ -205,12 +205,12 @@ def sustained(bins: Sequence[Json]) -> float:
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
     """Draw random paths that are consistent with a call whose path is known.
 
-    The capacity of a known bin is drawn from its band, with autocorrelated errors. Known bins also give the frequency
-    of steps in the capacity, which gaps share. A gap without a step has the capacity of its neighbours; if these
-    differ, it changes at a random time. A gap with a step has a log-uniform capacity from its throughput to three times
-    the highest known one. The media's ceiling is drawn between its bounds. The queue's size is log-uniform from the
-    largest observed queue to half a second, unless losses reveal it. The rate of random losses is drawn from its
-    posterior distribution for the counted losses.
+    The capacity of a known bin is drawn from its band, with autocorrelated errors. The frequency of steps in the
+    capacity is that of the known bins, and also applies to gaps. A gap without a step has the capacity of its
+    neighbours; if these differ, it changes at a random time. A gap with a step has a log-uniform capacity from its
+    throughput to three times the highest known one. The media's ceiling is drawn between its bounds. The queue's size
+    is log-uniform from the largest observed queue to half a second, unless losses reveal it. The rate of random losses
+    is drawn from its posterior distribution for the counted losses.
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]

@@ -218,7 +218,8 @@ enum DepartureClock {
 const SAME_PLACE_NS: i64 = 1_000_000;
 /// A stream has send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
-/// The streams with evidence must have at least this share of the bytes.
+/// A source of times (the send times in packets, or the receiver's reports) must cover at least this share of the
+/// bytes.
 const LEAST_SHARE: f64 = 0.5;
 /// If less than this share of the bytes is reported, the recording's own times are preferred as arrivals.
 const ENOUGH_REPORTED: f64 = 0.9;

@@ -232,7 +232,7 @@ fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     within.chain(corrected.iter().copied()).collect()
 }
 
-/// Returns the reason why no report in the other direction is about single packets.
+/// Returns the reason why the capture's opposite direction has no readable per-packet feedback.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();

@@ -103,8 +103,8 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns the error of a step at `place` that was found by another clock: the difference between the least delays of
-/// the ten seconds before and after it.
+/// Returns the error of the size of a step at `place` that another clock has shown. If the size is exact, the least
+/// delay of the ten seconds after the step equals that of the ten seconds before it. The error is their difference.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;

@@ -171,7 +171,7 @@ impl Network {
         Some(To::One { agent, path: paths.add(steps.map(|(link, _)| link), agent) })
     }
 
-    /// Returns the directions on the path from `source` to a receiver's node, the last one first.
+    /// Returns the link directions on the path from `source` to a receiver's node, the last one first.
     pub fn directions(&mut self, source: NodeIx, receiver: NodeIx) -> Vec<DirIx> {
         let route = self.route(source);
         let Net { routes, links, .. } = &self.net;
@@ -179,7 +179,7 @@ impl Network {
         std::iter::successors(step(receiver.0), |(_, node)| step(*node)).map(|(up, _)| DirIx(up).reverse()).collect()
     }
 
-    /// Returns the directions that a flow's data takes to all its receivers, sorted and without duplicates.
+    /// Returns the link directions that a flow's data takes to all its receivers, sorted and without duplicates.
     fn all_directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {

@@ -41,7 +41,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
-        // The session description names this port.
+        // A port for RTCP other than the one after RTP comes only from a session description.
         reports: None,
     })
 }

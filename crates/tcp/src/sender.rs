@@ -506,7 +506,7 @@ impl Sender {
         }
     }
 
-    /// Passes the new window to Prague, which keeps it with fractions.
+    /// Passes the new window to Prague, whose own window has fractions of a segment.
     fn set_prague_window(&mut self) {
         if let Some(Algorithm::Prague(prague)) = self.model.as_mut().map(|model| &mut model.algorithm) {
             prague.set(self.cwnd);

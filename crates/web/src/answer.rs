@@ -23,7 +23,7 @@ pub(crate) const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext
 /// Maximum length of an offer or an answer in bytes. A browser's offer with all its codecs is a tenth of this length.
 pub(crate) const LONGEST: usize = 1 << 16;
 
-/// Maximum number of candidates in a description. Each of them is checked for seconds.
+/// Maximum number of candidates in a description. Each candidate is checked for several seconds.
 pub(crate) const MAX_CANDIDATES: usize = 8;
 
 /// The error of an offer that can't be answered, or of an answer that can't be used.
@@ -633,7 +633,7 @@ impl NegotiatedParameters {
 
     /// Writes the attributes of the video's section.
     fn describe_video(&self, media: &mut Media, own: &LocalParameters<'_>) {
-        // An end that sends does not always retransmit.
+        // If this end sends without a retransmission stream, the section does not list one.
         let repair = self.repair.filter(|_| own.sources.is_none_or(|own| own.repair.is_some()));
         let pt = self.payload_type;
         media.fmt = pt.to_string();

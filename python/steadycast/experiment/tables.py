@@ -246,7 +246,7 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
-    """Return the bounds by the shown name of their measure."""
+    """Return the bounds of each measure, by the measure's name in tables."""
     found: dict[str, list[Bound]] = {}
     for bound in done.spec.bounds:
         if done.spec.counts(bound, spec.measures):

@@ -104,8 +104,8 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     """Return the index of the frame on screen at each display slot; −1 before the first.
 
     Slot k shows the newest frame that had arrived completely by ``play_times[k]`` and does not belong to a slot after
-    k. A late frame is shown at a later slot only if no newer frame has arrived (spec 2.0). Both arrays are in display
-    order and in nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
+    k. A late frame is shown at a later slot only if no newer frame has arrived. Both arrays are in display order and in
+    nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))

@@ -1,1 +1,1 @@
-"""`steadycast serve`: a source for browsers, without a plug-in and without a server between."""
+"""`steadycast serve`: sends a source to browsers. They need no plug-in, and no media server in between."""

@@ -446,7 +446,8 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
-        // The limiting receiver is echoed at least once per round; the second half is the last chance.
+        // The limiting receiver's stamp is echoed at least once per round, and in the round's second half at the
+        // latest.
         let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
         let echo = self.echoes.next(packet.at, self.fb_nr, late);
         let forward = SenderNotice {
