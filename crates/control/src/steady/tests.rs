@@ -450,7 +450,7 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
 
 /// Returns whether losses are attributed to a policer after a minute, the number of trials, the rate in bit/s, and
 /// whether the policer began COMPETE. `lost` returns whether a packet is lost, from its time and number.
-fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64, bool) {
+fn tried(mut lost: impl FnMut(f64, u64) -> bool) -> (bool, usize, f64, bool) {
     let mut driver = LawDriver::new(Rate::mbps(4));
     driver.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
     let begins = driver.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
@@ -458,23 +458,74 @@ fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64, bool) {
     (driver.law.losses.is_policed(driver.now), begins, driver.law.rate, competes)
 }
 
+/// Returns whether a packet that is sent at `now` is dropped by a policer of `rate`, in bit/s, with a bucket of 100 ms.
+/// `full` is the time until which the bucket is used.
+fn is_policed(full: &mut f64, now: f64, rate: f64) -> bool {
+    let next = full.max(now) + 8_000.0 / rate;
+    let drops = next - now > 0.1;
+    if !drops {
+        *full = next;
+    }
+    drops
+}
+
 #[test]
 fn losses_that_end_where_less_is_sent_are_a_policers() {
     for rate in [300e3, 1e6, 2.5e6] {
-        let full = std::cell::Cell::new(0.0_f64);
-        let (policed, _, sent, competes) = tried(|now, _| {
-            let next = full.get().max(now) + 8_000.0 / rate;
-            let drops = next - now > 0.1;
-            if !drops {
-                full.set(next);
-            }
-            drops
-        });
+        let mut full = 0.0;
+        let (policed, _, sent, competes) = tried(|now, _| is_policed(&mut full, now, rate));
         assert!(policed, "{rate}");
         assert!((0.5 * rate..1.3 * rate).contains(&sent), "{rate}: {sent}");
         // 300 kb/s are one segment per round trip of 40 ms, and the smallest window has two.
         assert_eq!(competes, rate > 600e3, "{rate}");
     }
+}
+
+#[test]
+fn behind_a_policer_compete_begins_only_if_the_path_carries_a_window_of_two_segments() {
+    // The smallest window of two segments is 600 kb/s at a round trip of 40 ms. Rates near that limit are left out,
+    // because what arrives in half a second is up to a fifth more than the policer's rate.
+    for (rate, competes) in [(450e3, false), (520e3, false), (680e3, true), (750e3, true)] {
+        let mut full = 0.0;
+        let (policed, _, _, competed) = tried(|now, _| is_policed(&mut full, now, rate));
+        assert!(policed, "{rate}");
+        assert_eq!(competed, competes, "{rate}");
+    }
+}
+
+/// Sends for a minute through a policer of 2.5 Mb/s. Each 50th packet arrives `late` seconds later, so the packets of
+/// that time overtake it. Returns whether a policer was found, and whether it began COMPETE.
+fn policed_with_late_packets(late: f64) -> (bool, bool) {
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    let (mut full, mut held, mut policed) = (0.0, Vec::<(Time, PacketReport)>::new(), false);
+    while driver.now < 60.0 {
+        let (now, number, size) = (driver.now, driver.number, Bytes::new(1_000));
+        let sent = Time::ZERO + Span::from_secs_f64(now);
+        driver.law.on_sent(sent, number, size.get(), None, 0.0);
+        if !is_policed(&mut full, now, 2.5e6) {
+            let delay = if number.is_multiple_of(50) { 0.02 + late } else { 0.02 };
+            let came = sent + Span::from_secs_f64(delay);
+            let arrived = Some(PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None });
+            let report = PacketReport { number, sent, size, stream: Stream::Media, arrived };
+            held.push((came + Span::from_secs_f64(BACK), report));
+        }
+        driver.number += 1;
+        driver.now += 8_000.0 / driver.law.rate;
+        held.sort_by_key(|(at, _)| *at);
+        let now = Time::ZERO + Span::from_secs_f64(driver.now);
+        for (at, report) in held.extract_if(.., |(at, _)| *at <= now) {
+            driver.law.on_feedback(at, None, &[report]);
+            driver.rules.push((driver.now, driver.law.rule));
+        }
+        policed |= driver.law.losses.is_policed(driver.now);
+    }
+    (policed, driver.stood(0.0, "compete: policed") > 0)
+}
+
+#[test]
+fn behind_a_policer_compete_begins_on_a_path_that_keeps_the_order_of_packets_and_not_on_one_that_reorders_them() {
+    assert_eq!(policed_with_late_packets(0.0), (true, true));
+    assert_eq!(policed_with_late_packets(0.03), (true, false));
 }
 
 #[test]
@@ -601,6 +652,42 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     // The window is never smaller than two segments.
     let most = (1.3 * fair).max(1.05 * 2.0 * 12_000.0 / signals.rtt());
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
+}
+
+/// Returns COMPETE's highest rate after a minute in which one packet of 100 was lost, divided by the rate that TCP's
+/// equation gives at `multiple` times this loss rate.
+fn of_equation(is_policed: bool, multiple: f64) -> f64 {
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, config) = (&driver.law.signals, config());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
+    compete.left = true;
+    compete.begin(3.0, 1e6, signals.rtt());
+    if is_policed {
+        losses.set_policed(3.0, 4e6);
+    }
+    let mut highest = 0.0_f64;
+    for n in 0..1_000u32 {
+        let feedback = FeedbackSummary { arrived: 99, lost: 1, loss_runs: 1, ..FeedbackSummary::default() };
+        let now = 3.0 + 0.1 * f64::from(n);
+        // A cut each second keeps the window in the Reno-friendly region.
+        let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.0, rank: 0.5 });
+        let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
+        let (Transition::Stay(rate, _) | Transition::Switch(rate, _)) =
+            compete.update(&step, &mut losses, 0.003, &config);
+        highest = if n > 600 { highest.max(rate) } else { highest };
+    }
+    let rtt = Span::from_secs_f64(signals.rtt());
+    let loss = LossRate::new(multiple * 0.01).unwrap();
+    let equation = throughput_full(Bytes::new(1_500), rtt, loss, (rtt * 4).max(Span::millis(200)), 1.0).as_bps_f64();
+    highest / equation
+}
+
+#[test]
+fn behind_a_policer_tcps_equation_is_computed_for_three_times_the_measured_loss_rate() {
+    // COMPETE allows 1.25 times the rate of the equation.
+    let (alone, policed) = (of_equation(false, 1.0), of_equation(true, 3.0));
+    assert!((1.2..1.3).contains(&alone) && (1.2..1.3).contains(&policed), "{alone} {policed}");
 }
 
 #[test]
