@@ -403,7 +403,7 @@ def watched_by(count: int, source: str, folder: Path) -> tuple[dict[str, Any], l
     """
     words = f"{source} --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081 -o {folder}"
     with serving(words) as (address, process):
-        watchers = [str(ROOT / "target/debug/examples/watchers"), address, str(count), str(MANY_S)]
+        watchers = [str(ROOT / "target/release/examples/watchers"), address, str(count), str(MANY_S)]
         began, before = time.monotonic(), processor_s(process.pid)
         told = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
         cores = (processor_s(process.pid) - before) / (time.monotonic() - began)
@@ -418,7 +418,7 @@ def watched_by(count: int, source: str, folder: Path) -> tuple[dict[str, Any], l
 
 def many_table(counts: Sequence[int], *, live: bool) -> page.Table:
     """Measure how late the senders of a ladder's viewers are, or of a live source's."""
-    build = ["cargo", "build", "--locked", "-p", "steadycast-live", "--example", "watchers"]
+    build = ["cargo", "build", "--locked", "--release", "-p", "steadycast-live", "--example", "watchers"]
     subprocess.run(build, cwd=ROOT, check=True)
     rows = []
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
