@@ -130,10 +130,11 @@ def way() -> Sequence[str]:
 def enter() -> None:
     """Restart this command in a user namespace, if networks can't be created otherwise.
 
-    A process that was not started as this command is not restarted, because other code in it would be ended.
+    A process that runs other code, too, such as a script that imports this package, is not restarted, because the
+    restart would end that code.
 
     Raises:
-        MissingError: that would not work either.
+        MissingError: networks can't be created in a user namespace, either.
 
     """
     if words := way():

@@ -260,8 +260,9 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Number of ignored feedback items: datagrams from an address that has sent too many or is not the receiver's,
-    /// reports with another receiver's SSRC, and messages in a compound that covers more packets than allowed.
+    /// Number of feedback items that were ignored. An item is a datagram from an address that has sent too many
+    /// datagrams, a datagram from an address that is not the receiver's, a report with the SSRC of another receiver, or
+    /// a message in a compound that reports on more packets than allowed.
     pub refused: u64,
 }
 

@@ -586,7 +586,8 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // Receivers run the announced controller, and would misread another controller's notice.
+        // A receiver interprets notices by the controller that the sender has announced. After the fallback another
+        // controller sends, whose notices the receiver would misread.
         if self.fallen { Notice::NONE } else { notice }
     }
 

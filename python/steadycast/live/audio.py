@@ -78,7 +78,8 @@ class Encoder:
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout=self._layout)
         frame.rate, frame.pts, frame.time_base = HZ, at, Fraction(1, HZ)
         for packet in self._context.encode(frame):
-            # Time stamps include the encoder's delay, so the first packet begins before the first sample.
+            # The encoder puts its delay before the samples (pre-skip, RFC 7845, section 4.2). The first packet's number
+            # is therefore negative.
             yield int(packet.pts), bytes(packet)
 
 

@@ -127,10 +127,11 @@ def never_competes(flow: Mapping[str, Any]) -> bool:
 
 
 def partly_competing(summary: Mapping[str, Any]) -> str | None:
-    """Explain how much flows received while competing, if this differs from the throughput in the table.
+    """Return a sentence with the rate of each flow while it competed, if the table's mean rate differs from it.
 
-    A share only counts the time in which a flow competes. If a flow pauses, or is alone for a time, its share is not
-    the quotient of the throughput and the fair share in the table.
+    The table shows each flow's mean rate over the whole run, its fair rate, and its share. The share counts only the
+    time in which the flow competes. For a flow that pauses, or that is alone for a time, it therefore differs from the
+    mean rate divided by the fair rate.
     """
     said = []
     for flow in summary["flows"]:

@@ -110,8 +110,9 @@ impl Law {
         let least = if self.of_samples { self.least } else { mean };
         (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
         let (Some(mean), Some(least)) = (mean, least) else { return false };
-        // The minimum over all periods approximates the propagation delay without queues. It is never forgotten: one
-        // connection keeps a drop-tail queue full, so a newer minimum would contain this queue, and n would rise.
+        // The minimum over all periods approximates the propagation delay without queues. It is never forgotten. A
+        // single TFRC connection can keep a drop-tail queue full for a long time. A minimum of only recent periods
+        // would then contain the queue, the path would look uncongested, and n would rise.
         let base = self.base.map_or(least, |base| base.min(least));
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);

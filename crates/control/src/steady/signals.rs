@@ -96,8 +96,8 @@ const PAUSES_SPAN_MIN: f64 = 0.5;
 
 /// The window of a source's usage, in seconds.
 const USAGE_SPAN: f64 = 2.0;
-/// A rate or window grows to at most this many times the usage (RFC 7661, 4.3). A higher value would be untested: no
-/// loss would show that it is too high.
+/// A rate or window grows to at most this many times the usage (RFC 7661, 4.3). Nothing shows whether the path carries
+/// a rate that is far above the usage, because the source does not send at it and so causes no loss.
 const USAGE_MULTIPLE_MAX: f64 = 6.0;
 /// A source is idle if it sends less than this share of its rate.
 const IDLE_SHARE_MAX: f64 = 0.8;
