@@ -129,8 +129,9 @@ fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let lasts = (last.1 - first.0).max(1) as f64;
     let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
     let by_chance = covered as f64 / lasts;
-    // If a clock causes the batches, a packet of the other direction is recorded together with a group exactly if its
-    // interval has a packet of this direction. `by_clock` is the share of such intervals.
+    // If a clock causes the batches, all packets of one interval of the clock are recorded together. A packet of the
+    // other direction is then in a group if its interval has a packet of this direction. `by_clock` is the share of
+    // such intervals.
     let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
     if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
         return Cause::Unknown;

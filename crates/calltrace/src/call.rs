@@ -136,7 +136,7 @@ pub(crate) enum Hidden {
     Summary,
 }
 
-/// One direction of a call in a record, with packets and reports in the order of their times.
+/// One direction of a recorded call, with packets and reports in the order of their times.
 pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
     /// RTCP from the receiver: the time of the record and the RTCP's bytes.
@@ -292,8 +292,8 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // If the capture recorded packets in batches, its times have the resolution of the interval between batches. It
-        // counts as at most `COARSEST`.
+        // If the capture recorded packets in batches, the interval between batches is the resolution of its times. It
+        // is limited to `COARSEST`, because longer intervals are accepted only if a link causes them.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),

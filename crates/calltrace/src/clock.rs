@@ -50,7 +50,8 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a recording's clock was set by at least a second. It compares delays against another clock.
+/// Finds where a recording's clock was set by at least a second. The delays are differences between this clock and
+/// another one: that of the send times, or that of the receiver's reports.
 ///
 /// `points` are the recording's times and delays in nanoseconds, in the order in which the packets were recorded. A
 /// queue drains again, and a late packet is alone. A clock that was set, however, changes all later delays: the least

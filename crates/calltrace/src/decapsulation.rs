@@ -407,7 +407,8 @@ fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'
         return skipped(Skipped::CutShort);
     }
     match packet.ether_payload() {
-        // No header was removed, so this type is not supported.
+        // `etherparse` removed a header, so the type of the header behind it is parsed next. If it removed none, the
+        // type is not supported.
         Some(inside) if Some(inside.ether_type.0) != read_as || !packet.link_exts.is_empty() => {
             Inner::Layer(Layer::EtherType(inside.ether_type.0, inside.payload))
         }

@@ -1,22 +1,24 @@
 //! Finds lasting steps of the delay: one of the two clocks was set, or the route changed.
 //!
 //! A queue that grows in one step drains again. After a lasting step, the delay never returns to its former least
-//! value, and the least values on both sides differ by the step. Steps are therefore chosen so that, without them, the
-//! delay above that of an empty queue is as short as possible over the whole recording.
+//! value, and the least values on both sides differ by the step. The search therefore chooses the steps whose removal
+//! makes the queueing delay, summed over the whole recording, as small as possible.
 
 /// The shortest step that can be found with exact clocks, in seconds.
 const LEAST_STEP_S: f64 = 3e-3;
-/// A step has to exceed a percentile of the delay's changes between packets by this factor.
+/// A step has to be larger, by this factor, than the [`USUAL_PERCENT`]th percentile of the delay's changes between
+/// packets.
 const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
 /// The number of packets on either side of a step. The delays of all these packets have to differ by the step, so a
 /// single late packet is no step.
 const PACKETS_BESIDE: usize = 3;
-/// The largest change of a draining queue between two packets of a call. Packets of a call seldom leave farther apart.
+/// The most by which a queue drains between two successive packets of a call, in seconds. A queue drains no faster than
+/// time passes, and packets of a call seldom leave farther apart than this.
 const LONGEST_DRAIN_S: f64 = 0.04;
 /// The length of the parts whose least delays are compared, in seconds.
 const CELL_S: f64 = 0.25;
-/// A step explains at least this share of the change of the delay at its place.
+/// A step has to explain at least this share of the change of the delay between the packets before and after it.
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// The time on either side over which a step is judged, in seconds.
 const SIDE_S: f64 = 60.0;
@@ -27,7 +29,7 @@ const LEAST_GAIN_S: f64 = 0.6;
 const EXACT_SIDE_S: f64 = 10.0;
 /// The largest drift between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;
-/// The largest number of changes that are examined as possible steps. If there are more, they are not single events.
+/// The largest number of changes that are examined as possible steps. If there are more, only the largest are examined.
 const MOST_CANDIDATES: usize = 64;
 
 /// A step of the delay.
@@ -189,7 +191,9 @@ fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// Returns by how much the delays get shorter if `which` are switched, minus the least that each step has to explain.
+/// Returns by how much [`standing`] decreases if the steps `candidates` are replaced by the steps `other`, which differ
+/// in the candidates `which`. Each of these steps costs [`LEAST_GAIN_S`] times its size, so that a step without effect
+/// is not chosen.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
     let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
     let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
@@ -207,8 +211,9 @@ fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
 
-/// Returns the integral, in seconds squared, of the least delays above the line below all of them. The chosen steps are
-/// removed first. The line stands for the drift of the clocks.
+/// Returns the queueing delay, integrated over the cells, in seconds squared. The chosen steps are removed first. The
+/// queueing delay is the cell's least delay minus the delay of an empty queue. The latter is the line below all least
+/// delays, whose slope is the drift of the clocks.
 fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     let mut offset = 0.0;
     let mut next = 0;

@@ -25,7 +25,8 @@ const COPY_WITHIN_BARE: Span = Span::millis(5);
 /// The largest variation of the time between two copies, if they come from two interfaces of one host or from a mirror
 /// port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// At a step of the capture's clock, all records have a gap of at least this share of the step.
+/// If the capture's clock was set ahead, the time between two successive records, of any flow, is there at least this
+/// share of the step.
 const GAP_OF_STEP: f64 = 0.8;
 /// The largest change of a queue between two packets. A larger difference between two clocks is a step of one clock.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;

@@ -11,7 +11,8 @@ use steadycast_wire::rtcp::{Compound, Packet};
 
 /// An unreadable record within this time of a gap may be one of the gap's packets.
 const NEAR_GAP: Span = Span::millis(100);
-/// If the capture can be the cause of at most one in this many missing packets, the number of losses is right to 2 %.
+/// If the capture itself dropped at most one in [`NEGLIGIBLE`] of the missing packets, the number of losses is right to
+/// 2 %.
 const NEGLIGIBLE: u64 = 50;
 
 /// If reports say that at least this number of missing packets arrived, the capture may be unreliable.

@@ -30,8 +30,9 @@ const BASE_S: usize = 15;
 const WINDOW_S: f64 = 5.0;
 /// The shortest time between two steps of the delay at which they can be distinguished from cross traffic, in seconds.
 const LEVEL_S: f64 = 0.5;
-/// Number of steps of the delay from which on they must be [`LEAST_BETWEEN_STEPS_S`] apart on average, and each at
-/// least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and their errors add up.
+/// If the delay has at least this number of steps, the path is known only if the steps are [`LEAST_BETWEEN_STEPS_S`]
+/// apart on average and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise the search may find several steps as one,
+/// and the errors of their sizes add up.
 const SEVERAL_STEPS: usize = 3;
 /// The least mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
@@ -65,7 +66,7 @@ pub struct Band {
 pub struct Bin {
     /// The rate at which packets left.
     pub sent: Rate,
-    /// The rate of those packets that arrived later, counted when they left.
+    /// The rate of those packets that left in this bin and arrived at any later time.
     pub arrived: Rate,
     /// The number of packets that left in this bin and whose fate is known.
     pub packets: u32,
@@ -100,7 +101,7 @@ pub enum Verdict {
 pub struct Queue {
     /// The largest backlog.
     pub holds: Bytes,
-    /// Whether losses show that the queue's limit is its size here.
+    /// Whether losses show that the queue was full, so that `holds` is its limit.
     pub full: bool,
 }
 
@@ -151,8 +152,8 @@ pub struct Path {
 enum Exit {
     /// The packet left at this time, in seconds.
     At(f64),
-    /// The time in seconds, for a packet whose departure is unknown. The packet has no delay, but other packets may
-    /// have waited for it.
+    /// The packet left the bottleneck at this time, in seconds, but its departure from the sender is unknown. Its delay
+    /// is therefore unknown, but other packets may have waited for it.
     Undated(f64),
     /// The packet was lost.
     Lost,
@@ -215,8 +216,8 @@ struct Pair {
 impl Path {
     /// Estimates the path of a call.
     ///
-    /// `beside` says that the user has named the cross traffic. Where cross traffic is found, the capacity is then the
-    /// rate at which the call's own packets follow each other.
+    /// If `beside` is set, the user has stated that there was cross traffic. Where cross traffic is found, the capacity
+    /// is then the rate at which the call's own packets follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
@@ -242,7 +243,7 @@ impl Path {
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
         let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
-        // Bursts of cross traffic may have been taken for steps.
+        // If there was cross traffic, its bursts may have been taken for steps, so steps are not used as evidence.
         let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
         if steps.is_some() {
             (verdict, shared) = (Verdict::Changing, None);
@@ -441,8 +442,8 @@ fn levels(points: &[Point]) -> Vec<f64> {
     before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
-/// Returns the time for which packets were held for a batch, in seconds; `None` if it is shorter than the coarsest
-/// clock's resolution.
+/// Returns the time for which packets were held for a batch, in seconds; `None` if it is at most [`clock::COARSEST`],
+/// because delays are then still visible.
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -918,12 +919,12 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
 
 /// Estimates by how many seconds all trains are too long, and the standard deviation of this estimate.
 ///
-/// If frames leave by a clock, the first arrival of each train has the same phase to the ticks of the receiver's clock.
-/// Rounding this arrival causes an error that all trains share. Averaging does not remove the error, and the bootstrap
-/// does not show it, but trains of different lengths do. In a bin with capacity C, a train takes its bytes divided by
-/// C, plus the common error. The estimate is by least squares over all bins. Its prior has the variance of rounding (a
-/// squared tick over 12). The last arrival is rounded as well: the part of its variance that is not in the trains'
-/// scatter is added.
+/// The receiver rounds arrival times to ticks of its clock. If frames leave at constant intervals, the first arrival of
+/// each train has the same phase to these ticks. Rounding it causes an error that all trains share. Averaging does not
+/// remove this error, and the bootstrap does not show it. Trains of different lengths do show it: in a bin with
+/// capacity C, a train takes its bytes divided by C, plus the common error. The error is estimated by least squares
+/// over all bins. Its prior has the variance of rounding (a squared tick over 12). The last arrival of a train is
+/// rounded as well. The variance of this rounding is added, except the part that the scatter of the trains already has.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();

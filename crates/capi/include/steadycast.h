@@ -16,8 +16,8 @@
 #define STEADYCAST_SENDER_SETTINGS { sizeof(SteadycastSenderSettings), 1, 0, 0, 1000, 20 }
 
 
-// The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
-// versions: version 2 has added the functions `steadycast_sender_…` to version 1.
+// The version of this interface, which the program passes to `steadycast_new`. The library also accepts programs that
+// were compiled for an earlier version. Version 2 has added the functions `steadycast_sender_…` to version 1.
 #define STEADYCAST_ABI 2
 
 // The call has succeeded.
@@ -35,7 +35,7 @@
 // A value is not valid for its field.
 #define STEADYCAST_VALUE -4
 
-// The packet number of an invalid call.
+// Returned in place of a packet number if the call is invalid or the packet is unknown.
 #define STEADYCAST_NO_NUMBER UINT64_MAX
 
 // An arrival time that is not in the feedback.
@@ -74,7 +74,7 @@
 // feedback is expected for it, and it is never lost.
 #define STEADYCAST_UNCOVERED 8
 
-// Feedback format: the program passes all feedback to `steadycast_sender_feedback`.
+// Feedback format: the program reads feedback itself, and passes the packets' fates to `steadycast_sender_feedback`.
 #define STEADYCAST_JOINED 0
 
 // Feedback format of `steadycast_sender_rtcp`: transport-wide.
@@ -122,7 +122,7 @@
 // The handle of a controller.
 typedef struct SteadycastRemote SteadycastRemote;
 
-// The handle of a sender's kit.
+// The handle of a sender's kit: a controller with a pacer, a frame queue, retransmissions, probes and RTCP feedback.
 typedef struct SteadycastSender SteadycastSender;
 
 // The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
@@ -206,11 +206,11 @@ typedef struct {
   uint32_t retransmissions_covered;
   // 1 if the program can send padding, otherwise 0.
   uint32_t padding;
-  // The maximum time for which packets may wait, at the pacing rate, in ms. Frames that would have to wait longer
-  // are skipped.
+  // The limit of the queue in ms: the time that its packets may take at the pacing rate. Frames that would have to
+  // wait longer are skipped.
   uint32_t max_backlog_ms;
-  // If `steadycast_sender_poll` is called late, packets of up to this time, at the pacing rate, are sent at once. In
-  // ms.
+  // The longest delay that the pacer makes up for, in ms. After a late call of `steadycast_sender_poll`, the packets
+  // that the pacing rate would have sent in this time are sent immediately.
   uint32_t credit_ms;
 } SteadycastSenderSettings;
 
@@ -232,13 +232,13 @@ typedef struct {
   uint64_t most_bps;
 } SteadycastStream;
 
-// The task of an encoder for its next frame.
+// What an encoder has to do for its next frame.
 typedef struct {
   // `sizeof(SteadycastEncoder)`, set by the caller.
   size_t size;
   // The rate of the stream, in bit/s of IP packets. Subtract the headers.
   uint64_t rate_bps;
-  // 1 if the next frame should not be encoded, because too much waits, otherwise 0.
+  // 1 if the next frame should not be encoded, because the queue is too long, otherwise 0.
   uint32_t skip;
   // 1 if the next frame has to be a key frame, otherwise 0.
   uint32_t key_frame;
@@ -260,7 +260,8 @@ typedef struct {
 typedef struct {
   // `sizeof(SteadycastOutput)`, set by the caller.
   size_t size;
-  // The program's name of the packet. A retransmission, and padding, have the name of their original.
+  // The `id` that the program gave the packet. A retransmission or padding has the `id` of the media packet that it
+  // repeats.
   uint64_t id;
   // The packet's number. Its low 16 bits go into a transport-wide header extension.
   uint64_t number;
@@ -270,7 +271,8 @@ typedef struct {
   uint32_t stream;
   // 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
   uint32_t kind;
-  // The RTP sequence number of the packet or of its original.
+  // The RTP sequence number of the packet. For a retransmission or padding, that of the media packet that it
+  // repeats.
   uint16_t seq;
 } SteadycastOutput;
 
@@ -321,9 +323,9 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
 // As for `steadycast_decision`.
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
-// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
-// reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
-// may be older than this function, look the function up at run time (`dlsym`).
+// Declares that no feedback will cover packet `number`. The packet is then no longer in flight, and does not count as
+// lost. If feedback reports its fate nevertheless, this fate counts. There is no need to call this for packets that
+// feedback has skipped. If the library may be older than this function, look the function up at run time (`dlsym`).
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -426,8 +428,8 @@ void steadycast_sender_free(SteadycastSender *handle);
 int steadycast_sender_stream(SteadycastSender *handle,
                              const SteadycastStream *stream);
 
-// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. A request
-// for a key frame is returned by one call only.
+// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. If a key
+// frame was requested, only the first call afterwards sets `key_frame`.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -436,9 +438,9 @@ int steadycast_sender_encoder(SteadycastSender *handle,
                               uint32_t stream,
                               SteadycastEncoder *encoder);
 
-// Begins a frame that was encoded, of the role `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
-// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if its packets may be added, and 0 if it has to be skipped. A program that
-// does not know frames need not call it.
+// Begins an encoded frame. `role` is `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
+// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if the frame's packets may be added, and 0 if the frame has to be skipped.
+// A program that does not know which packets form a frame need not call this function.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
@@ -447,8 +449,8 @@ int steadycast_sender_frame(SteadycastSender *handle,
                             uint32_t stream,
                             uint32_t role);
 
-// Adds a packet. Returns 1 if it is taken, otherwise 0: its frame was skipped, too much waits, it has no size, or
-// there is no such stream. Poll afterwards.
+// Adds a packet to the queue. Returns 1 if the packet is queued. Returns 0 if its frame was skipped, the queue is
+// full, its size is 0, or there is no such stream. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -457,9 +459,9 @@ int steadycast_sender_push(SteadycastSender *handle,
                            uint32_t stream,
                            const SteadycastPacket *packet);
 
-// Says what the program has to do now, in `output`, whose `size` the caller has set: `STEADYCAST_SEND`,
-// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at `at_ns`, until it returns
-// `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
+// Returns what the program has to do now, and writes the details to `output`, whose `size` the caller has set. The
+// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at
+// `at_ns`, until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
@@ -468,7 +470,7 @@ int steadycast_sender_poll(SteadycastSender *handle,
                            int64_t now_ns,
                            SteadycastOutput *output);
 
-// Reads an RTCP compound without its SRTCP trailer: feedback in the agreed format, NACKs and requests for key frames.
+// Reads a decrypted RTCP compound packet: feedback in the format of the settings, NACKs and requests for key frames.
 // Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
 //
 // # Safety
@@ -478,7 +480,8 @@ int steadycast_sender_rtcp(SteadycastSender *handle,
                            const uint8_t *bytes,
                            size_t len);
 
-// Processes feedback that the program has joined, as `steadycast_feedback` does. Poll afterwards.
+// Processes the fates of packets as `steadycast_feedback` does, for a program that reads feedback itself. Poll
+// afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
@@ -528,10 +531,10 @@ uint64_t steadycast_sender_number(SteadycastSender *handle, uint32_t kind, uint3
 // As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 int steadycast_sender_decision(SteadycastSender *handle, SteadycastDecision *decision);
 
-// Writes a transport-wide sequence number into an RTP packet before SRTP: into the element `id` of its header
-// extension that is there, or as a new element behind the others (RFC 8285). Returns the packet's new length, at most
-// 8 bytes more, or `STEADYCAST_VALUE`: the packet is not RTP, its extension can't carry the element, or `room` is too
-// small. The packet is then unchanged.
+// Writes a transport-wide sequence number into an unencrypted RTP packet. If the packet's header extension has an
+// element `id`, the number replaces its value. Otherwise the number becomes a new element behind the others (RFC
+// 8285). Returns the packet's new length, which is at most 8 bytes more. Returns `STEADYCAST_VALUE`, and leaves the
+// packet unchanged, if the packet is not RTP, its extension can't carry the element, or `room` is too small.
 //
 // # Safety
 // `packet` is null, or has `len` bytes of RTP and `room` bytes of memory.

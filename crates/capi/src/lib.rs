@@ -27,8 +27,8 @@ use steadycast_remote::{
     PeerTime, Rate, Remote, Seed, Span, Stream, Time, Window,
 };
 
-/// The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
-/// versions: version 2 has added the functions `steadycast_sender_…` to version 1.
+/// The version of this interface, which the program passes to `steadycast_new`. The library also accepts programs that
+/// were compiled for an earlier version. Version 2 has added the functions `steadycast_sender_…` to version 1.
 pub const STEADYCAST_ABI: u32 = 2;
 
 /// The call has succeeded.
@@ -42,7 +42,7 @@ pub const STEADYCAST_SIZE: c_int = -3;
 /// A value is not valid for its field.
 pub const STEADYCAST_VALUE: c_int = -4;
 
-/// The packet number of an invalid call.
+/// Returned in place of a packet number if the call is invalid or the packet is unknown.
 pub const STEADYCAST_NO_NUMBER: u64 = u64::MAX;
 /// An arrival time that is not in the feedback.
 pub const STEADYCAST_NO_TIME: i64 = i64::MIN;
@@ -169,7 +169,7 @@ fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// A handle that can't be used any more after a panic.
+/// A handle with the flag that a panic in the library sets. Later calls on the handle then return `STEADYCAST_BROKEN`.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
 }
@@ -373,9 +373,9 @@ pub unsafe extern "C" fn steadycast_sent_extra(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
-/// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
-/// reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
-/// may be older than this function, look the function up at run time (`dlsym`).
+/// Declares that no feedback will cover packet `number`. The packet is then no longer in flight, and does not count as
+/// lost. If feedback reports its fate nevertheless, this fate counts. There is no need to call this for packets that
+/// feedback has skipped. If the library may be older than this function, look the function up at run time (`dlsym`).
 ///
 /// # Safety
 /// As for `steadycast_decision`.

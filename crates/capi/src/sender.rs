@@ -1,4 +1,5 @@
-//! The sender's kit for C.
+//! The C functions `steadycast_sender_…`: a controller with a pacer, a frame queue, retransmissions, probes and RTCP
+//! feedback (`steadycast_sender::MediaSender`). The comments call it a sender's kit.
 
 use crate::{
     Handle, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE, STEADYCAST_VALUE,
@@ -16,7 +17,7 @@ use steadycast_sender::{
 };
 use steadycast_wire::rtp::set_transport_number;
 
-/// Feedback format: the program passes all feedback to `steadycast_sender_feedback`.
+/// Feedback format: the program reads feedback itself, and passes the packets' fates to `steadycast_sender_feedback`.
 pub const STEADYCAST_JOINED: u32 = 0;
 /// Feedback format of `steadycast_sender_rtcp`: transport-wide.
 pub const STEADYCAST_TRANSPORT_WIDE: u32 = 1;
@@ -51,7 +52,7 @@ pub const STEADYCAST_NAME_RTP: u32 = 2;
 /// Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
 pub const STEADYCAST_NAME_OWN: u32 = 3;
 
-/// The handle of a sender's kit.
+/// The handle of a sender's kit: a controller with a pacer, a frame queue, retransmissions, probes and RTCP feedback.
 pub struct SteadycastSender {
     sender: MediaSender,
     packet: u64,
@@ -76,11 +77,11 @@ pub struct SteadycastSenderSettings {
     pub retransmissions_covered: u32,
     /// 1 if the program can send padding, otherwise 0.
     pub padding: u32,
-    /// The maximum time for which packets may wait, at the pacing rate, in ms. Frames that would have to wait longer
-    /// are skipped.
+    /// The limit of the queue in ms: the time that its packets may take at the pacing rate. Frames that would have to
+    /// wait longer are skipped.
     pub max_backlog_ms: u32,
-    /// If `steadycast_sender_poll` is called late, packets of up to this time, at the pacing rate, are sent at once. In
-    /// ms.
+    /// The longest delay that the pacer makes up for, in ms. After a late call of `steadycast_sender_poll`, the packets
+    /// that the pacing rate would have sent in this time are sent immediately.
     pub credit_ms: u32,
 }
 
@@ -118,7 +119,7 @@ pub struct SteadycastPacket {
     pub seq: u16,
 }
 
-/// The task of an encoder for its next frame.
+/// What an encoder has to do for its next frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastEncoder {
@@ -126,7 +127,7 @@ pub struct SteadycastEncoder {
     pub size: usize,
     /// The rate of the stream, in bit/s of IP packets. Subtract the headers.
     pub rate_bps: u64,
-    /// 1 if the next frame should not be encoded, because too much waits, otherwise 0.
+    /// 1 if the next frame should not be encoded, because the queue is too long, otherwise 0.
     pub skip: u32,
     /// 1 if the next frame has to be a key frame, otherwise 0.
     pub key_frame: u32,
@@ -138,7 +139,8 @@ pub struct SteadycastEncoder {
 pub struct SteadycastOutput {
     /// `sizeof(SteadycastOutput)`, set by the caller.
     pub size: usize,
-    /// The program's name of the packet. A retransmission, and padding, have the name of their original.
+    /// The `id` that the program gave the packet. A retransmission or padding has the `id` of the media packet that it
+    /// repeats.
     pub id: u64,
     /// The packet's number. Its low 16 bits go into a transport-wide header extension.
     pub number: u64,
@@ -148,7 +150,8 @@ pub struct SteadycastOutput {
     pub stream: u32,
     /// 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
     pub kind: u32,
-    /// The RTP sequence number of the packet or of its original.
+    /// The RTP sequence number of the packet. For a retransmission or padding, that of the media packet that it
+    /// repeats.
     pub seq: u16,
 }
 
@@ -267,8 +270,8 @@ pub unsafe extern "C" fn steadycast_sender_stream(
     unsafe { with(handle, |code| code, add) }
 }
 
-/// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. A request
-/// for a key frame is returned by one call only.
+/// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. If a key
+/// frame was requested, only the first call afterwards sets `key_frame`.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -294,9 +297,9 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
     unsafe { with(handle, |code| code, read) }
 }
 
-/// Begins a frame that was encoded, of the role `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
-/// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if its packets may be added, and 0 if it has to be skipped. A program that
-/// does not know frames need not call it.
+/// Begins an encoded frame. `role` is `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
+/// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if the frame's packets may be added, and 0 if the frame has to be skipped.
+/// A program that does not know which packets form a frame need not call this function.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -318,8 +321,8 @@ pub unsafe extern "C" fn steadycast_sender_frame(
     unsafe { with(handle, |code| code, begin) }
 }
 
-/// Adds a packet. Returns 1 if it is taken, otherwise 0: its frame was skipped, too much waits, it has no size, or
-/// there is no such stream. Poll afterwards.
+/// Adds a packet to the queue. Returns 1 if the packet is queued. Returns 0 if its frame was skipped, the queue is
+/// full, its size is 0, or there is no such stream. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -342,9 +345,9 @@ pub unsafe extern "C" fn steadycast_sender_push(
     unsafe { with(handle, |code| code, push) }
 }
 
-/// Says what the program has to do now, in `output`, whose `size` the caller has set: `STEADYCAST_SEND`,
-/// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at `at_ns`, until it returns
-/// `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
+/// Returns what the program has to do now, and writes the details to `output`, whose `size` the caller has set. The
+/// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at
+/// `at_ns`, until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
@@ -385,7 +388,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
     unsafe { with(handle, |code| code, poll) }
 }
 
-/// Reads an RTCP compound without its SRTCP trailer: feedback in the agreed format, NACKs and requests for key frames.
+/// Reads a decrypted RTCP compound packet: feedback in the format of the settings, NACKs and requests for key frames.
 /// Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
 ///
 /// # Safety
@@ -410,7 +413,8 @@ pub unsafe extern "C" fn steadycast_sender_rtcp(
     unsafe { with(handle, |code| code, read) }
 }
 
-/// Processes feedback that the program has joined, as `steadycast_feedback` does. Poll afterwards.
+/// Processes the fates of packets as `steadycast_feedback` does, for a program that reads feedback itself. Poll
+/// afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
@@ -535,10 +539,10 @@ pub unsafe extern "C" fn steadycast_sender_decision(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes a transport-wide sequence number into an RTP packet before SRTP: into the element `id` of its header
-/// extension that is there, or as a new element behind the others (RFC 8285). Returns the packet's new length, at most
-/// 8 bytes more, or `STEADYCAST_VALUE`: the packet is not RTP, its extension can't carry the element, or `room` is too
-/// small. The packet is then unchanged.
+/// Writes a transport-wide sequence number into an unencrypted RTP packet. If the packet's header extension has an
+/// element `id`, the number replaces its value. Otherwise the number becomes a new element behind the others (RFC
+/// 8285). Returns the packet's new length, which is at most 8 bytes more. Returns `STEADYCAST_VALUE`, and leaves the
+/// packet unchanged, if the packet is not RTP, its extension can't carry the element, or `room` is too small.
 ///
 /// # Safety
 /// `packet` is null, or has `len` bytes of RTP and `room` bytes of memory.
@@ -561,7 +565,7 @@ pub unsafe extern "C" fn steadycast_transport_number(
     let wrote = catch_unwind(AssertUnwindSafe(|| set_transport_number(&mut bytes, id, number).is_ok()));
     match c_int::try_from(bytes.len()) {
         Ok(long) if wrote.unwrap_or(false) && bytes.len() <= room => {
-            // SAFETY: it has room for them, and the bytes are a copy.
+            // SAFETY: `packet` has room for `bytes`, and `bytes` is a copy, so they do not overlap.
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), packet, bytes.len()) };
             long
         }

@@ -1,4 +1,4 @@
-//! The datagrams of a capture are read one by one, with what identifies each.
+//! The datagrams of a capture are read one by one, each with the fields that identify it in another capture.
 
 use proptest::prelude::*;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 const SENDER: &[u8] = include_bytes!("../logs/sender.log");
 const RECEIVER: &[u8] = include_bytes!("../logs/receiver.log");
 
-/// A file of one side of a call.
+/// Returns options that name the side of the call at which the file was recorded.
 fn at(side: Side) -> Options {
     Options { side: Some(side), ..Options::default() }
 }

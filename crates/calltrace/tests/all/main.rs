@@ -1,4 +1,4 @@
-//! The claims of this crate, on two logs of Chromium's, captures and calls over a made-up queue.
+//! Tests this crate with two event logs of Chromium, with captures, and with calls over a modelled queue.
 
 mod datagrams;
 mod files;

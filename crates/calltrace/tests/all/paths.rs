@@ -7,7 +7,7 @@ use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 /// A queue and its traffic: a call with 25 frames a second, and others.
 #[derive(Clone, Copy)]
 struct Net {
-    /// bit/s by the second.
+    /// The capacity in bit/s at a time in seconds.
     rate: fn(f64) -> f64,
     /// The size of the queue in bytes.
     queue: f64,
@@ -191,7 +191,7 @@ fn losses_of_a_full_queue_are_told_from_those_by_chance() {
     assert!((0.012..0.028).contains(&chance.losses.chance), "{:?}", chance.losses);
 }
 
-/// The one reason for which this path is refused.
+/// Returns the only reason for which this path is refused.
 fn refusal(net: Net) -> String {
     let path = net.path();
     assert_eq!(path.refusals.len(), 1, "{:?}: {:?}", path.verdict, path.refusals);

@@ -7,7 +7,7 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Packet, PacketArrival, PacketResult, PeerTime, Rate, Remote, Stream, Time,
 };
 
-/// A decision that has not been read.
+/// A decision as it is before the library fills it in.
 fn unread() -> SteadycastDecision {
     SteadycastDecision {
         size: size_of::<SteadycastDecision>(),
@@ -108,7 +108,7 @@ fn the_names_of_all_controllers_can_be_read_in_any_room() {
     assert!(names.lines().any(|name| name == "steady") && names.len() + 1 == needed);
 }
 
-/// A call with arbitrary times and numbers.
+/// A call of the C library with arbitrary times and numbers.
 #[derive(Clone, Debug)]
 enum Call {
     Sent(i64, u32, u32),
@@ -136,7 +136,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Makes the same call to the Rust library, if it has one.
+/// Makes the same call to the Rust library, if it has the function.
 fn same(remote: &mut Remote, call: &Call) {
     let time = |ns: i64| Time::from_nanos(ns.max(0).unsigned_abs());
     match call {

@@ -33,7 +33,7 @@ fn new(abi: u32, controller: &[u8], params: &str, bounds: &SteadycastBounds) -> 
     if made.is_null() { Err(text(&error)) } else { Ok(made) }
 }
 
-/// The controller of that name, with bounds of 100 kb/s and 10 Mb/s.
+/// Makes a controller with bounds of 100 kb/s and 10 Mb/s.
 fn made(controller: &str, params: &str) -> *mut SteadycastRemote {
     new(STEADYCAST_ABI, controller.as_bytes(), params, &bounds(100_000, 10_000_000)).unwrap()
 }

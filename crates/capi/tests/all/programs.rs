@@ -10,7 +10,7 @@ use steadycast_sender::{
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const MS: u64 = 1_000_000;
 
-/// Returns the file that cargo has put beside this test.
+/// Returns the path of a library that cargo has built into the folder of this test's program.
 fn library(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().join(name)
@@ -32,7 +32,7 @@ fn installed(name: &str) -> PathBuf {
     prefix
 }
 
-/// Returns the output of a program of binutils, which a C compiler brings.
+/// Returns the output of a program of binutils, for example `nm`. binutils are installed with a C compiler.
 fn inspected(tool: &str, option: &[&str], file: &Path) -> String {
     String::from_utf8(Command::new(tool).args(option).arg(file).output().unwrap().stdout).unwrap()
 }
