@@ -16,8 +16,8 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let mut all = Vec::new();
     let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
         let path = format!("flow.{}.{key}", flow.name);
-        // The value of a key without a line in the file comes from the preset or the congestion control, or else from
-        // the flow's kind.
+        // A key that is not in the file gets its value from the preset, the congestion control or the flow's kind. The
+        // problem is then reported at the line of that key.
         let others = ["preset", "congestion", "kind"].map(|other| format!("flow.{}.{other}", flow.name));
         let at = [path.clone()].into_iter().chain(others).find(|p| places.contains_key(p)).unwrap_or(path);
         all.push(loaded.problem(&at, &what, remedy));

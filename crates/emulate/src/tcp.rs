@@ -405,8 +405,8 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
-    // `long` puts the first word into the low half, which is right on little-endian machines only. On others the halves
-    // are exchanged.
+    // `long` takes the first word as the low half of a 64-bit number. This is right on little-endian machines only, so
+    // the halves are exchanged on others.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(

@@ -91,7 +91,8 @@ impl Streams {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
-        // The offset is read first, because adding the segment advances the position by which it is resolved.
+        // The offset is computed before `add`, because `add` advances `next`, relative to which `place` resolves
+        // sequence numbers.
         let offset = stream.bytes.place(segment.seq);
         if stream.bytes.add(&segment) {
             stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);

@@ -21,10 +21,11 @@ use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 /// and its send time.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
-/// Number of symbols that are kept in addition to the session's own range, because send jitter may delay packets.
+/// Number of packets that are kept for parity in addition to those that the session still needs, because send jitter
+/// may delay parity packets.
 const JITTER_MARGIN: u64 = 256;
 
-/// Maximum number of calls of an agent at one time.
+/// Maximum number of successive calls of an agent before the other agents are served.
 const MAX_CALLS: usize = 1_000;
 
 /// The packets that a session's source sent. Because a datagram does not contain the fragment of the frame that it

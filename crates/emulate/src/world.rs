@@ -577,7 +577,7 @@ impl Planner<'_> {
         self.space(node)?.enter().map_err(during("the hosts"))
     }
 
-    /// Moves an agent's record to the store.
+    /// Makes an agent write the older part of its record to the store, if there is one.
     fn keeping(&self, mut agent: Agent) -> Agent {
         if let Some(store) = &self.store {
             agent.keep_in(store);
@@ -592,7 +592,7 @@ impl Planner<'_> {
     }
 
     fn reserve(&mut self) -> AgentIx {
-        // This is a placeholder until the run has ended.
+        // The agent is a placeholder. At the end of the run it is replaced by the agent that holds the record.
         self.agents.push(Agent::KernelSource(Box::default()));
         AgentIx(self.agents.len() as u32 - 1)
     }

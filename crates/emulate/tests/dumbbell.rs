@@ -123,12 +123,13 @@ packets = ['cbr']
     assert!(in_time <= 751, "{in_time}: {}", summary["emulation"]);
     assert!(first < 500.0 && last > 2500.0, "from {first} to {last} ms");
     let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // The source was due up to one packet interval after the packet before the gap.
+    // The next packet was due within one or two packet intervals of the packet before the gap, and a late source makes
+    // up for 20 ms. A gap therefore costs the packets of its length minus 24 to 28 ms.
     let lost = |made_up: f64| gaps.iter().map(|gap| (gap - made_up).max(0.0) / 4.0).sum::<f64>();
     let due = (last - first) / 4.0 + 1.0;
     let how = format!("{sent} of {due}, {} … {} lost", lost(28.0), lost(24.0));
     assert!(sent >= due - lost(24.0) - 1.0 && sent <= due - lost(28.0) + 1.0, "{how}: {}", summary["emulation"]);
-    // The source is not late permanently either.
+    // The median gap shows that the source is late only now and then.
     let mut sorted = gaps;
     sorted.sort_by(f64::total_cmp);
     let median = sorted[sorted.len() / 2];
@@ -234,8 +235,8 @@ packets = ['video']
     // The member that leaves receives all packets up to about 2 s. A stall of the machine at that moment shifts the end
     // by its length.
     assert!((1.6..2.4).contains(&sent[left.len() - 1].0), "{} of {}", left.len(), sent.len());
-    // The figure equals the number of received packets. A stall at the end keeps up to 0.3 s of them from being
-    // counted.
+    // The throughput figure gives the number of received packets. A stall at the end of the run may keep the packets of
+    // up to 0.3 s from being counted.
     for (n, came) in [sent.len(), sent.len(), sent.len(), left.len()].into_iter().enumerate() {
         let told = number(&summary, &format!("/flows/0/receivers/{n}/throughput_bps")) * 4.0 / 9600.0;
         assert!((came as f64 - 15.0..came as f64 + 1.0).contains(&told), "{n}: {told} of {came}");

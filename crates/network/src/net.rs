@@ -2,10 +2,11 @@
 //!
 //! When a packet is offered to a link, the link returns the packet's arrival time, so a hop is one event. The packet
 //! waits in a lane, which is a queue in the order of arrival. Only the first packet of each lane has a key in the event
-//! queue. Each link has its own lane. Packets with equal latency arrive in the order in which they were offered, on
-//! whichever link. Therefore all idle links with the same latency share a lane, and so do links on which one other
-//! packet is ahead. The event queue then holds a few keys instead of one per link. Copies of a packet that a branching
-//! node forwards mostly arrive at the same time. They are one event, a [`Fan`].
+//! queue. Each link has its own lane. In addition, links share lanes: packets with equal latency arrive in the order in
+//! which they were offered, even on different links. A packet on an idle link therefore uses the shared lane of its
+//! latency, and so does a packet that waits for exactly one other packet. The event queue then holds a few keys instead
+//! of one per link. Copies of a packet that a branching node forwards mostly arrive at the same time. They are one
+//! event, a [`Fan`].
 //!
 //! A link holds packets if its queue decides about them only at dequeue. A held packet is stored under the link's token
 //! until the link returns the packet's fate. The event queue has a key for the time of the next fate.

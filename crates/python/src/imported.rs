@@ -22,9 +22,10 @@ fn band(band: Band) -> Value {
 /// Reads the capture of a call and returns its analysis as JSON. ``controllers`` are the controllers whose decisions on
 /// the call's reports are computed. ``place`` names the file in errors.
 ///
-/// ``options``: ``stream``, an SSRC; ``sender``, the side at which the capture was taken; ``other``, the receiver's
-/// capture of the same call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the other
-/// flows in its queue; ``key``, the text of its session's key file.
+/// ``options``: ``stream``, an SSRC; ``sender``, whether the capture was taken at the sender (``True``) or the receiver
+/// (``False``); ``other``, the receiver's capture of the same call; ``send_time_id``, the id of abs-send-time;
+/// ``beside``, whether the user has stated that other flows were in the bottleneck's queue; ``key``, the text of the
+/// session's key file.
 ///
 /// Raises `UserError` for a capture that can't be read.
 #[pyfunction]

@@ -168,8 +168,9 @@ impl PyBroadcast {
         format!("Broadcast(rungs={})", self.0.status().rungs.len())
     }
 
-    /// Waits up to `patience` seconds for the next picture that is due. Returns (picture, first, list of quantizers and
-    /// indices of sizes from the finest rung on), `None` if there is none yet, or `False` if the broadcast has ended.
+    /// Waits up to `patience` seconds for the next picture that is due. Returns (number of the picture, whether it
+    /// starts a group of pictures, list of a quantizer and an index of a size per rung from the finest rung on), `None`
+    /// if there is none yet, or `False` if the broadcast has ended.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         match py.detach(|| self.0.next_job(patience)) {
@@ -197,7 +198,7 @@ impl PyBroadcast {
         self.0.audio_loss()
     }
 
-    /// Reports the number of pictures that the source skipped and that no later call reports.
+    /// Counts pictures that the source skipped before the next picture, or before its end.
     fn passed(&self, pictures: u32) {
         self.0.passed(pictures);
     }
@@ -420,8 +421,9 @@ impl PySender {
         self.sending.floor().map(Rate::as_bps)
     }
 
-    /// Waits up to `patience` seconds for the encoder's next job. Returns (picture, first, quantizer, index of its
-    /// size), `None` if there is no job yet, or `False` if the session has ended.
+    /// Waits up to `patience` seconds for the encoder's next job. Returns (number of the picture, whether it starts a
+    /// group of pictures, quantizer, index of its size), `None` if there is no job yet, or `False` if the session has
+    /// ended.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| {
@@ -464,7 +466,7 @@ impl PySender {
         self.audio_queue.as_ref().map_or(0.0, AudioQueue::loss)
     }
 
-    /// Reports the number of pictures that the source skipped and that no later call reports.
+    /// Counts pictures that the source skipped before the next picture, or before its end.
     fn passed(&self, pictures: u32) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.passed(pictures);
@@ -627,8 +629,8 @@ impl PyReceiver {
         Ok(list)
     }
 
-    /// The number of audio packets that were dropped: the caller did not take them in time, or no sender reports
-    /// aligned them.
+    /// The number of audio packets that were dropped: the caller did not take them in time, or no sender reports had
+    /// arrived, which align the clocks of audio and video.
     #[getter]
     fn audio_overrun(&self) -> u64 {
         self.audio_queue.overrun()

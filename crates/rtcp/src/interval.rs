@@ -106,8 +106,8 @@ pub struct TimerConfig {
     pub point_to_point: bool,
     /// The expected size of the first packet, including the IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer does not expire while each regular report would be suppressed. This is for participants that
-    /// send no feedback, in real time, where each expiry wakes a thread.
+    /// Whether the timer skips the expiries at which a regular report would certainly be suppressed. It is set for live
+    /// participants that send no feedback, because each expiry wakes a thread.
     pub skips_suppressed: bool,
 }
 
@@ -482,7 +482,8 @@ impl Timer {
     }
 
     fn on_regular(&mut self, now: Time, census: &Census) -> Expiry {
-        // The due times are compared, not the times of the calls. A late wake-up must not count as spacing.
+        // The times at which the two reports were due are compared, because a late call must not lengthen the time
+        // between them.
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
@@ -512,7 +513,7 @@ impl Timer {
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
             (self.config.profile, self.t_rr_last, self.config.skips_suppressed)
         {
-            // Before this time no draw lets a regular report pass.
+            // A regular report before this time would be suppressed whatever share of T_rr_interval is drawn.
             self.tn = self.tn.max(last + t_rr_interval.scale(T_RR_SHARE_MIN));
         }
         expiry

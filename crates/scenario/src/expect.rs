@@ -54,7 +54,7 @@ fn noun(of: Of) -> String {
     }
 }
 
-/// The first nodes of the paths into the summary's lists.
+/// The first parts of the paths into the summary's lists.
 const FLOWS: &str = "flows";
 const LINKS: &str = "links";
 const SIMULCASTS: &str = "simulcasts";
@@ -158,12 +158,12 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     Some(format!("{FLOWS}.{}.{RECEIVERS}{node}.{}", flow.name, of(Of::Receiver)?))
 }
 
-/// Returns the nodes that a path into the summary can begin with.
+/// Returns the first parts that a path into the summary can have.
 fn heads() -> Vec<&'static str> {
     let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
     let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
     all.extend(of_run.map(Figure::head));
-    // In the list, figures with the same first node are adjacent, so `dedup` removes the repetitions.
+    // In the list, figures with the same first part are adjacent, so `dedup` removes the repetitions.
     all.dedup();
     all
 }

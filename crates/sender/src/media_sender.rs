@@ -23,8 +23,8 @@ pub struct MediaSettings {
     pub retransmissions_covered: bool,
     /// Whether the stack can send padding, which fills a probe when no packet waits.
     pub padding: bool,
-    /// The maximum time for which packets may wait, at the pacing rate. Frames that would have to wait longer are
-    /// skipped.
+    /// The limit of the queue: the time that its packets may take at the pacing rate. Frames that would have to wait
+    /// longer are skipped.
     pub max_backlog: Span,
     /// The maximum delay of a late call of [`MediaSender::poll`] for which the pacer catches up. More would cause
     /// bursts.
@@ -52,9 +52,11 @@ impl MediaSettings {
 pub struct Departure {
     /// The stream of the packet.
     pub stream: StreamId,
-    /// The caller's identifier of the packet. A retransmission or padding has the identifier of its original.
+    /// The caller's identifier of the packet. A retransmission or padding has the identifier of the media packet that
+    /// it repeats.
     pub id: u64,
-    /// The RTP sequence number of the packet or of its original.
+    /// The RTP sequence number of the packet. For a retransmission or padding, that of the media packet that it
+    /// repeats.
     pub seq: u16,
     /// The number among the packets of all streams. A transport-wide header extension carries its low 16 bits, unless
     /// the caller names the packet otherwise ([`MediaSender::sent_as`]).
@@ -106,9 +108,9 @@ const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 /// A sender of several streams around a controller, sans-IO.
 ///
 /// The caller makes packets and keeps their bytes. It passes each packet to [`MediaSender::push`], calls
-/// [`MediaSender::poll`] until that returns [`Output::Wait`], and sends each packet that [`Output::Send`] names.
-/// Feedback goes into [`MediaSender::on_rtcp`], or joined into [`MediaSender::feedback`]. Before each frame it reads
-/// [`MediaSender::encoder`].
+/// [`MediaSender::poll`] until that returns [`Output::Wait`], and sends each packet that [`Output::Send`] names. It
+/// passes RTCP to [`MediaSender::on_rtcp`]. If it reads feedback itself, it passes the packets' fates to
+/// [`MediaSender::feedback`]. Before each frame it reads [`MediaSender::encoder`].
 ///
 /// All times are on one clock of the caller, which may start at any value.
 pub struct MediaSender {
@@ -271,8 +273,8 @@ impl MediaSender {
         true
     }
 
-    /// Adds a packet. Returns false if it is not taken: its frame was skipped, the backlog is twice the maximum, the
-    /// packet's size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
+    /// Adds a packet. Returns false if the packet is not queued: its frame was skipped, the backlog is twice the
+    /// maximum, the packet's size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
     ///
     /// Only video has the bound of twice the maximum. The rest of a frame that exceeds it is skipped, and
     /// [`MediaSender::encoder`] requests a key frame if other frames depend on the frame, or may depend on it because
@@ -405,8 +407,8 @@ impl MediaSender {
         self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
     }
 
-    /// Processes feedback that the stack has joined, as [`Remote::feedback`] does. Call [`MediaSender::poll`]
-    /// afterwards.
+    /// Processes the fates of packets as [`Remote::feedback`] does, for a stack that reads feedback itself. Call
+    /// [`MediaSender::poll`] afterwards.
     pub fn feedback(&mut self, now: Time, fates: impl IntoIterator<Item = PacketResult>) {
         let mut missing = Vec::new();
         let fates = fates.into_iter().inspect(|fate| {
@@ -460,7 +462,8 @@ impl MediaSender {
     }
 
     /// Removes all packets that wait, of all streams, as a flush of the caller's pipeline does. The caller can free
-    /// them. What was sent stays known, so that its feedback and its retransmission work.
+    /// them. Packets that were sent stay in the history and in the cache, so that their feedback and their
+    /// retransmission still work.
     pub fn clear(&mut self) {
         self.dropped.clear();
         self.streams.iter_mut().for_each(|stream| stream.queue.clear());

@@ -149,7 +149,7 @@ fn a_full_queue_says_skip_and_then_asks_for_a_key_frame_once() {
     });
     let at = refused.unwrap();
     assert!(at > ms(500) && at < ms(800), "{at:?}");
-    // It is still full, so even a key frame is not possible now.
+    // The queue is still full, so the encoder is not even asked for a key frame.
     let target = sender.encoder(at, video);
     assert!(target.skip && !target.key_frame);
     assert!(!frame(&mut sender, at + Span::millis(40), FrameRole::Disposable));
@@ -263,7 +263,8 @@ fn layers_get_rate_in_their_order_and_audio_before_them() {
         (layer.least, layer.most) = (Rate::kbps(least), Rate::kbps(most));
         layer
     };
-    // The stream of `fixed` comes first and takes all, so these are a sender's of their own.
+    // The video stream that `fixed` adds would come first and take the whole rate, so the layers get a new sender
+    // without it.
     drop(sender);
     sender = MediaSender::new("fixed", &[("rate".to_owned(), Given::Text("1Mbps".into()))], settings()).unwrap();
     let low = sender.add_stream(layer(1, 100, 150));
@@ -342,7 +343,7 @@ fn idleness_is_not_caught_up() {
 
 #[test]
 fn a_retransmission_that_feedback_leaves_out_is_never_lost() {
-    // `tfrc` at least halves its rate at each loss event.
+    // If the missing retransmissions counted as lost, `tfrc` would lower its rate, and the two rates would differ.
     let mut rates = Vec::new();
     for named in [false, true] {
         let mut sender = MediaSender::new("tfrc", &[], settings()).unwrap();

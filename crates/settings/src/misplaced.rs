@@ -112,7 +112,7 @@ impl<'a> Misplaced<'a> {
     /// Returns the remedy if an enclosing table accepts the key. If several do, the nearest is used.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
-        // The table itself is on this stack, too.
+        // `around` also has the table itself, which is left out.
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();

@@ -350,10 +350,10 @@ macro_rules! settings {
 }
 
 /// Declares enums of settings that are distinguished by the key `kind`, or by the key after `by`; messages and the
-/// schema name the variants in this order. After each variant's word and type come the words for the noun that its keys
-/// belong to. `default KIND` is the variant if the key is missing; without it the key is required. A variant's word
-/// alone is accepted in place of a table that has no other key. `example` is an example for messages. `short FUNCTION`
-/// accepts further short forms: a `fn(&Item) -> Option<Table>`.
+/// schema name the variants in this order. After each variant's word and type comes a phrase for messages that names
+/// what its keys belong to, for example "a RED queue". `default KIND` is the variant if the key is missing; without it
+/// the key is required. A variant's word alone is accepted in place of a table that has no other key. `example` is an
+/// example for messages. `short FUNCTION` accepts further short forms: a `fn(&Item) -> Option<Table>`.
 #[macro_export]
 macro_rules! kinds {
     ($(

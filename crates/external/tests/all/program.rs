@@ -21,7 +21,7 @@ fn start_within(timeouts: Timeouts, script: &str, fault: &FaultSlot) -> Result<P
     Program::start(timeouts, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
 }
 
-/// Returns its half after a packet and two timers.
+/// Returns the program's sender half after one sent packet and two expired timers.
 fn driven(program: &Program) -> Box<dyn SenderHalf> {
     let mut half = program.sender(&setup());
     let at = Time::ZERO + Span::millis(431);
@@ -69,7 +69,7 @@ fn a_program_decides_from_its_setup_on_and_what_it_writes_to_stderr_is_kept() {
 #[test]
 fn a_log_keeps_its_beginning_and_says_how_much_more_there_was() {
     let slot = FaultSlot::default();
-    // Three MiB before each of three answers.
+    // The program writes 3 MiB to stderr before each of three answers.
     let flood = "head -c 3145728 /dev/zero >&2; ";
     let script = format!("{HELLO}{flood}{RATE}{flood}{RATE}{flood}{RATE}read -r _");
     let program = start(&script, &slot).unwrap();

@@ -222,7 +222,8 @@ proptest! {
         prop_assert_eq!(driver.arrived().len() as u64, driver.link.arrived());
     }
 
-    /// A control law that never has time to act leaves a drop-tail queue.
+    /// As long as no packet's delay exceeds the target for an interval, CoDel drops nothing early and behaves as
+    /// drop-tail does.
     #[test]
     fn codel_without_a_standing_queue_answers_as_drop_tail_does(
         packets in prop::collection::vec((0u64..2_000_000, 40u64..1500), 1..90), limit in 1u32..60,

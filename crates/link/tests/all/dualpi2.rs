@@ -134,10 +134,11 @@ fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_b
         let (_, marked, early, wait) = driver.share(ecn, at(60_000));
         assert!((early - 0.1).abs() < 0.01, "{ecn:?} {keys}: {early} dropped");
         if ecn == Ecn::Ect0 && keys.is_empty() {
-            // p_C rises to 1/k², where packets are dropped, and falls again, where they are marked.
+            // p_C oscillates around 1/k²: above it packets are dropped, and below it they are marked.
             assert!(marked > 0.05 && marked < 0.25, "{marked} marked");
         } else {
-            // One millisecond is the transmission. With k = 10, a tenth of p is above 1/k².
+            // The wait is the target of 15 ms and 1 ms of transmission. With k = 10, the drop probability of 0.1 is
+            // above 1/k², so no packet is marked.
             assert!((wait - 16.0).abs() < 1.5, "{wait} ms");
             assert_eq!(marked, 0.0, "{ecn:?} {keys}");
         }

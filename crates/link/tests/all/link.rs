@@ -175,7 +175,7 @@ fn late(name: &str, jitter: Steps<Option<Jitter>>, n: u64) -> Vec<f64> {
 
 #[test]
 fn wifi_jitter_has_the_mean_and_the_tail_of_its_law() {
-    // 0.684 + 86.25 (J - 1) / 84 ms; the share is the sum over both counts.
+    // The mean is 0.684 + 86.25 (J - 1) / 84 ms. The share of packets later than 50 ms is in per cent.
     for (mean, true_mean, late_share) in [(1, 0.684, 0.0), (7, 6.845, 6.64), (12, 11.979, 12.17)] {
         let jitter = Jitter { mean: Span::millis(mean), dist: JitterDist::Wifi, reorder: true };
         let late = late("forth", Steps::constant(Some(jitter)), 400_000);
@@ -194,7 +194,8 @@ fn wifi_jitter_keeps_the_order_and_holds_the_next_ones_back_in_each_direction_by
         assert!(late.windows(2).all(|pair| pair[1] > pair[0] - 1.000_001), "a packet overtakes another");
     }
     assert_ne!(forth, back);
-    // Packets behind a delayed one wait with it: more than half of all, of which a fifteenth are delayed themselves.
+    // Without reordering, the packets behind a delayed one wait for it. With reordering, only the delayed packets
+    // themselves are late, which are a fifteenth of all.
     let waiting = |late: &[f64]| late.iter().filter(|ms| **ms > 50.0).count();
     assert!(waiting(&forth) > 5 * waiting(&late("forth", jitter(true), 20_000)));
     // In two independent directions, packets are delayed in both only as often as by chance.
@@ -248,7 +249,7 @@ fn red_holds_the_average_queue_between_its_thresholds_and_drops_seldom_by_overfl
 
 #[test]
 fn red_forgets_while_idle_as_fast_on_a_trace_as_at_the_same_rate() {
-    // Every 25 ms a burst of as many packets as take 24 ms.
+    // Every 25 ms a burst arrives whose transmission takes 24 ms.
     let early = |service| {
         let mut link = link(&Config { service, ..red(false) });
         arrivals(&mut link, (0..48_000).map(|n| at(n / 24 * 25)));

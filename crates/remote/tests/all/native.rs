@@ -43,9 +43,9 @@ fn tfrc_and_asmp_have_the_rate_of_their_native_pair_within_a_tenth_and_its_loss(
     }
 }
 
-/// Returns the range of a controller's rate as a share of the native pair's. Those other than a tenth were set after
-/// the results. `pgmcc` is clocked by acknowledgements, for which feedback every 50 ms is too coarse: they arrive in
-/// bursts here. A run covers one or two cycles of a `tfrcp` controller; `matrix.rs` compares several.
+/// Returns the range of a controller's rate as a share of the native pair's. Ranges other than ±10 % were set after the
+/// results were known. `pgmcc` is clocked by acknowledgements, for which feedback every 50 ms is too coarse: they
+/// arrive in bursts here. A run covers one or two cycles of a `tfrcp` controller; `matrix.rs` compares several.
 fn range(controller: &str) -> (f64, f64) {
     match controller {
         "pgmcc" => (0.55, 1.05),

@@ -1,4 +1,4 @@
-//! What a product offers is known to the controller when its half is built.
+//! The controller's halves are created with the features that the product offers.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::sync::{Arc, Mutex};

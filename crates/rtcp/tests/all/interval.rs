@@ -137,8 +137,8 @@ fn reports_of_a_small_asmp_group_are_one_second_apart_on_average() {
 
 #[test]
 fn a_join_burst_of_a_hundred_is_spread_by_reconsideration() {
-    // All join at 0 and receive each other's packets immediately; the sender's share aside, 100 receivers of 112 bytes
-    // at 1500 B/s.
+    // All members join at time 0 and receive each other's packets immediately. Without the sender's share, 100
+    // receivers with packets of 112 bytes have 1500 B/s.
     let all = Census { members: 101, senders: 1, we_sent: false };
     let td = 100.0 * 112.0 / 1500.0;
     let config = TimerConfig::new(Profile::Rfc3550, Rate::kbps(320));
@@ -282,8 +282,8 @@ fn t_rr_interval_spaces_full_reports_and_suppresses_the_others() {
         }
     }
     assert!(full.iter().all(|&gap| (0.49..1.55).contains(&gap)));
-    // The spacing is drawn again at each of dozens of deadlines, and the first draw below the age sends the report. The
-    // mean is therefore short.
+    // At each of dozens of deadlines, the timer draws the required spacing again. The first draw that is shorter than
+    // the time since the last report lets the report pass, so the mean spacing is short.
     assert_between(full.iter().sum::<f64>() / 300.0, 0.5, 0.75);
     assert!(suppressed > 5_000, "{suppressed}");
     assert_eq!(timer.member_timeout(&PAIR), Span::secs(10));

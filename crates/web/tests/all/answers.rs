@@ -148,14 +148,14 @@ fn audio_is_bundled_with_the_video_under_the_numbers_of_the_offer() {
     ] {
         assert_eq!(of_audio.iter().filter(|it| *it == line).count(), 1, "{line} in {of_audio:?}");
     }
-    // The packets of both are numbered together, under the same ID.
+    // The packets of audio and video are numbered together, in an extension with the same ID.
     let id = "extmap:3 http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
     for (section, line) in [(0, "rtcp-fb:111 transport-cc"), (1, "rtcp-fb:96 transport-cc")] {
         let lines = lines(&said, section);
         assert!(lines.contains(&line.to_owned()) && lines.contains(&id.to_owned()), "{lines:?}");
     }
     assert!(lines(&said, 1).contains(&"msid:steadycast video".to_owned()));
-    // Without them in its section, the audio has no extension, as in Firefox.
+    // If the audio section offers the extension under another ID, audio packets carry none, as with Firefox's offers.
     let apart = WITH_AUDIO.replacen("a=extmap:3", "a=extmap:12", 1);
     let agreed = agree(apart.as_bytes(), &with_audio(PayloadFormat::Vp8)).unwrap();
     assert!(!agreed.audio.as_ref().unwrap().shares_feedback);
@@ -187,7 +187,7 @@ fn a_publisher_is_answered_with_the_first_codec_that_can_be_decoded_and_no_ssrc(
     for line in ["rtcp-fb:96 nack", "rtcp-fb:96 nack pli", "rtcp-fb:96 ccm fir", "fmtp:97 apt=96"] {
         assert!(video.contains(&line.to_owned()), "{line} in {video:?}");
     }
-    // Without audio its section is rejected in place.
+    // If audio is not wanted, its section is rejected, and keeps its position.
     let agreed = agree_to_receive(offer.as_bytes(), false).unwrap();
     assert_eq!(receiver_answer(&agreed, Feedback::Transport).medias[0].port, 0);
     // The formats of the offer are taken in its order, as far as they can be decoded.

@@ -194,7 +194,7 @@ proptest! {
         if let [first, second] = taken[..] {
             prop_assert!(bundle.is_some());
             let (first, second) = (&said.medias[first], &said.medias[second]);
-            // Both sections have one transport, and no number means two things.
+            // Both sections have the same transport, and no payload type or extension ID has two meanings.
             for name in ["ice-ufrag", "ice-pwd", "fingerprint", "setup", "candidate"] {
                 prop_assert_eq!(values(first, name), values(second, name));
             }

@@ -256,8 +256,8 @@ proptest! {
 fn a_player_that_reports_every_five_seconds_is_not_silent() {
     let mut world = connected(1);
     let mut now = world.now;
-    // The first gap is unknown before it ends, and a single one may be an outage. One gap was enough when the longest
-    // of all counted.
+    // The tunnel knows a gap only when it ends, and a single long gap may be an outage, so the usual gap is known after
+    // two.
     for n in 0..20u64 {
         now += Span::secs(5);
         assert!(n <= 1 || !world.tunnel.is_silent(now));

@@ -129,7 +129,7 @@ struct Departed {
     covered: bool,
 }
 
-/// Halves at their own ends, with the counters of a session.
+/// A sender half at the sender and a receiver half at the receiver, with the counters that a session has.
 struct Pair {
     sender: Box<dyn SenderHalf>,
     receiver: Box<dyn ReceiverHalf>,
