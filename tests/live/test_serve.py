@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -608,6 +609,23 @@ def test_each_picture_is_encoded_at_all_rungs_and_the_operator_reads_which_are_g
         assert len(sizes) == len(units), "the quantizers differ"
     assert len(told) == 1
     assert "2 of 3 rungs are left" in told[0]
+
+
+def test_threads_that_encode_yield_to_the_threads_that_send() -> None:
+    found: list[int] = []
+
+    def encoding() -> None:
+        broadcast.yield_to_senders()
+        inherits = threading.Thread(target=lambda: found.append(os.getpriority(os.PRIO_PROCESS, 0)))
+        inherits.start()
+        inherits.join()
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    thread = threading.Thread(target=encoding)
+    thread.start()
+    thread.join()
+    assert found == [min(before + broadcast.NICER, 19)]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_what_all_browsers_share_of_h264_is_the_baseline() -> None:

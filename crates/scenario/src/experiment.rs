@@ -131,7 +131,7 @@ tables! {
     }
     /// A deck of cards, each with the values of several variables.
     DeckTable {
-        /// The names of the variables. The first one also names the deck's random numbers.
+        /// The names of the variables. The first name, with the draw's seed, determines the deck's random numbers.
         columns: Vec<String>,
         /// The cards: a list for each card, with one value per column.
         rows: Vec<Vec<Literal>>,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,8 @@ _BELOW_CAP = 0.65
 
 A viewer only climbs to a rung if its highest rate is at most 0.8 of the viewer's target rate (`rungs.rs`).
 """
+NICER = 5
+"""The amount by which the nice value of encoding threads exceeds that of the senders' threads."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,18 @@ class _Encoders:
             broadcast.end()
 
 
+def yield_to_senders() -> None:
+    """Lower the priority of this thread, which encodes, below that of the senders.
+
+    A packet that is sent late delays its viewer's picture, and its delay looks like a queue of the network. If the
+    machine is too slow, the encoders are to fall behind, because then rungs are given up until it is fast enough.
+    """
+    # Linux has a nice value per thread. If the system refuses, the encoders only keep their priority.
+    with suppress(OSError):
+        here = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, here, os.getpriority(os.PRIO_PROCESS, here) + NICER)
+
+
 def changed(broadcast: Any, *, returned: bool) -> str:
     """Return the operator's line about a rung that was given up, or that is encoded again."""
     rungs, given_up, _ = broadcast.status()
@@ -113,9 +129,12 @@ class _Running:
     ):
         self.core, self.encoders = medium["broadcast"], encoders
         self.plan = Plan(medium, None, warnings=encoders.pictures.warnings, sound_is_shared=has_sound)
-        self._threads = [
-            threading.Thread(target=encoders, args=(self.core, told), daemon=True, name="encoders")
-        ]
+
+        def encode() -> None:
+            yield_to_senders()  # the encoders' own threads inherit the priority of this thread
+            encoders(self.core, told)
+
+        self._threads = [threading.Thread(target=encode, daemon=True, name="encoders")]
         if audio is not None:
             self._threads.append(threading.Thread(target=audio, args=(self.core,), daemon=True, name="audio"))
         for thread in self._threads:
