@@ -26,6 +26,7 @@ mod network;
 mod recorded;
 mod resolve;
 mod simulcast;
+mod table_header;
 mod text;
 mod tree;
 

@@ -22,6 +22,11 @@ pub(crate) struct Host {
     pub(crate) left: bool,
 }
 
+/// A larger mean rate of a table without a header, in bit/s, is more likely in another unit than Mb/s.
+const LIKELY_BPS: f64 = 5e8;
+/// A larger mean step of a table without a header is more likely in another unit than seconds.
+const LIKELY_STEP: Span = Span::secs(60);
+
 /// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
@@ -122,7 +127,26 @@ impl Files {
     ) -> Option<Series> {
         let path = self.found(name, "the trace", out)?;
         let rows = match self.recorded(&path, quantity) {
-            Ok(Recorded::Rows(rows)) => rows.clone(),
+            Ok(Recorded::Rows(rows)) => {
+                let rows = rows.clone();
+                if quantity == Quantity::Rate && !rows.has_units && rows.mean() > LIKELY_BPS {
+                    let what = format!(
+                        "{} has no header, so its values count as Mb/s, and are {:.0} Mb/s on average",
+                        quoted(name),
+                        rows.mean() / 1e6
+                    );
+                    out.warn(&name.at, what, "if they are in another unit, write a header above them, as t_s,kbps");
+                }
+                if !rows.has_units && rows.values.len() > 1 && rows.period > LIKELY_STEP * rows.values.len() as u64 {
+                    let what = format!(
+                        "{} has no header, so its times count as seconds, and it lasts {}",
+                        quoted(name),
+                        rows.period
+                    );
+                    out.warn(&name.at, what, "if they are in another unit, write a header above them, as t_ms,mbps");
+                }
+                rows
+            }
             Ok(Recorded::Pattern(rows, _, jitter)) => {
                 let rows = rows.clone();
                 if *jitter {

@@ -1,5 +1,6 @@
 //! Trace files of links: Mahimahi's transmission opportunities, two-column tables, and AlphaRTC's patterns.
 
+use crate::table_header::{Columns, plain};
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,13 +11,21 @@ use steadycast_units::{Span, counted};
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 /// Maximum number of values in a file.
 const MOST_ROWS: usize = 2_000_000;
-/// Maximum number of columns of a table that are searched for a heading.
-const MOST_COLUMNS: usize = 1_000;
 /// Longest time of a file in seconds, which is also the longest time of a scenario.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 /// First bytes of packet captures: pcap in both byte orders, with micro- and nanoseconds, and pcapng.
 const CAPTURES: [&[u8]; 5] =
     [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
+
+/// First bytes of files that have to be converted first: their kind, and the remedy.
+const ENCODED: [(&[u8], &str, &str); 6] = [
+    (b"\x1f\x8b", "compressed (gzip)", "unpack it: gunzip -k FILE.gz"),
+    (b"BZh", "compressed (bzip2)", "unpack it: bunzip2 -k FILE.bz2"),
+    (b"\xfd7zXZ\0", "compressed (xz)", "unpack it: unxz -k FILE.xz"),
+    (b"PK\x03\x04", "a ZIP archive or a spreadsheet", "unpack it, or save the spreadsheet as CSV in UTF-8"),
+    (b"\xff\xfe", "a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"),
+];
 
 /// A quantity that is read from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,12 +39,20 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Returns the units of a table's header with their factors. The first is the unit of a table without a header.
-    const fn units(self) -> &'static [(&'static str, f64)] {
+    /// Returns the unit of a table without a header.
+    const fn unit(self) -> f64 {
         match self {
-            Self::Rate => &[("mbps", 1e6), ("kbps", 1e3), ("bps", 1.0)],
-            Self::Delay => &[("ms", 1e-3), ("s", 1.0)],
-            Self::Loss => &[("loss", 1.0)],
+            Self::Rate => 1e6,
+            Self::Delay => 1e-3,
+            Self::Loss => 1.0,
+        }
+    }
+    /// Returns examples of a header.
+    const fn header(self) -> &'static str {
+        match self {
+            Self::Rate => "t_s,mbps or time_ms,rate_kbps",
+            Self::Delay => "t_s,ms or time_ms,delay_ms",
+            Self::Loss => "t_s,loss",
         }
     }
     /// Returns the largest valid value, with a text for messages.
@@ -50,10 +67,10 @@ impl Quantity {
         match self {
             Self::Rate => {
                 "a Mahimahi trace has one line per 1500 bytes: when, in whole milliseconds, never decreasing; a table \
-                 has two columns, seconds and Mb/s, or a header of t_s or t_ms and mbps, kbps or bps"
+                 has two columns, seconds and Mb/s, or a header with units, as t_s,mbps or time_ms,rate_kbps"
             }
             Self::Delay => {
-                "a table has two columns, seconds and milliseconds one way, or a header of t_s or t_ms and ms or s"
+                "a table has two columns, seconds and milliseconds one way, or a header with units, as t_s,ms or t_ms,s"
             }
             Self::Loss => "a table has two columns, seconds and a probability, or a header of t_s or t_ms and loss",
         }
@@ -68,6 +85,8 @@ pub struct Rows {
     /// The time after which the values repeat, above zero. In a table, the last value lasts for the median length of
     /// the steps.
     pub period: Span,
+    /// Whether the file names the units. A table without a header does not.
+    pub has_units: bool,
 }
 
 impl Rows {
@@ -103,6 +122,9 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
         let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");
         return Err((what, "take a trace of the link itself, or a table of its rate over time".into()));
     }
+    if let Some((_, kind, remedy)) = ENCODED.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
+        return Err((format!("{shown} is {kind}"), (*remedy).to_owned()));
+    }
     // Spreadsheets write a byte order mark before UTF-8.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match lines(bytes).next() {
@@ -126,42 +148,6 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
 /// Splits a line at blanks, commas, tabs or semicolons.
 fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
-}
-
-/// The columns of a table: the divider (`None` for any), the indexes of the time and of the value, and the number of
-/// columns.
-struct Columns {
-    divider: Option<char>,
-    taken: [usize; 2],
-    count: usize,
-    /// One unit of the time column in seconds, and one unit of the value column in the quantity's unit.
-    units: [f64; 2],
-}
-
-impl Columns {
-    /// Splits a line into cells and removes spreadsheets' quotation marks.
-    fn cells(divider: Option<char>, line: &str) -> Vec<&str> {
-        match divider {
-            Some(divider) => line.split(divider).map(plain).take(MOST_COLUMNS).collect(),
-            None => fields(line).map(plain).take(MOST_COLUMNS).collect(),
-        }
-    }
-    /// Finds the columns of the time and the quantity by the names in a header.
-    fn named(header: &str, quantity: Quantity) -> Option<Self> {
-        let divider = [';', ',', '\t'].into_iter().find(|divider| header.contains(*divider));
-        let cells: Vec<_> = Self::cells(divider, header).iter().map(|cell| cell.to_ascii_lowercase()).collect();
-        let find = |units: &[(&str, f64)]| {
-            let known = |cell: &String| units.iter().find(|(name, _)| name == cell).map(|(_, unit)| *unit);
-            cells.iter().enumerate().find_map(|(i, cell)| Some((i, known(cell)?)))
-        };
-        let ((time, to_s), (value, unit)) = (find(&[("t_s", 1.0), ("t_ms", 1e-3)])?, find(quantity.units())?);
-        Some(Self { divider, taken: [time, value], count: cells.len(), units: [to_s, unit] })
-    }
-}
-
-/// Removes blanks and quotation marks around a cell.
-fn plain(cell: &str) -> &str {
-    cell.trim().trim_matches('"').trim()
 }
 
 fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
@@ -189,30 +175,49 @@ fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
         Ok(value) if value > most && value.is_finite() => {
             Err((format!("{text} is out of range"), format!("write at most {called}")))
         }
-        _ => Err((format!("{} is no number from 0", quoted(text)), "write a number, or leave its line out".into())),
+        _ => {
+            let remedy = match text.split_once(',') {
+                Some((whole, rest)) if format!("{whole}{rest}").parse::<f64>().is_ok() => {
+                    "write numbers with a decimal point, and without commas"
+                }
+                _ => "write a number, or leave its line out",
+            };
+            Err((format!("{} is no number from 0", quoted(text)), remedy.into()))
+        }
     }
 }
 
 fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     let forms = || quantity.forms().to_owned();
     let (most, called) = quantity.most();
-    let mut columns = Columns { divider: None, taken: [0, 1], count: 2, units: [1.0, quantity.units()[0].1] };
+    let mut columns: Option<Columns> = None;
+    let mut has_header = false;
     let mut values: Vec<(Span, f64)> = Vec::new();
     let (mut first, mut last) = (None, f64::MIN);
     for (i, (n, line)) in lines(bytes).enumerate() {
         let place = |(what, remedy): Fault| (format!("{shown}:{n}: {what}"), remedy);
         if i == 0 && fields(&line).any(|cell| plain(cell).parse::<f64>().is_err()) {
             let named = Columns::named(&line, quantity);
-            columns = named.ok_or_else(|| place((format!("{} is not a known header", quoted(&line)), forms())))?;
+            columns = Some(named.map_err(|why| {
+                let what = format!("{} is not a known header: {why}", quoted(&line));
+                place((what, format!("name one time and one value, each with its unit, as {}", quantity.header())))
+            })?);
+            has_header = true;
             continue;
         }
-        let (cells, [to_s, unit]) = (Columns::cells(columns.divider, &line), columns.units);
+        let columns = columns.get_or_insert_with(|| Columns::unnamed(&line, quantity.unit()));
+        let (cells, [to_s, unit]) = (columns.cells(&line), columns.units);
         if cells.len() != columns.count {
             let what = format!("{} where there are {}", counted(cells.len() as u64, "column"), columns.count);
             return Err(place((what, forms())));
         }
         let [time, value] = columns.taken.map(|column| cells[column]);
-        let time = number(time, f64::MAX, "").map_err(place)?;
+        let time = number(time, f64::MAX, "").map_err(|(what, remedy)| {
+            // A date has at least eight digits: 2026-11-29.
+            let is_date = time.bytes().filter(u8::is_ascii_digit).count() >= 8;
+            let seconds = "write the time in seconds or milliseconds, not as a date".to_owned();
+            place((what, if is_date { seconds } else { remedy }))
+        })?;
         if time < last {
             return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));
         }
@@ -238,7 +243,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     let middle = steps.len() / 2;
     let (_, median, _) = steps.select_nth_unstable(middle);
     let end = values.last().map_or(Span::ZERO, |(at, _)| *at);
-    carries(Rows { values: values.into(), period: end + *median }, shown, quantity)
+    carries(Rows { values: values.into(), period: end + *median, has_units: has_header }, shown, quantity)
 }
 
 /// Checks that a rate is not zero at all times.
@@ -255,6 +260,12 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         || "AlphaRTC's has uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and rtt".to_owned();
     let json: Json = serde_json::from_slice(bytes)
         .map_err(|error| (format!("{shown}:{}: this is no JSON ({error})", error.line().max(1)), form()))?;
+    if json.get("intervals").is_some_and(Json::is_array) && json.get("start").is_some() {
+        let what = format!("{shown} is a result of iperf3: it says what a flow sent, not what the link could carry");
+        let remedy = "take a trace of the link itself; if the flow filled the link, write a table t_s,bps of \
+                      intervals[].sum.start and .bits_per_second";
+        return Err((what, remedy.into()));
+    }
     let Some(list) = json.pointer("/uplink/trace_pattern").and_then(Json::as_array).filter(|list| !list.is_empty())
     else {
         return Err((format!("{shown} has no list uplink.trace_pattern"), form()));
@@ -298,6 +309,6 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         // If a quantity first appears in a later step, that value is valid from the beginning.
         Some((first, _)) => *first = Span::ZERO,
     }
-    let rows = carries(Rows { values: values.into(), period: now }, shown, quantity)?;
+    let rows = carries(Rows { values: values.into(), period: now, has_units: true }, shown, quantity)?;
     Ok(if quantity == Quantity::Rate { Recorded::Pattern(rows, others, jitter) } else { Recorded::Rows(rows) })
 }

@@ -177,19 +177,102 @@ proptest! {
     }
 }
 
+/// Headings of times with the number of their units in a second, and of rates with the bits of their units.
+const TIMES: [(&str, f64); 8] = [
+    ("time_s", 1.0),
+    ("Time (ms)", 1e3),
+    ("timestamp_ms", 1e3),
+    ("Elapsed [s]", 1.0),
+    ("seconds", 1.0),
+    ("time_us", 1e6),
+    ("Timestamp (sec)", 1.0),
+    ("t_ms", 1e3),
+];
+const RATES: [(&str, f64); 12] = [
+    ("throughput_kbps", 1e3),
+    ("Bitrate (kbit/s)", 1e3),
+    ("bandwidth (Mbps)", 1e6),
+    ("DL_bitrate_kbps", 1e3),
+    ("bits_per_second", 1.0),
+    ("rate [Gbit/s]", 1e9),
+    ("MB/s", 8e6),
+    ("MBps", 8e6),
+    ("Download (KiB/s)", 8192.0),
+    ("bytes/s", 8.0),
+    ("Mb/s", 1e6),
+    ("capacity_Mbit/s", 1e6),
+];
+
+proptest! {
+    #[test]
+    fn a_heading_names_the_unit_as_other_programs_write_it(
+        rows in rows(), time in prop::sample::select(TIMES.to_vec()), rate in prop::sample::select(RATES.to_vec()),
+        between in prop::sample::select(vec![",", ";", "\t", ", "]), swapped in any::<bool>(), more in any::<bool>(),
+        end in prop::sample::select(vec!["\n", "\r\n"]),
+    ) {
+        let line = |time: String, value: String| {
+            let (first, second) = if swapped { (value, time) } else { (time, value) };
+            // A spreadsheet quotes a cell that contains the divider.
+            let note = if more { format!("{between}\"a{between}note\"") } else { String::new() };
+            format!("{first}{between}{second}{note}{end}")
+        };
+        let mut text = line(time.0.into(), rate.0.into());
+        for (ms, kbps) in &rows {
+            text += &line((*ms as f64 * time.1 / 1e3).to_string(), (*kbps as f64 * 1e3 / rate.1).to_string());
+        }
+        let read = read(&text).unwrap();
+        prop_assert!(read.has_units);
+        for ((at, bps), (ms, kbps)) in read.values.iter().zip(&rows) {
+            prop_assert!(at.as_nanos().abs_diff((ms - rows[0].0) * 1_000_000) <= 1_000, "{at} of {ms} ms in {text}");
+            prop_assert!((bps - *kbps as f64 * 1e3).abs() < 1e-3, "{bps} of {kbps} kb/s in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_heading_without_a_clear_unit_is_refused_with_the_column() {
+    for (header, said) in [
+        ("time,mbps", "\"time\" has no unit that is known"),
+        ("t_s,bandwidth", "\"bandwidth\" has no unit that is known"),
+        ("Timestamp,DL_bitrate", "\"Timestamp\" has no unit that is known"),
+        ("t_s,MBPS", "no column is a rate with its unit"),
+        ("t_s,down_kbps,up_kbps", "\"down_kbps\" and \"up_kbps\" are both a rate"),
+        ("t_s,kbps,mbps", "\"kbps\" and \"mbps\" are both a rate"),
+        ("duration_s,kbps", "no column is a time with its unit"),
+    ] {
+        let (what, remedy) = read(&format!("{header}\n0,1,1\n1,1,1\n")).expect_err(header);
+        assert_eq!(what, format!("it.csv:1: \"{header}\" is not a known header: {said}"));
+        assert!(remedy.contains("time_ms,rate_kbps"), "{remedy}");
+    }
+    // Of several rates, the one whose heading is only a unit is taken.
+    assert_eq!(read("t_s,peak_kbps,kbps\n0,9,5\n1,9,5\n").unwrap().mean(), 5e3);
+    for (line, said) in [
+        ("t_s;mbps\n0;1,5\n1;2\n", "decimal point"),
+        ("\"t_s\",\"kbps\"\n0,\"1,200\"\n1,2\n", "without commas"),
+        ("t_s,mbps\n2026-11-29T10:00:00Z,5\n", "not as a date"),
+    ] {
+        let (what, remedy) = read(line).expect_err(line);
+        assert!(what.starts_with("it.csv:2: ") && remedy.contains(said), "{what}; {remedy}");
+    }
+}
+
 #[test]
 fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
     let pattern = |entries: &str| format!("{{\"uplink\": {{\"trace_pattern\": [{entries}]}}}}");
     let table = |rows: usize| "0 1\n".repeat(rows);
     for (content, said) in [
         (b"\xd4\xc3\xb2\xa1\0\0".to_vec(), "it is a capture: it says what was sent, not what the link could carry"),
+        (b"\x1f\x8b\x08\0\0".to_vec(), "it is compressed (gzip)"),
+        (b"PK\x03\x04\0".to_vec(), "it is a ZIP archive or a spreadsheet"),
+        (b"\xff\xfet\0_\0s\0".to_vec(), "it is a text in UTF-16"),
+        (b"{\"start\": {}, \"intervals\": []}".to_vec(), "it is a result of iperf3: it says what a flow sent"),
         (b"\n\r\n# only this\n".to_vec(), "it has no line"),
         (b"0 1\n".to_vec(), "it has values of one time alone"),
         (b"0 1\n0 2\n".to_vec(), "it has values of one time alone"),
         (b"0 0\n1 0\n2 0\n".to_vec(), "it never carries anything"),
         (b"t_s,speed\n0,1\n1,1\n".to_vec(), "it:1: \"t_s,speed\" is not a known header"),
         (b"time mbps\n0 1\n1 1\n".to_vec(), "it:1: \"time mbps\" is not a known header"),
-        (b"0;1\n1;2\n0,5;3\n".to_vec(), "it:3: 3 columns where there are 2"),
+        (b"0;1\n1;2\n2,5;3\n".to_vec(), "it:3: \"2,5\" is no number from 0"),
         (
             b"1606394011000 5\n1606394012000 5\n1609394012001 5\n".to_vec(),
             "it:3: more than 30 days after the first line",
@@ -283,6 +366,24 @@ fn rates_delays_and_losses_of_files_hold_in_both_directions_but_for_the_loss() {
         let both = problems.contains("beside what it is instead of") || problems.contains("both a rate and a trace");
         assert!(problems.contains(said) || both, "{keys}: {problems}");
         assert_eq!(problems.lines().count(), 1, "{problems}");
+    }
+}
+
+#[test]
+fn a_table_without_a_header_whose_units_are_unlikely_is_read_with_a_warning() {
+    for (table, said) in [
+        ("0 1500\n1 2000\n2 900\n", Some("its values count as Mb/s, and are 1467 Mb/s on average")),
+        ("0 1.5\n1000 2\n2000 0.9\n", Some("its times count as seconds, and it lasts 3000s")),
+        ("0 1.5\n1 2\n2 0.9\n", None),
+        ("t_s,mbps\n0,1500\n1000,2000\n", None),
+    ] {
+        let loaded = with_files("unlikely", &[("rates.csv", table)], "trace = \"rates.csv\"");
+        let warnings = loaded.unwrap_or_else(|p| panic!("{p}")).warnings;
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        match said {
+            Some(said) => assert!(told.len() == 1 && told[0].contains(said) && told[0].contains("header"), "{told:?}"),
+            None => assert!(told.is_empty(), "{told:?}"),
+        }
     }
 }
 

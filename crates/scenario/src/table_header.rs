@@ -1,0 +1,201 @@
+//! The header of a table of values over time: which column is the time, which is the value, and their units.
+
+use crate::recorded::Quantity;
+use steadycast_settings::tree::quoted;
+
+/// Maximum number of columns of a table that are searched for a heading.
+const MOST_COLUMNS: usize = 1_000;
+/// Names of time columns. A unit follows the name.
+const TIMES: [&str; 8] = ["t", "ts", "time", "timestamp", "elapsed", "seconds", "at", "offset"];
+/// Units of time in seconds.
+const TIME_UNITS: [(&str, f64); 13] = [
+    ("s", 1.0),
+    ("sec", 1.0),
+    ("secs", 1.0),
+    ("second", 1.0),
+    ("seconds", 1.0),
+    ("ms", 1e-3),
+    ("msec", 1e-3),
+    ("millis", 1e-3),
+    ("milliseconds", 1e-3),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("usec", 1e-6),
+    ("microseconds", 1e-6),
+];
+/// Names of the columns of one-way delays. A round trip is not one of them.
+const DELAYS: [&str; 4] = ["delay", "latency", "owd", "oneway"];
+/// Prefixes of units of rate. An upper-case K is not a prefix of the SI, but is usual.
+const PREFIXES: [(&str, f64); 9] = [
+    ("Ki", 1024.0),
+    ("Mi", 1_048_576.0),
+    ("Gi", 1_073_741_824.0),
+    ("k", 1e3),
+    ("K", 1e3),
+    ("M", 1e6),
+    ("m", 1e6),
+    ("G", 1e9),
+    ("g", 1e9),
+];
+/// Units of rate in bit/s. The letter b stands for bits, B for bytes.
+const RATES: [(&str, f64); 14] = [
+    ("bps", 1.0),
+    ("bit/s", 1.0),
+    ("bits/s", 1.0),
+    ("b/s", 1.0),
+    ("bitps", 1.0),
+    ("bits/sec", 1.0),
+    ("bit/sec", 1.0),
+    ("bits_per_second", 1.0),
+    ("Bps", 8.0),
+    ("B/s", 8.0),
+    ("byte/s", 8.0),
+    ("bytes/s", 8.0),
+    ("bytes/sec", 8.0),
+    ("bytes_per_second", 8.0),
+];
+
+/// The columns of a table.
+pub(crate) struct Columns {
+    /// The divider between cells; `None` for blanks, commas, tabs or semicolons.
+    divider: Option<char>,
+    /// The indexes of the time and of the value.
+    pub(crate) taken: [usize; 2],
+    /// The number of columns.
+    pub(crate) count: usize,
+    /// One unit of the time column in seconds, and one unit of the value column in the quantity's unit.
+    pub(crate) units: [f64; 2],
+}
+
+impl Columns {
+    /// Returns the columns of a table without a header: the time in seconds, and the value in `unit`.
+    pub(crate) fn unnamed(first: &str, unit: f64) -> Self {
+        // With semicolons between cells, a comma is a decimal comma, which `number` reports.
+        let divider = Some(';').filter(|divider| first.contains(*divider));
+        Self { divider, taken: [0, 1], count: 2, units: [1.0, unit] }
+    }
+
+    /// Finds the columns of the time and the quantity by the names in a header.
+    ///
+    /// # Errors
+    /// The time or the quantity is missing, has no unit, or stands in several columns.
+    pub(crate) fn named(header: &str, quantity: Quantity) -> Result<Self, String> {
+        let divider = [';', ',', '\t'].into_iter().find(|divider| header.contains(*divider));
+        let cells = split(divider, header);
+        let (time, to_s) = only(&cells, time_unit, is_time, "time")?;
+        let (value, unit) = match quantity {
+            Quantity::Rate => only(&cells, rate_unit, is_rate, "rate")?,
+            Quantity::Delay => only(&cells, delay_unit, |cell| DELAYS.contains(&cell), "delay")?,
+            Quantity::Loss => only(&cells, loss_unit, |cell| cell == "loss", "loss")?,
+        };
+        Ok(Self { divider, taken: [time, value], count: cells.len(), units: [to_s, unit] })
+    }
+
+    /// Splits a line into cells.
+    pub(crate) fn cells<'a>(&self, line: &'a str) -> Vec<&'a str> {
+        split(self.divider, line)
+    }
+}
+
+/// Splits a line into cells and removes spreadsheets' quotation marks. A divider within quotation marks divides
+/// nothing.
+fn split(divider: Option<char>, line: &str) -> Vec<&str> {
+    let mut quotes = false;
+    let divides = |c: char| {
+        quotes ^= c == '"';
+        !quotes && divider.map_or(matches!(c, ',' | ';') || c.is_whitespace(), |divider| c == divider)
+    };
+    let cells = line.split(divides).map(plain);
+    // Without a fixed divider, several of them in a row divide once.
+    cells.filter(|cell| divider.is_some() || !cell.is_empty()).take(MOST_COLUMNS).collect()
+}
+
+/// Removes blanks and quotation marks around a cell.
+pub(crate) fn plain(cell: &str) -> &str {
+    cell.trim().trim_matches('"').trim()
+}
+
+/// Returns the index and the unit of the column that `unit` knows. Of several such columns, the one whose heading is
+/// only a unit or a short name is taken.
+fn only(
+    cells: &[&str],
+    unit: impl Fn(&str) -> Option<(f64, bool)>,
+    is_named: impl Fn(&str) -> bool,
+    what: &str,
+) -> Result<(usize, f64), String> {
+    let known: Vec<(usize, f64, bool)> =
+        cells.iter().enumerate().filter_map(|(i, cell)| unit(cell).map(|(unit, is_bare)| (i, unit, is_bare))).collect();
+    let bare: Vec<_> = known.iter().filter(|column| column.2).collect();
+    match (&known[..], &bare[..]) {
+        ([(i, unit, _)], _) | (_, [(i, unit, _)]) => Ok((*i, *unit)),
+        ([], _) => Err(match cells.iter().find(|cell| is_named(&cell.to_lowercase())) {
+            Some(cell) => format!("{} has no unit that is known", quoted(cell)),
+            None => format!("no column is a {what} with its unit"),
+        }),
+        ([one, other, ..], _) => {
+            Err(format!("{} and {} are both a {what}", quoted(cells[one.0]), quoted(cells[other.0])))
+        }
+    }
+}
+
+/// Divides a heading into its name and its unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" are "time" and "ms".
+/// The name is in lower case, and empty if the heading is only a unit.
+fn divided(cell: &str) -> Option<(String, &str)> {
+    let cell = cell.trim_end_matches([')', ']']);
+    let at = cell.rfind(['(', '[', '_', ' ']);
+    let (name, unit) = at.map_or(("", cell), |at| (&cell[..at], &cell[at + 1..]));
+    let name = name.trim_end_matches(['(', '[', '_', ' ', ',']).to_lowercase();
+    (!unit.is_empty()).then_some((name, unit))
+}
+
+fn is_time(cell: &str) -> bool {
+    TIMES.contains(&cell)
+}
+
+fn time_unit(cell: &str) -> Option<(f64, bool)> {
+    let (name, unit) = divided(cell)?;
+    let unit = unit.to_lowercase();
+    let unit = TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1;
+    // A delay may stand in a column "ms" or "s", so the name of a time is not left out.
+    (is_time(&name) || name.is_empty() && cell.eq_ignore_ascii_case("seconds")).then_some((unit, name == "t"))
+}
+
+fn is_rate(cell: &str) -> bool {
+    let words = ["rate", "throughput", "bandwidth", "bw", "speed", "capacity", "download", "upload"];
+    words.iter().any(|word| cell.contains(word))
+}
+
+fn rate_unit(cell: &str) -> Option<(f64, bool)> {
+    for spelled in ["bits_per_second", "bytes_per_second"] {
+        if let Some(name) = cell.to_lowercase().strip_suffix(spelled) {
+            let unit = RATES.iter().find(|(known, _)| *known == spelled)?.1;
+            return Some((unit, name.is_empty()));
+        }
+    }
+    let (name, unit) = divided(cell)?;
+    let of = |text: &str| RATES.iter().find(|(known, _)| *known == text).map(|(_, unit)| *unit);
+    let prefixed = |text: &str| {
+        let (prefix, factor) = PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
+        Some(factor * of(&text[prefix.len()..])?)
+    };
+    // In capitals alone, a B may stand for bits or for bytes.
+    let unit = of(unit).or_else(|| prefixed(unit)).filter(|_| unit.chars().any(char::is_lowercase))?;
+    Some((unit, name.is_empty()))
+}
+
+fn delay_unit(cell: &str) -> Option<(f64, bool)> {
+    let (name, unit) = divided(cell)?;
+    let unit = unit.to_lowercase();
+    let unit = TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1;
+    (name.is_empty() || DELAYS.contains(&name.as_str())).then_some((unit, name.is_empty()))
+}
+
+fn loss_unit(cell: &str) -> Option<(f64, bool)> {
+    let lower = cell.to_lowercase();
+    match lower.strip_prefix("loss")?.trim_matches([' ', '_', '(', ')', '[', ']']) {
+        "" => Some((1.0, true)),
+        "frac" | "fraction" | "probability" => Some((1.0, false)),
+        "%" | "percent" | "pct" => Some((0.01, false)),
+        _ => None,
+    }
+}
