@@ -69,7 +69,12 @@ impl FromToml for Loss {
 fn share(item: &Item) -> Option<Table> {
     let p = match &item.value {
         Value::Real(_) | Value::Whole(_) => item.value.clone(),
-        Value::Text(text) => Value::Real(text.trim().strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0),
+        Value::Text(text) => match text.trim().strip_suffix('%').map(|percent| percent.trim().parse::<f64>()) {
+            Some(Ok(percent)) => Value::Real(percent / 100.0),
+            // A text that begins as a number does is a probability in a wrong form, and not the name of a kind.
+            _ if text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') => item.value.clone(),
+            _ => return None,
+        },
         _ => return None,
     };
     let kind = Value::Text("bernoulli".to_owned());

@@ -81,10 +81,15 @@ pub struct LinkProperties {
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
-        let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
+        let remedy = "give the link a rate above 0, or write for example \"50p\" (packets) or \"64kB\"";
         match item.get(key) {
-            Some(said) => out.problem(&said.at, "a limit in time needs the rate of the link, which has none", remedy),
-            None => out.problem(&item.at, format!("its {key} is by default a time, and the link has no rate"), remedy),
+            Some(said) => {
+                out.problem(&said.at, "a limit in time needs the rate of the link, which has none, or 0", remedy);
+            }
+            None => {
+                let what = format!("its {key} is by default a time, and the link has no rate, or 0");
+                out.problem(&item.at, what, remedy);
+            }
         }
     }
     fine

@@ -217,11 +217,11 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
 
 fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     if heads {
-        // A table head that is written twice is usually meant as a list of tables.
+        // Either the two tables belong together, or the key is a list of tables.
         let name = found.trim_matches(['[', ']']);
         return (
             "a table of this name is there already".into(),
-            format!("write [[{name}]] each time, with two brackets"),
+            format!("join the two tables; or, if it is a list, write [[{name}]] each time, with two brackets"),
         );
     }
     if message.contains("duplicate key") {

@@ -94,7 +94,7 @@ fn a_limit_in_time_needs_a_rate() {
     let timed = "limit = \"100ms\"";
     assert_eq!(queue(timed, &LINE), Ok(Queue::drop_tail(Limit::Time(Span::millis(100)))));
     let refused = queue(timed, &unlimited).expect_err("no rate");
-    assert!(refused.starts_with("a limit in time needs the rate of the link, which has none; "), "{refused}");
+    assert!(refused.starts_with("a limit in time needs the rate of the link, which has none, or 0; "), "{refused}");
     let red = "kind = \"red\"\npreset = \"classic\"\nmin = \"5ms\"\nmax = \"15ms\"";
     assert!(queue(red, &LINE).is_ok());
     assert_eq!(queue(red, &unlimited).expect_err("no rate").lines().count(), 2, "both thresholds are refused");
