@@ -772,6 +772,26 @@ def test_both_ends_captures_in_one_file_are_refused(tmp_path: Path, apart: float
     assert "--other-end" in told.value.remedy
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.3, -100.0])
+@pytest.mark.parametrize("way", [Way(), Way(side="sender"), Way(side="sender", stamps="none")])
+def test_two_captures_of_one_end_are_not_the_two_ends(tmp_path: Path, way: Way, apart: float) -> None:
+    chance = random.Random(4)
+    # Two captures on one host have times that differ by microseconds, and clocks of two hosts differ by a constant.
+    again = [(at + apart + chance.uniform(0, 2e-5), frame) for at, frame in records(way)]
+    (tmp_path / "again").mkdir()
+    one, other = written(tmp_path, way), written(tmp_path / "again", way, again)
+    with pytest.raises(UserError, match="both were recorded at one place") as told:
+        call.read(one, other=other, controllers=[])
+    assert "--other-end" in told.value.remedy
+
+
+def test_the_two_ends_of_a_call_are_read(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    here = written(tmp_path, Way())
+    there = written(tmp_path / "there", Way(side="sender"))
+    is_right(call.read(there, other=here, controllers=[]), Way())
+
+
 @pytest.mark.parametrize("at", [0.5, 24.5])
 @pytest.mark.parametrize("step", [-4.0, 5.0, 600.0])
 def test_a_clock_that_is_set_near_an_end_of_the_capture_is_set_right(

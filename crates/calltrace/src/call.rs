@@ -216,6 +216,9 @@ enum DepartureClock {
 /// If delays vary by less than this, they show no queue. Departures and arrivals may then have been recorded at the
 /// same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
+/// If the delays between two recordings vary by less than this, the recordings were made at the same place. Time stamps
+/// at two hosts vary by more, even without a queue between them.
+const ONE_PLACE_NS: i64 = 100_000;
 /// A stream has send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
 /// A source of times (the send times in packets, or the receiver's reports) must cover at least this share of the
@@ -793,6 +796,20 @@ impl Direction {
                 None => Departure::Recorded(packet.seen),
             };
             all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
+        }
+        // Two recordings of one place would show a call without delay and loss, which is a false finding.
+        let passed: Vec<(i64, i64)> = self
+            .packets
+            .iter()
+            .filter_map(|packet| {
+                let seen = packet.seen.as_nanos() as i64;
+                Some((seen, seen_there.get(&key(packet))?.as_nanos() as i64 - seen))
+            })
+            .collect();
+        if clock::spread(&passed).is_some_and(|spread| spread <= ONE_PLACE_NS) {
+            let what = "the times of the two files agree to a tenth of a millisecond: both were recorded at one place, \
+                        or nothing lies between their places";
+            return Err(Problem::at(0, what, "give the other end's file by --other-end, not a copy of the first"));
         }
         // If less than half of the packets are in both recordings, the recordings are of different calls.
         if arrived * 2 < all.len() {

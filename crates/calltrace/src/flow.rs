@@ -186,7 +186,7 @@ impl Flow {
         let main = counts.iter().max_by_key(|(_, count)| **count).map_or(0, |(ssrc, _)| *ssrc);
         let times = || self.packets.iter().map(|one| one.record.seen);
         let length = times().max().zip(times().min()).map_or(Span::ZERO, |(last, first)| last.since(first));
-        format!("SSRC {main}, {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
+        format!("SSRC {main} ({main:#x}), {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
     }
 
     /// Adds notes on joined endpoints and on removed copies.

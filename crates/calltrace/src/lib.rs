@@ -102,6 +102,9 @@ fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Problem::at(MOST_BYTES, "it has more than 1 GiB", "cut it into parts"));
     }
+    if bytes.is_empty() {
+        return Err(Problem::at(0, "it is empty", "record the call again, or give another file"));
+    }
     if capture_file::is(bytes) {
         capture::read(bytes, options, opener)
     } else if let Some((_, name)) = FOREIGN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
@@ -112,7 +115,7 @@ fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<
         record.notes.extend(opener.map(|_| "nothing in a log is encrypted, and --key-file left out".to_owned()));
         Ok(record)
     } else {
-        let remedy = "give an RTC event log (chrome://webrtc-internals) or a capture (.pcap, .pcapng)";
+        let remedy = "give an RTC event log or a dump (chrome://webrtc-internals), or a capture (.pcap, .pcapng)";
         Err(Problem::at(0, "this is neither an event log of version 2 nor a capture", remedy))
     }
 }

@@ -565,8 +565,11 @@ fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec
         packets.iter().filter(|packet| sources.contains(&packet.ssrc)).map(|packet| packet.size).sum()
     };
     let carried: Vec<u64> = senders.iter().map(|sources| bytes(sources)).collect();
-    let listed: Vec<String> =
-        senders.iter().zip(&carried).map(|(all, bytes)| format!("SSRC {}, {} kB", all[0], bytes / 1000)).collect();
+    let listed: Vec<String> = senders
+        .iter()
+        .zip(&carried)
+        .map(|(all, bytes)| format!("SSRC {0} ({0:#x}), {1} kB", all[0], bytes / 1000))
+        .collect();
     let chosen = match (stream, &carried[..]) {
         (Some(ssrc), [_, ..]) => senders.iter().position(|sources| sources.contains(&ssrc)).ok_or_else(|| {
             let remedy = format!("choose one of: {}", listed.join("; "));

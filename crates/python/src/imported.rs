@@ -55,7 +55,7 @@ pub(crate) fn call(
             all
         })
     });
-    let read = read.map_err(|problem| wrong(format!("{place}: byte {}", problem.at), problem.what, problem.remedy))?;
+    let read = read.map_err(|problem| wrong(position(place, problem.at), problem.what, problem.remedy))?;
     Ok(read.to_string())
 }
 
@@ -69,11 +69,16 @@ type Captured = (u64, String, String, u64, Option<u16>, Option<(u32, u16)>, u64)
 pub(crate) fn datagrams(py: Python<'_>, place: &str, file: PyBackedBytes) -> PyResult<(Vec<Captured>, Vec<String>)> {
     let nanos = |at: Duration| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
     let read = py.detach(|| steadycast_calltrace::datagrams(&file));
-    let read = read.map_err(|problem| wrong(format!("{place}: byte {}", problem.at), problem.what, problem.remedy))?;
+    let read = read.map_err(|problem| wrong(position(place, problem.at), problem.what, problem.remedy))?;
     let all = read.all.iter();
     let all =
         all.map(|one| (nanos(one.at), one.from.to_string(), one.to.to_string(), one.size, one.id, one.rtp, one.digest));
     Ok((all.collect(), read.notes))
+}
+
+/// Returns the position of a problem in a file. A problem at byte 0 is one of the whole file.
+fn position(place: &str, at: u64) -> String {
+    if at == 0 { place.to_owned() } else { format!("{place}: byte {at}") }
 }
 
 /// Returns the decisions of a controller on the call's reports: times, rates and rules.

@@ -215,6 +215,21 @@ fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
     assert_eq!(call.round_trip, Some(Span::millis(60)));
 }
 
+/// A [`capture`] as the receiver makes it: packets arrive 30 ms later, with a jitter of up to 2 ms.
+fn later(capture: &[u8]) -> Vec<u8> {
+    let mut bytes = capture.to_vec();
+    let (mut at, mut n) = (24, 0);
+    while at < bytes.len() {
+        let word = |from: usize| u32::from_le_bytes(bytes[from..from + 4].try_into().expect("four bytes"));
+        let (secs, nanos, len) = (word(at), word(at + 4), word(at + 8) as usize);
+        let moved = Duration::new(u64::from(secs), nanos) + Duration::from_micros(30_000 + n % 5 * 500);
+        bytes[at..at + 4].copy_from_slice(&(moved.as_secs() as u32).to_le_bytes());
+        bytes[at + 4..at + 8].copy_from_slice(&moved.subsec_nanos().to_le_bytes());
+        (at, n) = (at + 16 + len, n + 1);
+    }
+    bytes
+}
+
 #[test]
 fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
     let (open, hidden) = (capture(200, true, 10), sealed(200, true, 10, 0x5a));
@@ -224,8 +239,9 @@ fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
     assert!(call.notes.iter().any(|note| note.contains("opened 20 of 20")), "{:?}", call.notes);
     assert!(read(&hidden, at(Side::Sender), None).is_err());
     // Both ends' arrivals are known, and the sender's reports give the round trip.
+    let there = later(&open);
     let trip =
-        |sender: &[u8], key: Option<Opener<'_>>| read_ends(sender, &open, Options::default(), key).unwrap().round_trip;
+        |sender: &[u8], key: Option<Opener<'_>>| read_ends(sender, &there, Options::default(), key).unwrap().round_trip;
     assert_eq!((trip(&hidden, None), trip(&hidden, Some(&mut key))), (None, trip(&open, None)));
     assert!(trip(&open, None).is_some());
     let log = read(SENDER, Options::default(), Some(&mut key)).unwrap();
