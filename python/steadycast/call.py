@@ -291,8 +291,9 @@ def sentences(call: Json) -> list[str]:
     """Describe the cause of the call's problems, the result of other controllers, the observations, and the path."""
     seen, path = call["seen"], call["path"]
     said = [call_diagnosis.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
+    packets = "an unknown number of" if seen["packets"] is None else say.count(seen["packets"])
     said += [
-        f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {say.count(seen['packets'])} packets, "
+        f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {packets} packets, "
         f"{say.count(seen['reports'])} reports.",
     ]
     said += dumps.sentences(seen) if "limited" in seen else [_packets_said(seen)]

@@ -40,6 +40,11 @@ _NO_LOSSES = {
 _WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
 """For each side, the type of its streams in the statistics, and the name of their counter of bytes."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
+_RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
+"""The types of statistics that belong to RTP streams."""
+_LEAST_GAP_S = 10.0
+"""The shortest time without a report, in seconds, that is noted; and at least `_GAP_INTERVALS` usual intervals."""
+_GAP_INTERVALS = 5
 _MOST_COUNT = 2.0**64
 """Larger values can't be counters, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
@@ -61,6 +66,8 @@ class Stats:
     """The type of the statistics with each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
     """The series of each id and metric."""
+    untimed: int = 0
+    """The number of statistics or values whose time is missing or can't be read."""
 
     def of(self, kind: str, metric: str, only: Iterable[str] | None = None) -> list[Points]:
         """Return the series of a metric of all (or ``only`` some) entries of a type."""
@@ -123,7 +130,7 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
             str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
         ) from error
     if not summaries:
-        raise UserError(str(file), _nothing(calls), _REMEDY)
+        raise UserError(str(file), _foreign(dump) or _nothing(calls), _REMEDY)
     most = max(summaries, key=_carried)
     if len(summaries) > 1:
         most["seen"]["notes"].append(
@@ -165,7 +172,8 @@ def _begin(text: str, at: int) -> int:
 def _nothing(calls: Sequence[Stats]) -> str:
     """Return why a dump has no statistics of a call."""
     kinds = {kind for stats in calls for kind in stats.kinds.values()}
-    if kinds & {"ssrc", "googCandidatePair"}:
+    metrics = {metric for stats in calls for _, metric in stats.series}
+    if kinds & {"ssrc", "googCandidatePair"} or any(metric.startswith("goog") for metric in metrics):
         return "it has the statistics that browsers had before 2023 (goog…), which are not read"
     lengths = [
         _length(points)
@@ -174,13 +182,27 @@ def _nothing(calls: Sequence[Stats]) -> str:
         for points in stats.of(kind, counter)
     ]
     if lengths and not any(2 <= length <= _MOST_S for length in lengths):
-        return "the statistics of its RTP streams are of less than two seconds, or of more than a day"
+        return (
+            f"the statistics of its RTP streams cover {say.seconds(max(lengths))} by their times, which count as "
+            "milliseconds; two seconds to a day are read"
+        )
     if lengths:
         return "its RTP streams carried nothing"
-    if kinds:
-        listed = ", ".join(sorted(kinds)[:6])
+    if any(stats.untimed for stats in calls):
+        return "its statistics have no times (timestamp), so that no rate is known"
+    if listed := ", ".join(sorted(kinds - {""})[:6]):
         return f"it has no statistics of RTP streams over two seconds or more (it has {listed})"
     return "it has no statistics of RTP streams over two seconds or more"
+
+
+def _foreign(dump: Any) -> str | None:
+    """Return what a file of another program is, if it is known."""
+    first = dump[0] if isinstance(dump, list) and dump else None
+    if isinstance(first, list) and first and first[0] in ("create", "getstats", "identity", "publicIP"):
+        return "it is a log of rtcstats, which is not read"
+    if isinstance(first, dict) and {"_index", "_source"} <= first.keys():
+        return "it is a list of packets by tshark, which is not read"
+    return None
 
 
 def _length(points: Points) -> float:
@@ -201,6 +223,14 @@ def _carried(summary: Json) -> float:
 
 def _connections(dump: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each.get("stats") or {} for each in dump["PeerConnections"].values()]
+
+
+def _time(value: object) -> float | None:
+    """Read a time as `_seconds`; return `None` if it can't be read."""
+    with suppress(ValueError, TypeError, OverflowError):
+        if math.isfinite(at := _seconds(value)):
+            return at
+    return None
 
 
 def _seconds(value: object) -> float:
@@ -233,11 +263,13 @@ def _old(stats: Mapping[str, Any]) -> Stats:
         begin, end = spans[owner, metric]
         # A series may have fewer values than there are times. The values then belong to the last of these times.
         at = (
-            [_seconds(time) for time in times[len(times) - len(points) :]]
+            [_time(time) for time in times[len(times) - len(points) :]]
             if len(times) >= len(points)
             else [begin + (end - begin) * k / max(len(points) - 1, 1) for k in range(len(points))]
         )
-        found.series[owner, metric] = list(zip(at, points, strict=True))
+        known = [(time, value) for time, value in zip(at, points, strict=True) if time is not None]
+        found.untimed += len(points) - len(known)
+        found.series[owner, metric] = known
     return found
 
 
@@ -269,7 +301,10 @@ def _new(dump: Any) -> list[Stats]:
         stats = calls.setdefault((key if is_split else "") + again, Stats())
         owner = str(statistic["id"])
         stats.kinds[owner] = str(statistic["type"])
-        at = _seconds(statistic["timestamp"])
+        at = _time(statistic.get("timestamp"))
+        if at is None:
+            stats.untimed += 1
+            continue
         for metric, value in statistic.items():
             stats.series.setdefault((owner, metric), []).append((at, value))
     return list(calls.values())
@@ -286,7 +321,9 @@ def _unwrapped(dump: Any) -> Any:
 
 
 def _is_statistic(value: Any) -> bool:
-    return isinstance(value, dict) and {"id", "type", "timestamp"} <= value.keys()
+    if not isinstance(value, dict) or not {"id", "type"} <= value.keys():
+        return False
+    return "timestamp" in value or value["type"] in _RTP
 
 
 def _statistics(value: Any, depth: int) -> Iterator[dict[str, Any]]:
@@ -430,7 +467,8 @@ def _summary(stats: Stats, side: str | None) -> Json:
     ids = stats.video(kind)
     set_back = _set_back(stats.of(kind, counter, ids))
     if set_back:
-        stats = Stats(stats.kinds, {key: _onward(points) for key, points in stats.series.items()})
+        moved = {key: _onward(points) for key, points in stats.series.items()}
+        stats = Stats(stats.kinds, moved, stats.untimed)
     streams = stats.of(kind, counter, ids)
     times = [at for points in streams for at, _ in points]
     if not times or not 2 <= max(times) - min(times) <= _MOST_S or not _carried_by(stats, side):
@@ -461,6 +499,13 @@ def _summary(stats: Stats, side: str | None) -> Json:
         )
     if lost is not None and not stats.of(kind, _PACKETS[side], ids):
         notes.append(f"no {_PACKETS[side]} of an {kind} is in it: the share of lost packets is unknown")
+    if stats.untimed:
+        notes.append(f"{say.count(stats.untimed)} of its values have no time, and are left out")
+    notes += [
+        f"no report is in it from {say.seconds(at - begin)} to {say.seconds(later - begin)}: what is said of this "
+        "time is an average"
+        for at, later in _gaps(times)
+    ]
     frozen = grown("totalFreezesDuration")
     trips = _latest(
         stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
@@ -488,6 +533,8 @@ def _summary(stats: Stats, side: str | None) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "reports": len(times),
+            # Bins have rounded numbers, whose sum may differ.
+            "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),
             "limited": _limited(stats.of(kind, "qualityLimitationReason", ids)),
@@ -495,6 +542,14 @@ def _summary(stats: Stats, side: str | None) -> Json:
         "path": {"refusals": [_AVERAGES]},
         "bins": bins,
     }
+
+
+def _gaps(times: Iterable[float]) -> list[tuple[float, float]]:
+    """Return the first few spans without a report."""
+    ordered = sorted(set(times))
+    steps = sorted(later - at for at, later in pairwise(ordered))
+    least = max(_LEAST_GAP_S, _GAP_INTERVALS * steps[len(steps) // 2]) if steps else 0.0
+    return [(at, later) for at, later in pairwise(ordered) if later - at >= least][:5]
 
 
 def _counted(all_of: list[Points]) -> float | None:

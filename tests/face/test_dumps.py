@@ -370,6 +370,86 @@ def test_losses_without_a_count_of_packets_are_no_share_and_the_rate_is_that_of_
         assert seen["lost_frac"] is None
 
 
+@pytest.mark.parametrize("form", ["old", "series"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_value_without_a_time_is_left_out_and_the_others_are_right(
+    tmp_path: Path, form: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    reports = statistics(seed)
+    whole, torn = tmp_path / "whole.json", tmp_path / "torn.json"
+    whole.write_text(json.dumps(reports))
+    for report in chance.sample(reports[1:-1], 5):
+        for one in report:
+            one["timestamp"] = chance.choice([None, "", True, {}])
+    torn.write_text(json.dumps(old_form(reports) if form == "old" else reports))
+    expected, read = call.read(whole)["seen"], call.read(torn)["seen"]
+    assert read["sent_bps"] == pytest.approx(expected["sent_bps"], rel=0.1)
+    assert read["packets"] == expected["packets"]
+    assert any("have no time" in note for note in read["notes"])
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_packets_that_nothing_counts_are_unknown(tmp_path: Path, side: str) -> None:
+    bare = [
+        [{k: v for k, v in one.items() if not k.startswith("packets")} for one in each.values()]
+        for each in counters(is_sender=side == "sender", restart=False)
+    ]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(bare))
+    read = call.read(file)
+    assert read["seen"]["packets"] is None
+    assert "an unknown number of packets" in " ".join(call.sentences(read))
+
+
+@pytest.mark.parametrize("pause_s", [2, 30, 3000])
+def test_a_time_without_reports_is_named_and_loses_no_packets(tmp_path: Path, pause_s: int) -> None:
+    reports = [
+        [one | {"timestamp": one["timestamp"] + 1000 * pause_s * (k >= 25)} for one in each]
+        for k, each in enumerate(statistics(2))
+    ]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(reports))
+    seen = call.read(file)["seen"]
+    assert seen["packets"] == pytest.approx(reports[-1][0]["packetsSent"], abs=1)
+    notes = " ".join(seen["notes"])
+    assert (f"no report is in it from 24.0 s to {say_s(25 + pause_s)}" in notes) == (pause_s >= 30)
+
+
+def say_s(seconds: float) -> str:
+    from steadycast.report import say
+
+    return say.seconds(seconds)
+
+
+def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    reports = statistics(1)
+    untimed = [[{k: v for k, v in one.items() if k != "timestamp"} for one in each] for each in reports]
+    in_seconds = [[one | {"timestamp": one["timestamp"] / 1000} for one in each] for each in reports]
+    span = {
+        "startTime": "2016-01-01T00:00:00.000Z",
+        "endTime": "2016-01-01T00:01:00.000Z",
+        "values": "[1, 2]",
+    }
+    goog = {"PeerConnections": {"1-1": {"stats": {"ssrc_1_send-googRtt": span}}}}
+    rtcstats = [["create", "PC_0", {}, 1], ["getstats", "PC_0", {"OT": {"type": "outbound-rtp"}}, 2]]
+    lines = "\n".join(map(json.dumps, rtcstats))
+    tshark = [{"_index": "packets", "_source": {"layers": {}}}]
+    for content, says in [
+        (json.dumps(untimed), "no times (timestamp)"),
+        (json.dumps(in_seconds), "cover 0.06 s by their times, which count as milliseconds"),
+        (json.dumps(goog), "(goog…), which are not read"),
+        (lines, "a log of rtcstats"),
+        (json.dumps(rtcstats), "a log of rtcstats"),
+        (json.dumps(tshark), "a list of packets by tshark"),
+        ("", "it is empty"),
+    ]:
+        file.write_text(content)
+        assert says in str(wrong(file)), says
+        assert "byte 0" not in str(wrong(file))
+
+
 def damaged(kind: str, chance: random.Random) -> bytes:
     """Return a file in an unknown format, or a broken one."""
     text = json.dumps(old_form(statistics(1, 5))).encode()
