@@ -203,3 +203,20 @@ def test_sound_that_outlasts_the_pictures_is_no_damage(tmp_path):
         pictures = Clip.of(path).pictures("clip", "clip")
         assert len(list(pictures.frames)) == 25
         assert pictures.warnings == []
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mov"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_an_mp4_that_was_cut_off_before_its_index_says_so(tmp_path, suffix, share):
+    path = write_clip(tmp_path / f"film.{suffix}")
+    content = path.read_bytes()
+    path.write_bytes(content[: round(content.index(b"moov") * share)])
+    with pytest.raises(ClipError, match="the file was cut off") as told:
+        Clip.of(path).pictures("clip", "clip")
+    assert "copy the whole file" in told.value.remedy
+
+
+def test_a_film_of_a_single_picture_is_told(tmp_path):
+    pictures = Clip.of(write_clip(tmp_path / "still.mp4", frames=1)).pictures("clip", "clip")
+    assert len(list(pictures.frames)) == 1
+    assert pictures.warnings == ["still.mp4 has a single picture, which stands still"]

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import math
 import stat
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -27,6 +28,9 @@ _MOST_SAMPLES = 1280 * 720
 """The most samples of a picture with the size ``auto``; the encoding time is proportional to them."""
 _RATE_OF_NONE = Fraction(25)
 """Pictures per second if the rate is ``auto`` and the clip has none."""
+
+_MOST_BOXES = 10_000
+"""The most boxes of an MP4 file among which its index is searched. A fragmented file has many."""
 
 _READING = b"2"
 """The version of the conversion from file to pictures, which is part of the cache's key."""
@@ -283,6 +287,22 @@ def _bytes_of(path: Path) -> BufferedReader:
     )
 
 
+def _lacks_index(path: Path) -> bool:
+    """Whether a file begins as MP4 or QuickTime and has no box ``moov`` (ISO/IEC 14496-12, sections 4.2 and 8.2.1)."""
+    end, at = path.stat().st_size, 0
+    kinds: list[bytes] = []
+    with path.open("rb") as file:
+        while at + 8 <= end and len(kinds) < _MOST_BOXES:
+            file.seek(at)
+            size, kind = struct.unpack(">I4s", file.read(8))
+            kinds.append(kind)
+            if size == 1:
+                size = int.from_bytes(file.read(8), "big")
+            # A size of 0 stands for the rest of the file.
+            at = at + size if size >= 8 else end
+    return kinds[:1] == [b"ftyp"] and b"moov" not in kinds
+
+
 def opened(path: Path, told: Layout) -> Reader:
     """Open a file; ``told`` is the given layout of a raw file whose name does not contain one."""
     _bytes_of(path).close()
@@ -290,6 +310,12 @@ def opened(path: Path, told: Layout) -> Reader:
     try:
         container = open_raw(path, layout) if is_raw(path) else files.media(path)
     except (av.error.FFmpegError, OSError, ValueError) as error:
+        if _lacks_index(path):
+            raise ClipError(
+                str(path),
+                "its index (moov), which an MP4 file has at its end, is missing: the file was cut off",
+                "copy the whole file; a recording that was interrupted is read if it is Matroska or a fragmented MP4",
+            ) from error
         raise ClipError(
             str(path),
             f"not a video file, or damaged at its head ({said(error)})",

@@ -76,6 +76,23 @@ def media_of(
     )
 
 
+def opened(video: Mapping[str, Any]) -> None:
+    """Check that the files of a flow's media can be read, without encoding them.
+
+    Raises:
+        UserError: a clip has no picture that can be decoded, or a trace no frame.
+
+    """
+    kind = video["sequence"] if video["media"] == "rfc8593" else video["media"]
+    if kind == "trace":
+        media_of({**video, "media": kind}, 0)
+    elif kind == "clip":
+        from steadycast.media.clip import Clip
+
+        for path in video["paths"]:
+            Clip.of(path).pictures(str(video["size"]), "clip" if video["fps"] is None else video["fps"])
+
+
 def _needed_s(video: Mapping[str, Any]) -> int:
     """Return the number of seconds of a clip that a run needs.
 

@@ -255,7 +255,9 @@ class Reader:
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
         # The first picture was decoded when the file was opened, to learn its properties.
+        count = 0
         for frame in itertools.chain((self._first,), self._decoded):
+            count += 1
             if frame.is_corrupt:
                 self._note("pictures marked as corrupt")
             if (note := clock.tell(_shown(frame, self._stream))) is not None:
@@ -267,6 +269,8 @@ class Reader:
         yield from stage.rest()
         if (note := clock.early()) is not None:
             self._note(note)
+        if count == 1:
+            self.warnings.append(f"{self._label} has a single picture, which stands still")
         if self.lost:
             self._notes.insert(0, f"{self.lost} of its parts could not be decoded")
         if self.headless:
