@@ -80,6 +80,10 @@ class Folder:
                     "this run was interrupted",
                     f"run it again, or read {part}, which is not complete",
                 )
+            if path.exists():
+                raise UserError(
+                    str(path), "this is no folder", f"name the run's folder, for example {path.parent}"
+                )
             raise UserError(str(path), "no such folder", 'make one with "steadycast run FILE -o DIR"')
         if is_seeds(path) and not (path / "summary.json").exists():
             raise UserError(

@@ -209,7 +209,8 @@ class Crew:
             raise FailedError("no-start", member.name, f"code {code}")
         if code is not None and (code or not member.ends):
             at = time.monotonic() - self.began
-            raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s")
+            remedy = "" if code else '; if it may end by itself, write "ends = true" in a file of the pair'
+            raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s{remedy}")
 
     def wait(self) -> int:
         """Wait until the crew has to end; return its exit code."""

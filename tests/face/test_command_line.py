@@ -258,6 +258,16 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         (["run", "home.toml", "--controller", "tfrc"], "is set by --set flow.NAME.controller=…"),
         (["sweep", "home.toml", "--rate", "1Mbps"], "--explain rate lists the paths"),
         (["run", "home.toml", "duration=30s"], "is set by --set duration=30s"),
+        (["run", "home.toml", "--clip"], "Option '--clip' requires an argument.\n"),
+        (["run", "home.toml", "--json=yes"], "Option '--json' does not take a value.\n"),
+        (["-o", "x", "run", "home.toml"], "No such option: -o; write a command's options behind its name"),
+        (["call", "home.toml", "--stream", "0x1111"], "0x1111 is not decimal; write 4369"),
+        (["report", "home.toml"], "home.toml: this is no folder"),
+        (
+            ["lab", "--watch", "none.jsonl"],
+            "--watch none.jsonl: there is no such file; start send or receive",
+        ),
+        (["lab", "--watch", "."], "--watch .: this is no file"),
         (["report", "nowhere"], "nowhere: no such folder"),
         (["report", "."], "this is not a run folder"),
         (["compare", "nowhere"], "no such folder"),
@@ -282,6 +292,47 @@ def test_mistakes_are_exit_code_2_in_one_line_without_a_traceback(
     assert says in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+UNREADABLE = {
+    "no-frame.csv": (
+        'controller = "fixed"\nmedia = "trace"\ntrace = "no-frame.csv"',
+        "frame,type,q,size\n",
+        "holds no frame",
+    ),
+    "damaged.csv": (
+        'controller = "fixed"\nmedia = "trace"\ntrace = "damaged.csv"',
+        "frame,type,q,size\n0,I,2,x\n",
+        "csv:2: 'x'",
+    ),
+    "noise.mp4": ('controller = "fixed"\nclip = "noise.mp4"', "noise", "not a video file"),
+    "cut.mp4": (
+        'controller = "fixed"\nclip = "cut.mp4"',
+        "\0\0\0\x10ftypisom\0\0\2\0\0\1\0\0mdat",
+        "its index (moov)",
+    ),
+    "none.py": ('media = "greedy"\ncontroller = "none.py:Mine"', None, "none.py:Mine: no such file"),
+    "empty.py": ('media = "greedy"\ncontroller = "empty.py:Mine"', "", 'no class "Mine"'),
+    "none": ('media = "greedy"\ncontroller = "exec:./none"', None, 'no such file: "./none"'),
+}
+"""Files that a video names: the video's keys, the file's content, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_check_finds_what_run_finds_in_the_files_that_a_scenario_names(
+    say: Say, tmp_path: Path, name: str
+) -> None:
+    keys, content, says = UNREADABLE[name]
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    video = f'[[flow]]\nname = "video"\nkind = "video"\n{keys}\n'
+    shape = '[topology]\nshape = "dumbbell"\nbottleneck = { rate = "1Mbps" }\n'
+    (tmp_path / "mine.toml").write_text(f'format = 1\nduration = "2s"\n{shape}{video}')
+    for command in ("check", "run"):
+        said = say(command, "mine.toml", code=2)
+        assert says in said.err, command
+        assert said.err.count("\n") == 1
+        assert "; " in said.err.partition(says)[2]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE])

@@ -161,6 +161,7 @@ def test_lines_of_any_other_kind_are_left_out_and_values_of_any_kind_are_shown(t
 @pytest.fixture
 def live(tmp_path: Path) -> Any:
     (tmp_path / "sent.jsonl").write_text("".join(sent(float(n)) for n in range(1, 20)))
+    (tmp_path / "got.jsonl").touch()
     lab: Lab = start(
         tmp_path, "--watch", str(tmp_path / "sent.jsonl"), "--watch", str(tmp_path / "got.jsonl"), file=False
     )
@@ -188,6 +189,7 @@ def test_the_lab_follows_send_and_receive_while_they_go(tmp_path: Path) -> None:
     try:
         until(sdp.exists, "no description")
         begun.append(begin("receive", sdp, "--name", "wall", "--status", its, "--for", "90s"))
+        until(lambda: mine.exists() and its.exists(), "a session has no status")
         lab = start(tmp_path, "--watch", str(mine), "--watch", str(its), file=False)
 
         def looked() -> list[Json]:

@@ -39,7 +39,16 @@ def argument(written: str, about: str, **more: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """The list of commands, with a remedy for an unknown name."""
+    """The list of commands, with a remedy for an unknown name, and for options before the name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before the command's name."""
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            if getattr(error, "option_name", "") and any(each in self.commands for each in args):
+                error.message += "; write a command's options behind its name"
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first argument names."""
@@ -185,6 +194,8 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
     if bound := re.search(r"(greater|less) than or equal to (\S+)", found):
         size, way = ("small", "more") if bound[1] == "greater" else ("large", "less")
         return f"{value} is too {size}; take {bound[2]} or {way}"
+    if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value):
+        return f"{value} is not decimal; write {int(value, 16)}"
     if re.fullmatch(r"\d+-\d+", value) and several:
         return f"{value} are several seeds; write --seeds {value}"
     return f"{value} is not a whole number; write for example 3"
@@ -202,6 +213,8 @@ class Scenario(Numbers):
             return super().parse_args(ctx, args)
         except _UsageError as error:
             told = str(error)
+            if told.startswith("Option "):
+                raise  # The option exists, and lacks its value or has one too many.
             if name := getattr(error, "option_name", ""):
                 written = _key(name.lstrip("-").replace("-", "_"))
             else:

@@ -71,6 +71,11 @@ def lab(
         raise UserError(
             "--watch", "it takes at most two files, and no scenario, network or clip", "leave the others out"
         )
+    for each in watch or ():
+        if not each.is_file():
+            what = "this is no file" if each.exists() else "there is no such file"
+            remedy = f"start send or receive with --status {each} first, and name its file here"
+            raise UserError(f"--watch {each}", what, remedy)
     links = [each.partition("#")[2] for each in files or () if "#s=" in each]
     bases = [server.Base.read(Path(each), network, clip) for each in files or () if "#s=" not in each]
     server.serve(

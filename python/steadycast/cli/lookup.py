@@ -74,8 +74,9 @@ def check(
         option("--explain KEY", 'Explain this key and its values, for example "flow.playout" or "playout".'),
     ] = None,
 ) -> None:
-    """Check a scenario for mistakes without running it, or explain a key."""
-    from steadycast.loading import load
+    """Check a scenario and the files that it names without running it, or explain a key."""
+    from steadycast import run_pipeline
+    from steadycast.loading import folder_of, load
 
     if explain is not None:
         from steadycast import reference
@@ -90,8 +91,14 @@ def check(
     except Problems as problems:
         print(problems, file=sys.stderr)
         raise typer.Exit(Exit.MISUSED) from None
-    # `check` prints the warnings that `run` would print.
+    # `check` prints the warnings that `run` would print, and finds what `run` would find before its first packet.
     base.warn(loaded.warnings())
+    run_pipeline.Plan.of(loaded, str(file), folder_of(file)).need_flows()
+    if files := [video for video in loaded.videos() if video.get("paths")]:
+        from steadycast.media import prepare
+
+        for video in files:
+            prepare.opened(video)
     print(f"{file}: no mistakes found")
 
 

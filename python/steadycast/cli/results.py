@@ -122,6 +122,10 @@ def compare(
     if fail_if and baseline is None:
         raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
     conditions = [comparison.Condition.read(text) for text in fail_if or []]
+    once = {directory.resolve(): directory for directory in directories}
+    if len(once) < len(directories):
+        base.warn(["a run that is named twice is compared once"])
+        directories = list(once.values())
     # All folders are read in one call, so that two results with the same name get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
