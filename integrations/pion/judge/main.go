@@ -54,8 +54,8 @@ func send(folder, name string) {
 	ticks := time.NewTicker(interval)
 	for n := 0; ; n++ {
 		<-ticks.C
-		if n%30 == 0 {
-			fmt.Println(estimator.GetTargetBitrate(), "bit/s")
+		if n%6 == 0 { // the log explains the rates of a cell
+			fmt.Println(time.Now().UnixMilli(), estimator.GetTargetBitrate(), "bit/s", estimator.GetStats())
 		}
 		if frame := peers.Frame(estimator, interval); frame != nil {
 			peers.Check(track.WriteSample(media.Sample{Data: frame, Duration: interval}))
