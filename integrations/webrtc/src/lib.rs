@@ -29,8 +29,8 @@ use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use steadycast_remote::{
-    Bounds, Bytes, Decision, Ecn, FrameEdge, Given, Packet, PacketArrival, PacketResult, ParamError, PeerTime, Remote,
-    Span, Time,
+    Bounds, Bytes, Decision, Ecn, FrameEdge, Given, MediaQueue, Packet, PacketArrival, PacketResult, ParamError,
+    PeerTime, Remote, Span, Time,
 };
 
 /// Size of the IPv4 and UDP headers, which webrtc-rs does not count.
@@ -68,7 +68,10 @@ impl Steadycast {
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
-        let remote = Remote::new(controller, params, &bounds)?;
+        let mut remote = Remote::new(controller, params, &bounds)?;
+        // The pacer's queue is not known here. Its report tells the controller that the source has frames: `steady`
+        // then measures its share of a queue from the varying rate of frames, because there are no probes.
+        remote.queued(&MediaQueue { at: Time::ZERO, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
         let packet = bounds.packet.as_f64();
         Ok(Self {
             decision: remote.decision(),

@@ -22,9 +22,48 @@ const PAYLOAD: usize = 1_150;
 const WAY: Duration = Duration::from_millis(20);
 const ROOM: Duration = Duration::from_millis(150);
 
+/// A flow of full packets with Reno's window, which it cuts at most once per round trip.
+struct Tcp {
+    window: f64,
+    in_flight: u32,
+    acks: VecDeque<Instant>,
+    cut_at: Option<Instant>,
+}
+
+impl Tcp {
+    const BITS: f64 = 12_000.0;
+
+    /// Sends into the queue of a link, which is empty at the time `free`, and returns the new time at which it is empty.
+    fn send(&mut self, now: Instant, mut free: Instant, rate: u64) -> Instant {
+        while self.acks.front().is_some_and(|at| *at <= now) {
+            self.acks.pop_front();
+            self.in_flight -= 1;
+            self.window += 1.0 / self.window;
+        }
+        while f64::from(self.in_flight + 1) <= self.window {
+            if free.saturating_duration_since(now) > ROOM {
+                if self.cut_at.is_none_or(|at| now > at + ROOM + WAY * 2) {
+                    (self.window, self.cut_at) = (self.window / 2.0, Some(now));
+                }
+                break;
+            }
+            free = free.max(now) + Duration::from_secs_f64(Self::BITS / rate as f64);
+            self.acks.push_back(free + WAY * 2);
+            self.in_flight += 1;
+        }
+        free
+    }
+}
+
 /// Returns the payload that arrived in each second, in bits per second, over a link whose rate is given per second; the
-/// number of lost packets; and the estimator's statistics. Without a controller the estimator is webrtc-rs' own.
-fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>, u64, EstimatorStats) {
+/// number of lost packets; and the estimator's statistics. Without a controller the estimator is webrtc-rs' own. With
+/// `beside`, a TCP fills the queue 5 s before.
+fn sent_over(
+    controller: Option<&str>,
+    seconds: u64,
+    beside: bool,
+    rate: fn(u64) -> u64,
+) -> (Vec<u64>, u64, EstimatorStats) {
     let (least, most) = (50_000, 8_000_000);
     let bounds = Bounds::new(Rate::bps(least), Rate::bps(most));
     let estimator = match controller {
@@ -45,15 +84,21 @@ fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (V
     let epoch = Instant::now();
     let mut link: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
     let mut back: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
-    let (mut free, mut next, mut number, mut lost) = (epoch, epoch, 0_u16, 0);
+    let start = epoch + if beside { Duration::from_secs(5) } else { Duration::ZERO };
+    let (mut free, mut next, mut number, mut lost) = (epoch, start, 0_u16, 0);
+    let mut tcp = Tcp { window: 10.0, in_flight: 0, acks: VecDeque::new(), cut_at: None };
     let mut arrived = vec![0; seconds as usize];
     for ms in 0..seconds * 1_000 {
         let now = epoch + Duration::from_millis(ms);
-        // The application uses its whole rate.
+        if beside {
+            free = tcp.send(now, free, rate(ms / 1_000));
+        }
+        // The application uses its whole rate. Beside a TCP, its frames differ in size.
         while next <= now {
             sender.handle_write(video_packet(now, number, u32::from(number) * 900, false, PAYLOAD)).unwrap();
+            let share = if beside { [0.7, 1.1, 0.9, 1.3][usize::from(number / 6) % 4] } else { 1.0 };
             number = number.wrapping_add(1);
-            next += Duration::from_secs_f64(PAYLOAD as f64 * 8.0 / estimator.target_bitrate());
+            next += Duration::from_secs_f64(share * PAYLOAD as f64 * 8.0 / estimator.target_bitrate());
         }
         sender.handle_timeout(now).unwrap();
         while let Some(packet) = sender.poll_write() {
@@ -96,7 +141,7 @@ fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (V
 fn a_chain_fills_a_link_and_follows_it_down_and_up() {
     for controller in ["tfrc", "asmp", "steady"] {
         let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
-        let (arrived, lost, stats) = sent_over(Some(controller), 90, rate);
+        let (arrived, lost, stats) = sent_over(Some(controller), 90, false, rate);
         let mean = |from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
         println!("{controller}: {}, {} and {}", mean(10, 30), mean(35, 60), mean(75, 90));
         assert!((1_300_000..2_000_000).contains(&mean(10, 30)), "{controller}: {}", mean(10, 30));
@@ -113,7 +158,7 @@ fn steady_beside_webrtc_rs_own_estimator_on_the_same_link() {
     let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
     let mean = |arrived: &[u64], from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
     let results = [Some("steady"), None].map(|controller| {
-        let (arrived, lost, _) = sent_over(controller, 90, rate);
+        let (arrived, lost, _) = sent_over(controller, 90, false, rate);
         let rates = [mean(&arrived, 10, 30), mean(&arrived, 35, 60), mean(&arrived, 75, 90)];
         println!("{}: {rates:?} bit/s, {lost} lost", controller.unwrap_or("webrtc-rs' own"));
         (rates, lost)
@@ -124,6 +169,16 @@ fn steady_beside_webrtc_rs_own_estimator_on_the_same_link() {
     assert!(results.iter().all(|(rates, _)| rates.iter().all(|rate| *rate > 50_000)), "{results:?}");
     assert!(results[0].0.iter().zip([2_000_000, 500_000, 2_000_000]).all(|(rate, link)| *rate > link / 2));
     assert!(results[0].1 <= results[1].1.max(sent / 100), "{results:?}");
+}
+
+#[test]
+fn steady_has_its_share_beside_a_tcp_that_was_there_before() {
+    // The fair share is 1 Mb/s. Five seconds after its start, the video has at least half of it in each second, and
+    // leaves the TCP at least half on average. Before the estimator announced frames, 15 of these 80 seconds had less.
+    let (arrived, ..) = sent_over(Some("steady"), 90, true, |_| 2_000_000);
+    let (least, mean) = (arrived[10..].iter().min().unwrap(), arrived[10..].iter().sum::<u64>() / 80);
+    println!("beside a TCP: {mean} bit/s, at least {least}");
+    assert!(*least >= 500_000 && mean < 1_500_000, "{least} and {mean}");
 }
 
 #[test]
