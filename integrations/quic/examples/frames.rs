@@ -4,16 +4,16 @@
 mod world;
 
 use steadycast_quic::Decision;
-use world::{LONG, LOSSY, Outcome, over_noq, over_quinn};
+use world::{LONG, LOSSY, Noq, Outcome, Quinn, over};
 
 fn main() {
     let each = |decision: &Decision| println!("  {}  {}", decision.target, decision.why.rule);
     println!("noq, 5 Mb/s:");
-    let noq = over_noq(&LONG, 1, each);
+    let noq = over::<Noq>(&LONG, 1, each);
     println!("quinn, 5 Mb/s:");
-    let quinn = over_quinn(&LONG, 1, each);
+    let quinn = over::<Quinn>(&LONG, 1, each);
     for (who, Outcome { bps, delay, lost }) in
-        [("noq", noq), ("quinn", quinn), ("noq, 2 Mb/s that loses 1 %", over_noq(&LOSSY, 1, |_| ()))]
+        [("noq", noq), ("quinn", quinn), ("noq, 2 Mb/s that loses 1 %", over::<Noq>(&LOSSY, 1, |_| ()))]
     {
         println!("{who}: {:.2} Mb/s in frames, {delay:.0?} for 95 of 100, {lost} packets lost", bps / 1e6);
     }

@@ -15,7 +15,7 @@ mod world;
 
 use std::time::Duration;
 use steadycast_remote::Seed;
-use world::{LONG, LOSSY, Outcome, Path, over_noq, over_quinn};
+use world::{LONG, LOSSY, Noq, Outcome, Path, Quinn, over};
 
 const SEEDS: u8 = 120;
 
@@ -39,22 +39,22 @@ fn check(path: &Path, outcome: &Outcome, share: f64, delay: u64) {
 
 #[test]
 fn quinn_keeps_a_long_queue_short() {
-    check(&LONG, &over_quinn(&LONG, 1, |_| ()), 0.75, 50 + 40 + 125);
+    check(&LONG, &over::<Quinn>(&LONG, 1, |_| ()), 0.75, 50 + 40 + 125);
 }
 
 #[test]
 fn noq_keeps_a_long_queue_short() {
-    check(&LONG, &over_noq(&LONG, 1, |_| ()), 0.75, 50 + 40 + 125);
+    check(&LONG, &over::<Noq>(&LONG, 1, |_| ()), 0.75, 50 + 40 + 125);
 }
 
 #[test]
 fn quinn_fills_a_link_with_loss() {
-    check(&LOSSY, &mean(|seed| over_quinn(&LOSSY, seed, |_| ())), 0.75, 25 + 40 + 100 + 200);
+    check(&LOSSY, &mean(|seed| over::<Quinn>(&LOSSY, seed, |_| ())), 0.75, 25 + 40 + 100 + 200);
 }
 
 #[test]
 fn noq_fills_a_link_with_loss() {
-    check(&LOSSY, &mean(|seed| over_noq(&LOSSY, seed, |_| ())), 0.75, 25 + 40 + 100 + 200);
+    check(&LOSSY, &mean(|seed| over::<Noq>(&LOSSY, seed, |_| ())), 0.75, 25 + 40 + 100 + 200);
 }
 
 /// Draws links without loss: 1 to 8 Mb/s, 10 to 120 ms one way, 60 to 300 ms of queue. The bound, half of the link's
@@ -69,7 +69,9 @@ fn both_leave_their_floor_on_links_that_are_drawn() {
             queue: Duration::from_secs_f64(chance.between(0.06, 0.3)),
             loss: 0.0,
         };
-        for (stack, outcome) in [("quinn", over_quinn(&path, seed, |_| ())), ("noq", over_noq(&path, seed, |_| ()))] {
+        for (stack, outcome) in
+            [("quinn", over::<Quinn>(&path, seed, |_| ())), ("noq", over::<Noq>(&path, seed, |_| ()))]
+        {
             println!("{stack}: {:.2} of {:.2} Mb/s at {:?}", outcome.bps / 1e6, path.bps as f64 / 1e6, path.way);
             assert!(outcome.bps > 0.5 * path.bps as f64, "{stack}: {outcome:?}");
         }
