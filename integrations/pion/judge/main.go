@@ -1,11 +1,13 @@
-// Sends video from one PeerConnection to another for `steadycast judge`: judge send FOLDER ESTIMATOR and judge receive
-// FOLDER. ESTIMATOR is steady, or gcc, which is pion's own. Offer and answer are files in FOLDER. The frames have the
-// size that the estimator allows, 30 in a second; NACK and RTX are pion's.
+// Sends video from one PeerConnection to another for `steadycast judge`: judge send FOLDER ESTIMATOR [varied] and judge
+// receive FOLDER. ESTIMATOR is steady, or gcc, which is pion's own. Offer and answer are files in FOLDER. The frames have
+// the size that the estimator allows, 30 in a second; NACK and RTX are pion's. With varied, the sizes vary as those of
+// an encoder (RFC 8593, section 5.3): a Laplace distribution whose scale is 0.15 of the mean.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -29,15 +31,17 @@ const (
 func main() {
 	switch words := os.Args[1:]; {
 	case len(words) == 3 && words[0] == "send":
-		send(words[1], words[2])
+		send(words[1], words[2], 0)
+	case len(words) == 4 && words[0] == "send" && words[3] == "varied":
+		send(words[1], words[2], 0.15)
 	case len(words) == 2 && words[0] == "receive":
 		receive(words[1])
 	default:
-		panic("judge send FOLDER ESTIMATOR, or judge receive FOLDER")
+		panic("judge send FOLDER ESTIMATOR [varied], or judge receive FOLDER")
 	}
 }
 
-func send(folder, name string) {
+func send(folder, name string, scale float64) {
 	var estimator cc.BandwidthEstimator
 	if name == "gcc" {
 		estimator = peers.Must(gcc.NewSendSideBWE(
@@ -58,6 +62,9 @@ func send(folder, name string) {
 			fmt.Println(time.Now().UnixMilli(), estimator.GetTargetBitrate(), "bit/s", estimator.GetStats())
 		}
 		if frame := peers.Frame(estimator, interval); frame != nil {
+			// The difference of two exponential variables has the Laplace distribution.
+			share := max(0.1, 1+scale*(rand.ExpFloat64()-rand.ExpFloat64()))
+			frame = make([]byte, int(float64(len(frame))*share))
 			peers.Check(track.WriteSample(media.Sample{Data: frame, Duration: interval}))
 		}
 	}
