@@ -71,7 +71,7 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
         print(f"claims: {folder.name} is left out (apt-get install golang-go pkg-config)", flush=True)
         return False
     found = c_library(environment)
-    # Go would repeat a result that it has kept although the C library is another one.
+    # Without -count=1, Go would report the cached result of an earlier run even if the C library has changed since.
     checks = (["vet", "./..."], ["test", "-count=1", "./..."])
     return found is None or any(
         subprocess.run(["go", *check], cwd=folder, check=False, env={**environment, **found}).returncode

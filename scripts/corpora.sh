@@ -1,5 +1,6 @@
 #!/bin/sh
-# Keeps of each fuzzer's corpus the fewest and shortest inputs that reach all that it reaches. Needs a nightly compiler and cargo-fuzz.
+# Reduces each fuzzer's corpus to the fewest and shortest inputs that cover the same code. Needs a nightly compiler and
+# cargo-fuzz.
 set -eu
 cd "$(dirname "$0")/../fuzz"
 for target in rtp rtcp feedback payload rtx parity sdp srtp session steady web_offer web_answer web_datagram; do

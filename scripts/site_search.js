@@ -1,5 +1,5 @@
-// Stands before the search of the theme, in its worker. What the search engine takes for operators are parts of names
-// here: "--fail-if", "flow:rate". What is called as the query comes before what only begins like it.
+// Put before the theme's search in its worker. The search engine would take parts of our names for operators, as in
+// "--fail-if" and "flow:rate". Sections whose name equals the query come before those whose name only begins with it.
 {
   const listen = self.addEventListener.bind(self);
   const answer = self.postMessage.bind(self);

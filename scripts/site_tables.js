@@ -1,4 +1,4 @@
-// A click on a heading of a table sorts its rows by that column, and the other way round by a second click.
+// A click on a column's heading sorts the table's rows by that column; a second click reverses the order.
 document.addEventListener("click", (event) => {
   const head = event.target.closest("article thead th");
   if (!head) return;

@@ -1,5 +1,5 @@
-// Browsers start no worker from a file:// page. There the search of the site runs in a hidden frame, which has the
-// interface of a worker. The theme's search asks for `IFrameWorker` and for a script element by which it finds its folder.
+// Browsers don't start a worker from a file:// page. There this class, which has a worker's interface, runs the site's
+// search in a hidden frame. The theme's search looks for `IFrameWorker`, and finds its folder by a script element.
 if (location.protocol === "file:") {
   window.IFrameWorker = window.Worker = class extends EventTarget {
     constructor(url) {

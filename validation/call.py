@@ -3,7 +3,7 @@
     python -m validation.call                # prints them, and whether the bounds hold
     python -m validation.call --first 9901 --cells 40 --write     # a part, merged into docs/data
     python -m validation.call --first 1 --cells 20      # other networks, which are not written
-    python -m validation.call --first 1 --cells 160 --beside cubic:1     # those beside a CUBIC, as call is told
+    python -m validation.call --first 1 --cells 160 --beside cubic:1     # beside a CUBIC, which `call` is told
     python -m validation.call --same 8       # the same call from captures at its sender, at its receiver and at both
     python -m validation.call --speed        # how long reading takes, and replaying
     python -m validation.call --browser 3 --write     # as root: two Chromiums, docs/data/call-browser.csv

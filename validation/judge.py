@@ -7,7 +7,7 @@
     python -m validation.judge browser            # two Chromiums' freezes by marks beside their own counts
     python -m validation.judge transports         # FFmpeg's rates beside those of docs/transports.md
     python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --seconds auto -o DIR
-    python -m validation.judge table --from DIR,DIR --write    # of what was kept, the later judgement of each cell
+    python -m validation.judge table --from DIR,DIR --write    # from kept results; a cell in both takes the later one
 
 Each command names its bounds, which were written before the first run. `own` and `table` write docs/data with
 `--write`; rows of the table that were not judged again are kept. A cell takes the lead and the time of its network,
@@ -278,7 +278,7 @@ def table(options: argparse.Namespace) -> int:
     return int(not {*asked} <= {pair for pair, _ in new})
 
 
-# # ---------------------------------------------------------------- checks against known changes
+# ---------------------------------------------------------------- checks against known changes
 
 
 def keep(options: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 // Packets at constant rates and TCPs over one queue of ns-3: python -m validation.peers ns-3.
 //
-// The bottleneck has 10 Mb/s and 20 ms; what is before and behind it has 1 Gb/s. All packets have 1000 bytes on the wire
-// but for those of `thin`, which have 200; of the line's framing ns-3 has two bytes. Waits are those in the queue's
-// discipline, of the packets that leave it after `from`; drops are counted from the start.
+// The bottleneck has 10 Mb/s and 20 ms; the links before and behind it have 1 Gb/s. All packets have 1000 bytes on the
+// wire except those of `thin`, which have 200; two bytes of them are ns-3's framing. Waits are those in the queue
+// discipline, of packets that leave it after `from`; drops are counted from the start.
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"

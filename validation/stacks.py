@@ -1,11 +1,11 @@
 """Judges the adapters beside the stacks' own estimators: `python -m validation.stacks run -o DIR`, as root.
 
-    python -m validation.stacks run -o DIR              # again: the cells that neither failed nor are trusted
+    python -m validation.stacks run -o DIR              # a second call only repeats untrusted cells
     python -m validation.stacks table -o DIR --write
 
 The networks are three named ones and three drawn ones, each alone and beside a CUBIC, in three rounds of four cells.
-Each round has all estimators, so that a run that is stopped early lacks networks and no stack. Programs are made as the
-`judge.toml` in each folder of integrations says.
+Each round has all estimators, so that a run that is stopped early lacks networks, but no stack. Programs are made as
+the `judge.toml` in each folder of integrations says.
 
 Bounds, written before the first run, for each adapter, of the trusted cells of the six networks:
 
@@ -58,7 +58,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Estimator:
-    """An estimator of a stack: the words that replace those of the folder's pair."""
+    """An estimator of a stack, and the replacements in the commands of its `judge.toml` that select it."""
 
     stack: str
     name: str

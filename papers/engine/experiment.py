@@ -453,7 +453,7 @@ class Experiment:
 
     @property
     def grades(self) -> bool:
-        """Whether a statement or figure needs opinion scores against the encoded pictures, or by index."""
+        """Whether any result needs scores relative to the encoded pictures, or compares frames by index."""
         return any(q.name in GRADES for q in self._quantities()) or any(
             "by index" in f.kind for f in self.figures
         )

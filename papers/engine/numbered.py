@@ -11,7 +11,7 @@ _PAPER = {name: each[0].paper for name, each in FAMILIES.items()}
 _NETWORK = "a network: papers/scenarios/"
 _DRAWING = "a drawing of how the system works; no data"
 
-# # Figures and tables without an experiment: drawings of networks or programs, and tables that are statements.
+# Figures and tables without an experiment: drawings of networks or programs, and tables that are statements.
 _OTHERS: dict[str, dict[str, str]] = {
     _PAPER["K"]: {
         "Figure 1": "a drawing of the tool chain; here: docs/toolchain.md",

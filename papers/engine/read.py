@@ -409,7 +409,7 @@ class _Reader:
             real_time=self._real_time(),
             seconds=key("seconds", 0),
         )
-        # `has` needs the experiment, so that the alternatives are chosen after it was made.
+        # `has` needs the experiment, so the alternatives are chosen after it was made.
         found = replace(
             found,
             alternatives=tuple(c for c in self.others if found.has(c)),

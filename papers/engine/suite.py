@@ -322,7 +322,7 @@ class Plan:
         return bool(most) and min(most) <= len(self.asked)
 
     def ask_changes(self, rows: Sequence[Row]) -> None:
-        """Add runs with changes that contradict the paper or are newer, for statements that fail in `World`."""
+        """Add runs with changes that contradict the paper or are newer than it, for statements that failed."""
         if not self.judged:
             return
         failed = frozenset(r.statement.id for r in rows if r.verdict is Verdict.FAILS)

@@ -326,7 +326,7 @@ def search(
     judged = runs([found[0].tried, replace(chosen, kind="candidate")], JUDGED, left)
     made = Search(tuple(found), tuple(finals), (judged[0], judged[1]))
     mean, half = made.gain or (0.0, 0.0)
-    # The gain is positive, but not larger than its uncertainty, so that both settings are run on more seeds.
+    # If the gain is positive but not larger than its uncertainty, both settings are run on more seeds.
     if not 0 < mean <= half:
         return made
     left |= _same_in(family, judged[0].tried, judged[1].tried)

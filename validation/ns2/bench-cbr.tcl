@@ -2,8 +2,8 @@
 #
 #   a --155 Mb/s, 5 ms-- b --155 Mb/s, 5 ms-- c --155 Mb/s, 5 ms-- d
 #
-# count=1 puts a monitor on each link, for the exact number of hops (a packet that left a link); the same seed without
-# monitors moves the same packets, faster. Without them `hops` is what the parameters say.
+# count=1 puts a monitor on each link, for the exact number of hops (a hop is a packet that left a link). With the same
+# seed and no monitors the same packets are sent, but faster; `hops` is then computed from the parameters.
 set script bench-cbr
 source [file join [file dirname [info script]] common.tcl]
 param rate_bps 100e6

@@ -4,10 +4,10 @@
 #   tcp    --10 Mb/s, 5 ms--                              --10 Mb/s, 5 ms-- tcp sink
 #
 # Three ways to build the tree:
-#   dm        ns-2's dense mode; its membership and prunes are OTcl, and it also floods once to the hosts of TCP.
+#   dm        ns-2's dense mode; its membership and prunes run in OTcl, and it also floods the hosts of TCP once.
 #   ctrmcast  ns-2's centralised multicast, switched to a source-rooted tree at once.
-#   static    no multicast routing: one replicator put into `right` by hand for an address that nobody else has, and only
-#             the routes that are used. ns-2 computes all pairs of routes in n^3 otherwise. The fastest that ns-2 can do.
+#   static    no multicast routing: one replicator put into `right` by hand for an address of its own, and only the
+#             routes that are used, since ns-2's routes between all pairs of nodes cost n^3. This is ns-2's fastest way.
 set script bench-multicast
 source [file join [file dirname [info script]] common.tcl]
 param receivers 45
@@ -137,7 +137,7 @@ $ns at 0.4 "$cbr start"
 $ns at 0.5 "$ftp start"
 $ns at $P(duration_s) {
     if {$P(sinks) eq "null"} {
-        # What was sent: exact only while the bottleneck drops none of it, which link_drops of count=1 shows.
+        # The number of packets sent, which is right only without drops at the bottleneck: see link_drops with count=1.
         set got [expr {$P(receivers) * int($P(rate_bps) / 8.0 / $P(packet) * ($P(duration_s) - 0.4))}]
     } else {
         set got 0
@@ -152,7 +152,7 @@ $ns at $P(duration_s) {
         result counted 1
         result link_drops $drops
     } else {
-        # Two shared links and one per receiver; TCP three each way; a dropped packet is one hop more than this counts.
+        # The stream crosses two shared links and one per receiver, TCP three each way. A dropped packet's hop is missing here.
         set hops [expr {$got + 2 * $got / $P(receivers) + 6 * $delivered}]
         result counted 0
     }

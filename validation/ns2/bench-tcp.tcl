@@ -2,8 +2,8 @@
 #
 #   n hosts --100 Mb/s, 5 ms-- left --64 Mb/s, 10 ms-- right --100 Mb/s, 5 ms-- n hosts
 #
-# Hops without monitors: a data packet sent crosses three links unless the bottleneck drops it (then one), an
-# acknowledgment crosses three; what is under way at the end is below 0.1 %. count=1 counts at the links.
+# Without monitors, hops are computed: a data packet crosses three links, or one if the bottleneck drops it, and an
+# acknowledgment three. Packets under way at the end are less than 0.1 %. With count=1 the links count the hops.
 set script bench-tcp
 source [file join [file dirname [info script]] common.tcl]
 param n 32

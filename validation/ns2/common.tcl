@@ -1,4 +1,4 @@
-# What every script of this folder shares: key=value arguments, one JSON line as the answer, a link's books.
+# What every script of this folder shares: key=value arguments, one JSON line as the answer, a link's counters.
 #
 #   ns tcp-lossy.tcl p=0.01 seed=3
 #
@@ -26,7 +26,7 @@ proc readArguments {} {
     }
 }
 
-# After the last param: a key that nobody declared is a mistake of the caller.
+# Call it after the last `param`: refuses arguments whose keys no `param` has declared.
 proc endOfParams {} {
     global paramNames given
     foreach name [array names given] {
@@ -41,7 +41,7 @@ proc refuse {why} {
     exit 2
 }
 
-# One result. `value` is a number, a word or a list of numbers.
+# Adds one result to the answer. `value` is a number, a word or a list of numbers.
 proc result {name value} {
     global answer
     lappend answer $name $value
@@ -69,7 +69,7 @@ proc finish {} {
     exit 0
 }
 
-# ns-2 carries every header it knows in every packet; only the named ones are kept unless headers=all.
+# ns-2's packets have all headers that it knows, which costs time; unless headers=all, this keeps only the named ones.
 # Must run before the Simulator exists. Results are the same either way (validation/ns2.py --check-headers compares the two).
 proc keepHeaders {args} {
     global P
@@ -78,7 +78,7 @@ proc keepHeaders {args} {
     eval add-packet-header $args
 }
 
-# All randomness of ns-2 hangs on this one generator; its substreams are 10^22 apart.
+# ns-2 draws all random numbers from this one generator, whose substreams are 10^22 numbers apart.
 proc seedEverything {} {
     global P
     ns-random 0
@@ -86,12 +86,12 @@ proc seedEverything {} {
     $defaultRNG seed [expr {1000 + 7919 * $P(seed)}]
 }
 
-# A queue monitor on a -> b, with an integral of the queue over time.
+# Returns a queue monitor of the link a -> b, with an integral of the queue over time.
 proc watch {ns a b} {
     return [$ns monitor-queue $a $b [open /dev/null w] 0.1]
 }
 
-# The counters of a watched link at this moment.
+# Returns the counters of a watched link at this moment.
 proc books {ns mon} {
     set pkts [$mon get-pkts-integrator]
     set bytes [$mon get-bytes-integrator]
@@ -101,9 +101,9 @@ proc books {ns mon} {
         departed_bytes [$mon set bdepartures_] packet_seconds [$pkts set sum_] byte_seconds [$bytes set sum_]]
 }
 
-# The difference of two books, entered into the answer as utilisation, drops and the mean wait.
-# The mean wait is Little's law: packets in the queue on average over packets leaving per second. ns-2's monitor sees a
-# packet leave when its transmission begins, so this is the wait before transmission.
+# Adds the difference of two results of `books` to the answer: utilisation, drops and the mean wait.
+# The mean wait is computed by Little's law: packets in the queue on average over packets leaving per second. ns-2's
+# monitor sees a packet leave when its transmission begins, so this is the wait before transmission.
 proc enterBooks {before after span rate} {
     array set x $before
     array set y $after

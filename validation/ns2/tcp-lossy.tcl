@@ -2,8 +2,8 @@
 #
 #   src --rate, delay-- router --(loss)-- dst        and back without loss
 #
-# The lossy part is a link of its own, 10 Gb/s without delay, so that a packet is lost after it was transmitted: ns-2's own
-# link-lossmodel frees the link after a random time when it drops, which is a different link.
+# The lossy part is a link of its own, 10 Gb/s without delay, so that a packet is lost after it was transmitted. ns-2's
+# own link-lossmodel is no such link: after a drop it is free again after a random time.
 set script tcp-lossy
 source [file join [file dirname [info script]] common.tcl]
 param congestion newreno   ;# reno | newreno | sack

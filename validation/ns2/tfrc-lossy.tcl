@@ -1,12 +1,12 @@
-# n TFRC over a wired path and one lossy wireless hop: for n = 1 one TFRC, else MULTFRC with a fixed number of connections.
+# n TFRC over a wired path and one lossy wireless hop: for n > 1, MULTFRC with a fixed number of connections.
 #
 #   src --10 Mb/s, 10 ms-- bs --1 Mb/s, 69.424 ms-- air --(loss)-- dst
 #
 # The wireless delay makes the round trip without queue 168 ms: twice the delays, 8.8 ms to transmit 1000 B at both rates,
 # 0.352 ms for the 40-B report. Loss strikes after transmission (see tcp-lossy.tcl).
 #
-# ns-2 shows neither the loss event rate nor the smoothed round trip to Tcl: both agents print them on stdout
-# (printLoss_, printStatus_), and validation/ns2.py reads those lines; of n > 1 they would be mixed.
+# Tcl can read neither the loss event rate nor the smoothed round trip. Both agents print them on stdout (printLoss_,
+# printStatus_), and validation/ns2.py reads those lines; with n > 1 the lines of several agents would be mixed.
 set script tfrc-lossy
 source [file join [file dirname [info script]] common.tcl]
 param p 0.02

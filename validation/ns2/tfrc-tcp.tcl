@@ -3,7 +3,7 @@
 #   n + n hosts --100 Mb/s, 7.5 ms-- left ==bottleneck, 10 ms== right --100 Mb/s, 7.5 ms-- n + n hosts
 #
 # The bottleneck grows with the number of flows, 1 Mb/s each; so do the queue and RED's thresholds. The thresholds are
-# explicit and count packets, so that both programs run the same RED; queue=red-auto is what ns-2 configures by itself.
+# explicit and count packets, so that both programs run the same RED; with queue=red-auto, ns-2 chooses RED's parameters.
 #
 # Send jitter: TCP's overhead_ delays each packet by uniform 0 ... jitter. TFRC's overhead_ stretches each gap by
 # uniform 1 - x ... 1 + x; x is chosen so that at the fair share the gap moves by +- jitter/2.

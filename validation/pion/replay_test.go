@@ -1,8 +1,8 @@
-// Package pion tells pion/interceptor's estimator of a list of packets, and prints what it allows: python -m
+// Package pion gives a list of packets to pion/interceptor's estimator and prints the rates that it allows: python -m
 // validation.reference.
 //
-// It reads and prints what integrations/webrtc/examples/replay.rs does, with the same start, limits and reports, which
-// pion's own receiver writes. It is a test since its clock is then virtual.
+// Its input and output have the formats of integrations/webrtc/examples/replay.rs, with the same start, limits and
+// interval of reports; pion's own receiver writes the reports. It is a test because Go has a virtual clock for tests only.
 package pion
 
 import (
@@ -48,7 +48,7 @@ func seconds(text string) time.Duration {
 	return time.Duration(must(strconv.ParseFloat(text, 64)) * float64(time.Second))
 }
 
-// read returns the packets in the order in which they left, and those that arrived in the order in which they did.
+// read returns all packets in the order of departure, and those that arrived in the order of arrival.
 func read() (sent, came []packet) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		cells := strings.Split(lines.Text(), ",")
