@@ -24,7 +24,9 @@ Bound: the two differ by at most 15 %.
 teleop: 50 s of 15 frames per second with 240 ms of round-trip time and 5 % random loss. Bound: 0.7 s frozen.
 
 many: a given number of viewers of one `serve --ladder`. They are the clients of examples/watchers.rs with 1 Mb/s
-each. Bound: the loops of the senders run at most 5 ms late, at the 99th percentile.
+each, on the same cores. Bound: the loops of the senders run at most 5 ms late, at the 99th percentile. A relay with
+the library pion (validation/pion/relay) serves the same clients in the same run, with a stream of one rate and no rate
+control. Neither program encodes.
 
 live: the same with a live source of 640x360 at 30 frames per second, which is encoded at a few rungs for all viewers.
 The processor time is that of `serve`, including its encoders. The clients use the same cores.
@@ -60,8 +62,8 @@ TITLES = {
     "freezes": "Freezes beside one CUBIC, by the browser's count and by ours",
     "share": "The share beside one CUBIC, towards a browser and towards our receiver",
     "teleop": "Freezes at 15 frames per second, 240 ms of round trip and 5 % of loss",
-    "many": "Viewers of one ladder, and how late their senders' loops are called",
-    "live": "Viewers of one live source, and how late their senders' loops are called",
+    "many": "Viewers of one ladder, what they cost, and how late their senders' loops are called",
+    "live": "Viewers of one live source, what they cost, and how late their senders' loops are called",
 }
 HEADS = ("rate, kb/s", "freezes, browser", "freezes, ours", "frozen, browser, s", "frozen, ours, s")
 CONTROLLERS = ("steady", "gcc", "scream", "tfrc")
@@ -95,6 +97,11 @@ APART = 1.0
 APART_S = (0.1, 0.3)
 DECODED = 0.99
 SOURCE = "testsrc --size 640x360 --codec vp8 --fps 30"
+CONSTANT_RATE = (
+    *("-deadline", "realtime", "-cpu-used", "8"),
+    *("-b:v", "950k", "-minrate", "950k", "-maxrate", "950k", "-bufsize", "950k"),
+)
+"""Options of FFmpeg for the relay's stream. With its headers it has about the rate of the ladder's viewers."""
 
 SEES = """
 const Plain = RTCPeerConnection, ask = fetch;
@@ -396,53 +403,77 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def watched_by(count: int, source: str, folder: Path) -> tuple[dict[str, Any], list[dict[str, float]], float]:
-    """Serve a source to ``count`` clients.
+def watched_by(count: int, address: str, process: subprocess.Popen[str]) -> tuple[dict[str, Any], float]:
+    """Let ``count`` clients watch what a process serves at an address; return their rates, and the cores in use."""
+    watchers = [str(ROOT / "target/release/examples/watchers"), address, str(count), str(MANY_S)]
+    began, before = time.monotonic(), processor_s(process.pid)
+    told: dict[str, Any] = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
+    return told["kbps"], (processor_s(process.pid) - before) / (time.monotonic() - began)
 
-    Return their rates, how late each sender's loop was in ms, and the cores in use.
-    """
+
+def served_to(count: int, source: str, folder: Path) -> list[str]:
+    """Serve a source to ``count`` clients; return their rates, the cores in use, and how late senders' loops were."""
     words = f"{source} --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081 -o {folder}"
     with serving(words) as (address, process):
-        watchers = [str(ROOT / "target/release/examples/watchers"), address, str(count), str(MANY_S)]
-        began, before = time.monotonic(), processor_s(process.pid)
-        told = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
-        cores = (processor_s(process.pid) - before) / (time.monotonic() - began)
+        kbps, cores = watched_by(count, address, process)
         # SIGINT, as Ctrl-C does, lets the server write its records.
         process.send_signal(signal.SIGINT)
         process.wait(60)
     summaries = [json.loads(each.read_text()) for each in folder.glob("*/summary.json")]
-    late = sorted((each["flows"][0]["pacing_late_ms"] for each in summaries), key=lambda each: each["p99"])
-    print(count, told, late[-1], f"{cores:.2f} cores", file=sys.stderr, flush=True)
-    return told, late, cores
+    late = sorted(each["flows"][0]["pacing_late_ms"]["p99"] for each in summaries)
+    lates = [f"{statistics.median(late):.2f}", f"{late[-1]:.2f}"]
+    return [*costs(count, kbps, cores), *lates, verdict(holds=late[-1] <= MANY_LATE_MS)]
+
+
+def relayed_to(count: int, film: Path) -> list[str]:
+    """Let pion's relay serve a film of VP8 to ``count`` clients; return their rates, and the cores in use."""
+    words = [str(film.parent / "relay"), "127.0.0.1:18081", str(film)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            kbps, cores = watched_by(count, process.stdout.readline().strip(), process)
+        finally:
+            process.terminate()
+    return [*costs(count, kbps, cores), "", "", ""]
+
+
+def costs(count: int, kbps: dict[str, Any], cores: float) -> list[str]:
+    """Return the cells of the clients' rates and of the processor time."""
+    return [str(count), str(kbps["median"]), str(kbps["least"]), f"{cores:.2f}", f"{cores / count:.4f}"]
 
 
 def many_table(counts: Sequence[int], *, live: bool) -> page.Table:
-    """Measure how late the senders of a ladder's viewers are, or of a live source's."""
+    """Measure what many viewers cost, and how late their senders are: of a ladder and a relay, or of a live source."""
     build = ["cargo", "build", "--locked", "--release", "-p", "steadycast-live", "--example", "watchers"]
     subprocess.run(build, cwd=ROOT, check=True)
-    rows = []
+    rows: list[list[str]] = []
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
-        film, source = f"{scratch}/film.mkv", SOURCE
-        if not live:
-            made = "mandelbrot=size=640x360:rate=30"
-            subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", made, "-t", "10", film], check=True)
-            source = f"{film} --loop --ladder"
-        for count in counts:
-            told, late, cores = watched_by(count, source, Path(scratch, str(count)))
-            kbps = told["kbps"]
-            lates = (statistics.median(each["p99"] for each in late), late[-1]["p99"])
-            each = [f"{cores:.2f}", f"{cores / count:.3f}"] if live else []
-            cells = [
-                str(count),
-                str(kbps["median"]),
-                str(kbps["least"]),
-                *each,
-                *(f"{one:.2f}" for one in lates),
+        folder = Path(scratch)
+        if live:
+            rows += (["serve", *served_to(count, SOURCE, folder / str(count))] for count in counts)
+        else:
+            build = ["go", "build", "-o", f"{folder}/relay", "./relay"]
+            subprocess.run(build, cwd=ROOT / "validation" / "pion", check=True)
+            made = [
+                "ffmpeg",
+                "-v",
+                "error",
+                "-f",
+                "lavfi",
+                "-i",
+                "mandelbrot=size=640x360:rate=30",
+                "-t",
+                "10",
             ]
-            rows.append([*cells, verdict(holds=lates[1] <= MANY_LATE_MS)])
-    heads = ["cores", "cores per viewer"] if live else []
+            film, steady = folder / "film.mkv", folder / "film.ivf"
+            subprocess.run([*made, film], check=True)
+            subprocess.run([*made, "-c:v", "libvpx", *CONSTANT_RATE, steady], check=True)
+            for count in counts:
+                rows.append(["serve", *served_to(count, f"{film} --loop --ladder", folder / str(count))])
+                rows.append(["pion", *relayed_to(count, steady)])
+    heads = ["viewers", "rate, kb/s", "least, kb/s", "cores", "cores per viewer"]
     heads += [f"99 % late by, {which} viewer, ms" for which in ("median", "worst")]
-    return page.table(["viewers", "rate, kb/s", "least, kb/s", *heads, "bound 5 ms"], rows)
+    return page.table(["program", *heads, "bound 5 ms"], rows)
 
 
 def main() -> int:
@@ -469,8 +500,8 @@ def main() -> int:
         "freezes": (2, lambda: freezes_table(networks, controllers, given.seconds)),
         "share": (2, lambda: share_table(networks, controllers, given.sessions)),
         "teleop": (3, lambda: teleop_table(controllers)),
-        "many": (1, lambda: many_table(counts, live=False)),
-        "live": (1, lambda: many_table(counts, live=True)),
+        "many": (2, lambda: many_table(counts, live=False)),
+        "live": (2, lambda: many_table(counts, live=True)),
     }
     for name in given.tables.split(","):
         keys, make = makes[name]
