@@ -501,6 +501,14 @@ class MediaPort:
     def dropped(self) -> dict[str, int]: ...
 
 @final
+class EncodedLadder:
+    """A ladder that was encoded in advance, which any number of senders share."""
+
+    def __init__(
+        self, table: Mapping[str, object], rungs: Sequence[tuple[int, object, object, bytes]]
+    ) -> None: ...
+
+@final
 class Broadcast:
     """A live source that is encoded once for all its viewers."""
 

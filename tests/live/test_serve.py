@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import av
+import numpy as np
 import pytest
 from steadycast.errors import UserError
 from steadycast.live import outlets, send, source
 from steadycast.live.encoder import Encoder
-from steadycast.media.ladder import codec_of
+from steadycast.live.flow import encoding
+from steadycast.media.clip import Clip
+from steadycast.media.ladder import codec_of, encode_ladder
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.requests import Request
@@ -24,6 +28,8 @@ from steadycast import web
 from steadycast.serve import broadcast, capacity, server, viewers
 
 from tests.conftest import until
+from tests.live.conftest import ports
+from tests.live.test_flood import resident
 
 HOST = ("192.0.2.1", 8080)
 TOKEN = "the-token"
@@ -609,6 +615,36 @@ def test_each_picture_is_encoded_at_all_rungs_and_the_operator_reads_which_are_g
         assert len(sizes) == len(units), "the quantizers differ"
     assert len(told) == 1
     assert "2 of 3 rungs are left" in told[0]
+
+
+def test_senders_of_one_encoded_film_share_its_bytes(tmp_path: Path) -> None:
+    film = tmp_path / "noise.mkv"
+    chance = np.random.default_rng(1)
+    with av.open(str(film), "w") as target:
+        stream = target.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 352, 288, "yuv420p"
+        stream.codec_context.qmin = stream.codec_context.qmax = 1
+        for _ in range(12):
+            noise = chance.integers(0, 255, (288 * 3 // 2, 352), dtype=np.uint8)
+            target.mux(stream.encode(av.VideoFrame.from_ndarray(noise, format="yuv420p")))
+        target.mux(stream.encode(None))
+    plan = source.plan(str(film), **encoding({"codec": "mpeg4"}), loop=True, ladder=True)
+    # The second call reads the result of the plan's own call from the cache.
+    encoded = encode_ladder(Clip.of(film), "mpeg4", gop=12, bframes=0)
+    size = sum(rung.data.nbytes for rung in encoded.rungs)
+
+    def begun() -> Any:
+        settings = send.settings_of(send.Options(source=str(film), to=f"127.0.0.1:{ports(1)[0]}"))
+        return send.begun(settings, {"controller": "fixed", "codec": "mpeg4"}, plan)
+
+    senders = [begun()]
+    before = resident(os.getpid())
+    senders += [begun() for _ in range(8)]
+    grown = resident(os.getpid()) - before
+    for sender in senders:
+        sender.stop()
+    assert all(sender.wait(10) for sender in senders)
+    assert grown < 2 * size, (grown, size)
 
 
 def test_threads_that_encode_yield_to_the_threads_that_send() -> None:

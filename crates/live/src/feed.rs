@@ -489,7 +489,7 @@ impl Feed for LiveFeed {
 #[derive(Clone, Debug)]
 pub struct RungData {
     /// All access units, in coding order.
-    pub data: Arc<[u8]>,
+    pub data: Vec<u8>,
     /// The offset of each access unit, and the end of the last one.
     pub offsets: Vec<u64>,
     /// Decoder configuration. It is repeated before every I frame, so that receivers that join late can start decoding
@@ -497,11 +497,14 @@ pub struct RungData {
     pub head: Vec<u8>,
 }
 
+/// The rungs of a ladder by quantizer. All sessions that send the ladder share them.
+pub type SharedRungs = Arc<BTreeMap<u8, RungData>>;
+
 /// A feed of a ladder that was encoded in advance, with the same frame selection as in a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
     store: PayloadStore,
-    rungs: BTreeMap<u8, RungData>,
+    rungs: SharedRungs,
     parts: VecDeque<Part>,
     /// Number of frames to play; `None` for an endless loop.
     frames: Option<u32>,
@@ -510,7 +513,7 @@ pub struct LadderFeed {
 
 impl LadderFeed {
     /// Creates a feed from pre-encoded quantizer rungs. Ends after `frames` frames, or loops if `None`.
-    pub fn new(encoder: Encoder, store: PayloadStore, rungs: BTreeMap<u8, RungData>, frames: Option<u32>) -> Self {
+    pub fn new(encoder: Encoder, store: PayloadStore, rungs: SharedRungs, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }
 

@@ -36,7 +36,8 @@ pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use error::LiveError;
 pub use feed::{
-    EncodedFrame, EncoderJob, EncoderQueue, LadderFeed, LiveFeed, NextJob, PayloadStore, RungData, SizeStats,
+    EncodedFrame, EncoderJob, EncoderQueue, LadderFeed, LiveFeed, NextJob, PayloadStore, RungData, SharedRungs,
+    SizeStats,
 };
 pub use flow::FlowKeys;
 pub use group_control::Steering;

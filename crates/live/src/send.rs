@@ -11,7 +11,7 @@ use crate::net::audio_address;
 use crate::sdp::{AudioStream, Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
     AudioQueue, Broadcast, Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed,
-    LiveRecord, Loop, MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats,
+    LiveRecord, Loop, MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, SharedRungs, SizeStats,
     SocketSource, Srtp, Steering, TempStore, ZeroPayloads, source_specific,
 };
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub enum Medium {
         /// Frame sizes.
         ladder: Arc<Ladder>,
         /// Encoded frames by quantizer.
-        rungs: BTreeMap<u8, RungData>,
+        rungs: SharedRungs,
         /// Number of frames after which the clip ends; `None` plays it in an endless loop.
         frames: Option<u32>,
     },

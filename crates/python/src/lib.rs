@@ -44,8 +44,8 @@ mod _core {
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::live::{
-        PyBroadcast, PyMediaPort, PyOffer, PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame,
-        unused_reasons,
+        PyBroadcast, PyEncodedLadder, PyMediaPort, PyOffer, PyReceiver, PyRecord, PySender, PySession, check_sender,
+        is_key_frame, unused_reasons,
     };
     #[pymodule_export]
     use crate::picture::{picture_psnr, picture_ssim};

@@ -13,8 +13,9 @@ use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
     AudioQueue, Broadcast, Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError,
     LiveRecord, LocalOffer, MasterKey, MediaPort, Medium, NextBroadcastJob, NextJob, PairOptions, Publisher,
-    ReceiveOptions, ReceivedAudioQueue, Receiving, RungData, SendOptions, Sending, Steering,
+    ReceiveOptions, ReceivedAudioQueue, Receiving, RungData, SendOptions, Sending, SharedRungs, Steering,
 };
+use steadycast_media::Ladder;
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_wire::payload::PayloadFormat;
@@ -227,6 +228,36 @@ impl PyBroadcast {
     }
 }
 
+/// A ladder that was encoded in advance. Any number of senders share it.
+#[pyclass(frozen, name = "EncodedLadder", module = "steadycast._core")]
+pub(crate) struct PyEncodedLadder {
+    ladder: Arc<Ladder>,
+    rungs: SharedRungs,
+}
+
+#[pymethods]
+impl PyEncodedLadder {
+    /// Copies a ladder. `table` is the dict of frame sizes; see `steadycast.media.ladder`. Each rung is its quantizer,
+    /// the bytes of all access units, their offsets with the end of the last one, and the decoder's configuration.
+    #[new]
+    fn new(table: &Bound<'_, PyDict>, rungs: &Bound<'_, PyList>) -> PyResult<Self> {
+        let py = table.py();
+        let mut copied = BTreeMap::new();
+        for rung in rungs {
+            let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
+            // The data is copied, because sessions outlive this call and Python may change its buffer.
+            let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?;
+            let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
+            copied.insert(q, RungData { data, offsets, head });
+        }
+        Ok(Self { ladder: Arc::new(ladder(table)?), rungs: Arc::new(copied) })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("EncodedLadder(rungs={})", self.rungs.len())
+    }
+}
+
 fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     let kind: String = want(from, "kind")?;
     if kind == "greedy" {
@@ -241,18 +272,9 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
         let broadcast = want::<PyRef<'_, PyBroadcast>>(from, "broadcast")?.0.clone();
         return Ok(Medium::Broadcast { format, config, broadcast });
     }
-    let table: Bound<'_, PyDict> = want(from, "table")?;
-    let py = from.py();
-    let mut rungs = BTreeMap::new();
-    for rung in want::<Bound<'_, PyList>>(from, "rungs")? {
-        let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
-        // The data is copied, because the session outlives this call and Python may change its buffer.
-        let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?.into();
-        let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
-        rungs.insert(q, RungData { data, offsets, head });
-    }
-    let frames = want(from, "frames")?;
-    Ok(Medium::Ladder { format, config, ladder: Arc::new(ladder(&table)?), rungs, frames })
+    let encoded = want::<PyRef<'_, PyEncodedLadder>>(from, "ladder")?;
+    let (ladder, rungs) = (Arc::clone(&encoded.ladder), Arc::clone(&encoded.rungs));
+    Ok(Medium::Ladder { format, config, ladder, rungs, frames: want(from, "frames")? })
 }
 
 /// The time limit for a session's status. The session's loop answers immediately, unless it is about to end.

@@ -357,6 +357,7 @@ class Work:
 def _laddered(
     source: str, codec: str, size: str, fps: str, gop: int, loop: bool, progress: Progress | None
 ) -> tuple[Plan, Callable[[int], float | None]]:
+    from steadycast.live import session
     from steadycast.live.encoder import config_of
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
@@ -368,8 +369,9 @@ def _laddered(
         "kind": "ladder",
         "codec": codec,
         "config": config_of(codec, made.rungs[0].extradata + made.rungs[0].unit(0)),
-        "table": made.told(),
-        "rungs": [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs],
+        "ladder": session.live_core().EncodedLadder(
+            made.told(), [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs]
+        ),
         "frames": None if loop else made.table.frames,
     }
     lasts = float(made.table.frames / made.table.fps)
