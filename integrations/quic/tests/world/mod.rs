@@ -1,4 +1,5 @@
 //! A sender of frames and their receiver over a link, in virtual time.
+#![allow(clippy::unwrap_used, reason = "what stops here is a test or an example")]
 #![allow(
     clippy::disallowed_methods,
     reason = "an `Instant` has no other beginning; the times that follow are computed"
