@@ -36,7 +36,11 @@ def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return for each controller how long its rate is within 10 % of the recorded one, and when it differs longest."""
+    """Return the heading and the rows of a table that compares each controller's rate with the recorded one.
+
+    A row has the controller, the share of time in which its rate is within 10 % of the recorded one, and the longest
+    period in which one of its rules sets a rate that differs more: when it is, the two median rates, and the rule.
+    """
     name, was = recorded(call)
     rows = []
     for controller, decided in call["open"].items():

@@ -110,6 +110,7 @@ impl LossRun {
 /// A gap whose packets do not count as lost yet.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
+    /// The sequence numbers that are missing.
     run: LossRun,
     /// The number of later packets that have arrived.
     overtaken: u32,
@@ -118,6 +119,7 @@ struct Gap {
 /// A closed loss interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
+    /// The length in packets.
     packets: f64,
     /// The accumulated discount factor DF_i.
     discount: f64,
@@ -259,7 +261,9 @@ pub struct LossHistory {
     settled: Option<Box<Events>>,
     /// The events of `settled` and `runs` together.
     events: Events,
+    /// The length of the interval before the first loss event, in packets, as derived from the rate.
     first_interval: f64,
+    /// The number of packets lost or marked, without those that arrived late.
     lost: u64,
 }
 

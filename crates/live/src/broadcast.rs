@@ -532,10 +532,13 @@ pub(crate) struct RungView {
     pub(crate) need: Rate,
     /// The highest recent rate of the next finer rung.
     pub(crate) finer: Option<Rate>,
+    /// The name of the reason for the present rung.
     pub(crate) why: &'static str,
+    /// The number of changes of rung after the first choice.
     pub(crate) switches: u64,
     /// The number of pictures that were not sent because the rate had fallen.
     pub(crate) abandoned: u64,
+    /// The number of pictures that the encoder has left out since the viewer joined.
     pub(crate) left_out: u64,
     pub(crate) sizes: SizeStats,
 }

@@ -63,7 +63,9 @@ pub(crate) enum LastGroup {
 #[derive(Clone, Debug)]
 pub(crate) struct GroupControl {
     pub(crate) steering: Steering,
+    /// The quantizer of the present group of pictures. The encoder gets it rounded.
     pub(crate) quantizer: f64,
+    /// The level of the leaky bucket.
     fill: f64,
     /// Bytes of the present group of pictures, with packet headers.
     sent: Bytes,
@@ -75,6 +77,8 @@ pub(crate) struct GroupControl {
     begun: bool,
     /// The time since which a larger size has fitted, for each pair of [`UPSIZE_MARGINS`].
     fits_since: [Option<Span>; 2],
+    /// Whether the encoder and not the rate limits the stream: it has the finest quantizer and the full size, and is
+    /// below the budget.
     pub(crate) limited: bool,
 }
 

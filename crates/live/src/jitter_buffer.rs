@@ -33,6 +33,7 @@ type Held = (Time, RtpHeader, Vec<u8>);
 pub struct JitterBuffer {
     payload_types: PayloadTypes,
     assembler: FrameAssembler,
+    /// The waiting packets by extended sequence number.
     held: BTreeMap<u64, Held>,
     /// Maximum time that a packet waits for an earlier one, and maximum number of waiting packets.
     limits: (Span, usize),

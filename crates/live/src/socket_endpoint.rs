@@ -327,6 +327,7 @@ pub struct SocketSink {
     pub(crate) audio: Option<AudioIntake>,
     /// Whether key frames are requested by RTCP, because the source makes them on request.
     pub requests_key_frames: bool,
+    /// The consumer's need of a key frame, as the session was last told; see [`Consumer::lacks_key_frame`].
     lacks: Option<bool>,
     /// The destination of reports.
     reports: Reports,
@@ -337,12 +338,16 @@ pub struct SocketSink {
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
     unused: Unused,
+    /// The arrival time of the first packet.
     first: Option<Time>,
+    /// The arrival time of the latest packet, repaired ones included.
     last: Option<Time>,
     from: Option<SocketAddr>,
+    /// The address whose packet ended the source's stream.
     ended_by: Option<SocketAddr>,
     /// Packets that may turn out to be the first of a new run.
     held: RunCandidates,
+    /// The run of the stream whose packets are delivered; see [`Receiver::run`].
     run: u32,
     /// The address of a source that sends to this port but is not followed.
     other_source: Option<SocketAddr>,

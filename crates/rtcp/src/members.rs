@@ -68,6 +68,7 @@ struct Member {
     /// The time at which the last packet arrived. For an entry that is not counted, the time since which it is not
     /// counted.
     last_packet: Time,
+    /// The arrival of the source's last media packet. `None` if it is not a sender.
     sent: Option<Time>,
     cname: Option<Box<str>>,
     state: State,
@@ -88,8 +89,11 @@ enum State {
 /// interval of all members and could silence a group.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
+    /// Our own SSRC.
     own: u32,
+    /// The time at which we last sent media. `None` if we are not a sender.
     own_sent: Option<Time>,
+    /// The maximum number of entries.
     capacity: usize,
     /// The members by SSRC. They are boxed because a B-tree node has room for eleven entries, and most tables have only
     /// one.
@@ -100,10 +104,13 @@ pub struct Members {
     /// Two lower bounds: the arrival of the last packet over all entries, and the arrival of the last media packet over
     /// all senders. While neither bound has timed out, no entry has timed out, so the table need not be scanned.
     earliest: (Time, Time),
+    /// The number of members in the table, without ourselves.
     proven: u32,
+    /// The number of those that are senders.
     senders: u32,
     /// The addresses that have used our own SSRC, each with the arrival of the last packet from it.
     conflicts: BTreeMap<Origin, Time>,
+    /// The number of packets from sources for which the table had no room.
     refused: u64,
     sample: Option<Sample>,
     /// The SSRCs in the table that are outside the sample: senders, and entries that are not counted. It may also have

@@ -82,6 +82,7 @@ sums!(Totals { expected, received, duplicates });
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
     participant: Participant,
+    /// The name of the controller's APP packets.
     app: [u8; 4],
     stream: Option<Stream>,
     /// Another source that sends media. It may replace the followed source.
@@ -99,9 +100,11 @@ pub struct Receiver {
     /// The counts at the last regular report. They are stored because the receiver half needs signed losses of full
     /// precision, which a report block does not contain.
     prior: Totals,
+    /// The number of datagrams that could not be parsed.
     unreadable: u64,
     /// The timer of reports that announce the receiver's presence, in a simulcast.
     presence: Option<PresenceTimer>,
+    /// The rates of the simulcast's groups, as the sender last announced them, in ascending order.
     siblings: Vec<Rate>,
     /// Whether the receiver sends keep-alive reports. A sender that sends little while it has no receivers needs them.
     sends_keepalives: bool,
@@ -143,6 +146,7 @@ struct ParityReceiver {
     announced: Option<Time>,
     /// The sequence numbers of the parity stream.
     reception: Reception,
+    /// The send time of the newest parity packet. It helps to extend the next packet's send time, which has fewer bits.
     sent: Option<PeerTime>,
 }
 
@@ -203,6 +207,8 @@ struct RetransmissionReceiver {
     requester: NackRequester,
     /// The sequence numbers of the retransmission stream.
     reception: Reception,
+    /// The send time of the newest retransmission. It helps to extend the next packet's send time, which has fewer
+    /// bits.
     sent: Option<PeerTime>,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
@@ -243,6 +249,7 @@ struct Stream {
     reception: Reception,
     /// The offset that is added to the source's sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
+    /// The arrival time of the last media packet.
     heard: Time,
     /// The last arrival time of the source's media or RTCP.
     spoke: Time,
@@ -252,14 +259,20 @@ struct Stream {
     ended: bool,
     /// The SSRC under which the source continues, according to its BYE.
     successor: Option<u32>,
+    /// The send time of the latest media packet, from its header extension or else from its RTP timestamp.
     sent: Option<PeerTime>,
     /// The relation of the source's timestamps to the sender's clock, once a sender report has arrived.
     clock: Option<ClockReference>,
     /// The newest frame's RTP timestamp, and the arrival time of its first packet.
     frame: (u32, Time),
+    /// The maximum of the times between two frames, which decreases by an eighth per frame; `None` before the second
+    /// frame.
     pace: Option<Span>,
+    /// The RTP timestamp of the newest frame.
     timestamp: u32,
+    /// The media clock at `timestamp`: the ticks since the first packet, without wrap-around.
     ticks: i64,
+    /// Whether the latest packet had a marker. The next packet then begins a frame.
     after_marker: bool,
     /// Whether any packet had a marker. In a stream without markers, a new timestamp begins a frame.
     marks: bool,

@@ -130,6 +130,7 @@ pub struct Sender {
     end: u32,
     /// The last segment of `Config::bytes`, which is shorter than the others, and its size.
     last_segment: (u32, Bytes),
+    /// The time at which the last segment was sent.
     last_sent: Time,
 
     /// The first unacknowledged segment (SND.UNA).
@@ -146,11 +147,17 @@ pub struct Sender {
     ignores_dupacks: bool,
     /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
     marked: bool,
+    /// The number of duplicate acknowledgments since the last new one.
     dupacks: u32,
     /// The number of segments that have left the network during fast recovery. The window is inflated by this number.
     inflation: u32,
+    /// Whether a partial acknowledgment has arrived in this recovery. With `Config::impatient` only the first one
+    /// restarts the timer.
     partial_seen: bool,
+    /// Whether the first unacknowledged segment is sent again next.
     retransmit_first: bool,
+    /// The number of segments that may still be sent after the last partial acknowledgment; `u32::MAX` if it is not
+    /// limited.
     burst_left: u32,
     scoreboard: Scoreboard,
     prr: ProportionalRateReduction,
@@ -173,6 +180,7 @@ pub struct Sender {
     rtt: RttEstimator,
     /// The segment that is timed for an RTT sample, and the time at which it was sent.
     timed: Option<(u32, Time)>,
+    /// The time at which the retransmission timer expires, if it runs.
     timer: Option<Time>,
     /// The segment that the last time-out retransmitted.
     timed_out: Option<u32>,
@@ -185,6 +193,7 @@ pub struct Sender {
     pub retransmitted: u64,
     /// The number of retransmission time-outs.
     pub timeouts: u64,
+    /// The number of fast recoveries.
     recoveries: u64,
     /// The number of invalid acknowledgments, which acknowledge data that was never sent.
     pub invalid_acks: u64,

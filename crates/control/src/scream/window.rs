@@ -65,15 +65,19 @@ words! {
 /// The reference window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceWindow {
+    /// The size in bytes.
     pub(super) bytes: f64,
     /// The inflection point: the window at the last reduction. Growth is slow near it.
     inflection: f64,
+    /// Whether the next reduction sets the inflection point. It does so only if the window has grown since the last
+    /// one.
     may_move: bool,
     /// Whether losses, and whether marks, were reported since the last reduction of the window.
     lost: bool,
     marked: bool,
     /// The last congestion; `None` if there was none, so that growth is not slowed down at the start.
     congested: Option<Time>,
+    /// The time of the last reduction.
     reacted: Option<Time>,
     /// The time of the last reduction by a loss or a classic mark.
     episode: Option<Time>,

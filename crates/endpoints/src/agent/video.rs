@@ -135,6 +135,7 @@ pub struct VideoSource {
     /// Whether a session is running.
     pub running: bool,
     finished: bool,
+    /// The time at which the session has to be called again.
     until: Time,
     past_repairs: Repairs,
     /// The number of key frames that receivers requested.
@@ -143,6 +144,7 @@ pub struct VideoSource {
     open: bool,
     /// All frames, with the packets of each.
     pub frames: SentFrames,
+    /// Whether `frames` is recorded.
     keep_frames: bool,
     /// The IP bytes that a greedy source sends after each start; `None` if it sends without end. The last packet is
     /// sent at full size.
@@ -153,6 +155,7 @@ pub struct VideoSource {
     pub decisions: Rows<DecisionRow>,
     /// The time for which each cause limited the rate.
     pub limits: LimitShares,
+    /// The time up to which `limits` is complete.
     limits_since: Time,
     /// The time from which `limits` counts: the end of the warm-up.
     means_from: Time,
@@ -164,6 +167,7 @@ pub struct VideoSource {
     pub(crate) audio_sent: Option<Rows<Time>>,
     /// The IP bytes sent, of media, audio, repair and padding.
     pub sent_bytes: Bytes,
+    /// The value of `sent_bytes` at the last step of the series.
     last_bytes: Bytes,
     /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
@@ -671,6 +675,7 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
 pub struct CumulativeJitter {
     /// The first frame's SSRC and one-way delay. The SSRC is needed because another source has another clock.
     anchor: Option<(u32, OneWay)>,
+    /// The highest cumulative jitter so far.
     pub max: Offset,
 }
 
@@ -687,6 +692,7 @@ pub struct VideoSink {
     past_expected: u64,
     past_checks: Vec<Check>,
     past_requests: Requests,
+    /// The packets and messages that were not reported in earlier sessions.
     past_untold: (u64, u64),
     /// The number of media packets that arrived in the present session. Repaired packets do not count.
     media_packets: u64,
@@ -712,9 +718,11 @@ pub struct VideoSink {
     pub(crate) audio_arrivals: Option<Box<Rows<AudioArrival>>>,
     /// The player. It decides how long to wait for a frame.
     pub player: Player,
+    /// The first sequence number of the source's media.
     first_seq: u64,
     /// The clock of the session. All other times in this struct are on the network's clock.
     pub(crate) skew: Skew,
+    /// The time at which the receiver has to be called again.
     until: Time,
     /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,

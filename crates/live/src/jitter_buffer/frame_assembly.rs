@@ -23,8 +23,11 @@ struct PreviousFrame {
 
 struct OpenFrame {
     timestamp: u32,
+    /// The arrival time of the frame's first packet.
     first: Time,
+    /// The latest arrival time of its packets.
     last: Time,
+    /// Whether packets of the frame may be missing.
     damaged: bool,
     /// Whether packets are missing before the frame's first packet.
     after_gap: bool,
