@@ -390,7 +390,8 @@ fn a_loop_ends_in_time_though_datagrams_come_faster_than_its_end_takes_them() {
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            // The limit for a loop whose end does not stop it.
+            // A driver that ignores its end time while datagrams arrive would never return, so the flood ends after 20
+            // s.
             let until = clock.now() + Span::secs(20);
             while !over.load(Relaxed) && clock.now() < until {
                 socket.send_to(&bare_report(9), at).unwrap();

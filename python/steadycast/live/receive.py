@@ -161,7 +161,7 @@ class Player:
 
     def finish(self) -> list[str]:
         """Wait until the player has read the rest, or end it; return warnings for the record."""
-        # The queue is full if the player does not read; it is then ended below.
+        # If the player does not read, the queue stays full, and the player is ended below.
         if not self.gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)

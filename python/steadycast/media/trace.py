@@ -28,7 +28,7 @@ The column is ignored when a file is read.
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
 _ONLY_Q = 1
-"""The quantizer that stands for the unknown one of a single-rate trace. None of our encoders uses this value."""
+"""The quantizer that a trace with a single rate gets, because its true quantizer is unknown. No encoder uses it."""
 
 
 @dataclass

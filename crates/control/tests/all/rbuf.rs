@@ -21,7 +21,8 @@ fn text(t: &str) -> Given {
     Given::Text(t.into())
 }
 
-/// The delays between packets range from 1 ms to 10 s, because the paper's 20 ms would force 40 packets per second.
+/// The delays between packets range from 1 ms to 10 s, because the paper's maximum of 20 ms, with 5 ms to send a
+/// packet, would force 40 packets per second.
 fn plan(name: &'static str) -> Plan {
     let plan = Plan::new(name, Path::clean(R));
     if name == "no-control" { plan } else { plan.set("ipd_max", text("10s")).set("cc_cap", text("none")) }

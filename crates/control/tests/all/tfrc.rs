@@ -396,7 +396,7 @@ fn a_data_limited_interval_does_not_lower_the_rate_and_an_unlimited_one_does() {
             bench.send(0.12 + 0.1 * f64::from(i), false);
             bench.report(0.21 + 0.1 * f64::from(i), 800.0, 0.01);
         }
-        // A second of 100 kb/s.
+        // The receiver reports 100 kb/s for one second.
         for i in 0..20 {
             bench.send(0.55 + 0.05 * f64::from(i), data_limited);
             if i >= 2 {

@@ -139,9 +139,9 @@ impl Browser {
     }
 }
 
-/// Runs for [`SECONDS`]. The browser waits for `wait`. The sender assumes that packets are useful for `playout`. With
-/// `feedback` it also retransmits lost retransmissions. Returns the duration of all freezes in seconds, and the share
-/// of retransmissions.
+/// Runs for [`SECONDS`]. The browser shows a picture `wait` after it could have arrived. The sender assumes that
+/// packets are useful for `playout`, and with `feedback` it also retransmits lost retransmissions. Returns the duration
+/// of all freezes in seconds, and the share of retransmissions.
 fn watch(wait: Span, gop: u32, kbps: u64, playout: Option<Span>, feedback: bool, seed: u64) -> (f64, f64) {
     let rtcp = RtcpSettings {
         authenticated: feedback,

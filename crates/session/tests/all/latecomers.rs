@@ -17,9 +17,9 @@ use steadycast_wire::is_rtcp;
 /// The results.
 #[derive(Debug)]
 struct Seen {
-    /// The number of packets that were sent in the last 20 s before the receiver joined.
+    /// The number of media packets that were sent in the last 20 s before the receiver joined.
     alone: u64,
-    /// The time of reports until the sender leaves its pause.
+    /// The time from the first report to a sending rate of at least 50 kb/s, with which the sender leaves its pause.
     served: Option<Span>,
     /// The time from the join to the first second with more than 400 kb/s.
     full: Option<Span>,

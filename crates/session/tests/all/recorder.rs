@@ -94,9 +94,9 @@ proptest! {
         prop_assert_eq!(numbers.len(), packets.len() - (0..packets.len()).rev().take_while(|n| !came(*n)).count());
     }
 
-    /// Reports take 5 % of the larger of bandwidth and arrivals, beyond the one that each 200 ms may have. Every eighth
-    /// packet is `late`: it arrives after that many times eight packets with higher numbers, so that reports repeat
-    /// packets.
+    /// Reports take 5 % of the session bandwidth or of the arriving rate, whichever is larger, in addition to one
+    /// report per 200 ms. Every eighth packet arrives after `8 * late` packets with higher numbers, so that reports
+    /// list packets a second time.
     #[test]
     fn reports_take_their_share_of_the_rate(mbps in 1u64..40, seed in 0u64..8, late in 0u16..40) {
         let mut recorder = TransportFeedbackRecorder::new(1, Rate::mbps(1));

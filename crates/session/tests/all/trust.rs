@@ -465,7 +465,8 @@ fn any_packet(known: bool) -> impl Strategy<Value = Packet> {
     ]
 }
 
-/// An attacker's datagram: from one of four addresses, its target and content.
+/// An attacker's datagram: the index of one of four addresses that it comes from, whether it is sent to the sender or
+/// to the receivers, and its packets.
 fn any_datagram(known: bool) -> impl Strategy<Value = (u64, bool, Vec<Packet>)> {
     (0u64..4, any::<bool>(), prop::collection::vec(any_packet(known), 1..5))
 }

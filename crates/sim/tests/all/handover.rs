@@ -23,13 +23,14 @@ use steadycast_units::Seed;
 const HANDOVER: f64 = 15.0;
 /// From when to when after the path's return the rate is judged, in seconds.
 const JUDGED: (f64, f64) = (3.0, 8.0);
-/// The least share of the rate without a handover, and the largest share of lost packets.
+/// The least rate, as a share of the rate in a run without a handover; and the largest share of lost packets.
 const LEAST: f64 = 0.8;
 const MOST_LOST: f64 = 0.02;
 /// The least share beside a CUBIC after a silence of more than 200 ms. The bound was 0.8, and 0.76 to 1.09 were seen.
 /// Without feedback, the video continues to send for half a second, loses packets in the full queue, and cuts its
-/// window once. The CUBIC's window stops it before it loses packets. At first, COMPETE's equation counted each packet
-/// of a run of lost packets, instead of three at most. Then 0.52 were seen, and this bound was 0.45 from 100 ms on.
+/// window once. The CUBIC's window stops it before it loses packets. In an earlier version, COMPETE's equation counted
+/// every packet of a run of lost packets, and not three at most. With it, 0.52 was seen, and the bound was 0.45 for
+/// silences of 100 ms or more.
 const LEAST_AFTER_LOSS: f64 = 0.7;
 
 /// One handover.
