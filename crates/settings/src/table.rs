@@ -366,11 +366,29 @@ impl ToToml for bool {
     }
 }
 
-/// Returns the number in a text that was written in quotation marks, with a unit, or in per cent.
+/// Returns the number in a text that was written in quotation marks, with a unit, or in per cent. Returns `None` if the
+/// number in the key's unit is not certain.
 fn bare(item: &Item) -> Option<f64> {
     let text = item.text()?.trim();
+    if let Ok(rate) = text.parse::<Rate>() {
+        // All figures of rates are in bit/s.
+        return Some(rate.as_bps_f64());
+    }
+    let text = match text.split_once(',') {
+        // Three digits after a comma may be thousands or thousandths.
+        Some((_, rest)) if rest.chars().take_while(char::is_ascii_digit).count() == 3 => return None,
+        Some((whole, rest)) => &format!("{whole}.{rest}"),
+        None => text,
+    };
+    // A time may be meant in seconds or in milliseconds.
+    if text.parse::<Span>().is_ok() {
+        return None;
+    }
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
     let number = number.parse::<f64>().ok().filter(|n| *n < 1e15)?;
+    if unit.trim().starts_with(['k', 'K', 'M', 'G']) {
+        return None;
+    }
     Some(if unit.trim() == "%" { number / 100.0 } else { number })
 }
 
