@@ -68,9 +68,35 @@ def _program(name: str, folder: Path) -> list[str]:
         raise UserError(
             name, f"{path} is not executable", f"chmod +x {path}, or name its interpreter before it"
         )
+    _check_first_line(name, path)
     places = [(word, folder / word) for word in rest]
     whole = [str(place.resolve()) if ("/" in w or "." in w) and place.is_file() else w for w, place in places]
     return [str(path.absolute()), *whole]
+
+
+def _check_first_line(name: str, path: Path) -> None:
+    """Check that the system can start a script: its first line names an interpreter that exists.
+
+    The system's own errors would be "exec format error", or "no such file" without saying which file.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(256)
+    except OSError:
+        return  # A program need not be readable.
+    if not head.startswith(b"#!"):
+        if b"\0" not in head:
+            what = f"{path} is a text whose first line names no interpreter"
+            raise UserError(name, what, 'begin it with a line such as "#!/usr/bin/env python3"')
+        return
+    line = head[2:].partition(b"\n")[0]
+    if line.endswith(b"\r"):
+        what = f"{path} has the line ends of Windows, so that the system finds no interpreter"
+        raise UserError(name, what, f"save it with the line ends of Unix: sed -i 's/\\r$//' {path}")
+    interpreter = Path(os.fsdecode(line.strip().partition(b" ")[0]))
+    if not interpreter.is_file():
+        what = f'the first line of {path} names an interpreter that does not exist: "{interpreter}"'
+        raise UserError(name, what, "correct this line, or install the interpreter")
 
 
 def load(name: str, folder: Path) -> type:

@@ -259,6 +259,7 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         (["sweep", "home.toml", "--rate", "1Mbps"], "--explain rate lists the paths"),
         (["run", "home.toml", "duration=30s"], "is set by --set duration=30s"),
         (["run", "home.toml", "--clip"], "Option '--clip' requires an argument.\n"),
+        (["run", "home.toml", "--seed", "1", "--seed", "x"], "x is not a whole number"),
         (["run", "home.toml", "--json=yes"], "Option '--json' does not take a value.\n"),
         (["-o", "x", "run", "home.toml"], "No such option: -o; write a command's options behind its name"),
         (["call", "home.toml", "--stream", "0x1111"], "0x1111 is not decimal; write 4369"),
@@ -314,6 +315,13 @@ UNREADABLE = {
     "none.py": ('media = "greedy"\ncontroller = "none.py:Mine"', None, "none.py:Mine: no such file"),
     "empty.py": ('media = "greedy"\ncontroller = "empty.py:Mine"', "", 'no class "Mine"'),
     "none": ('media = "greedy"\ncontroller = "exec:./none"', None, 'no such file: "./none"'),
+    "bare": ('media = "greedy"\ncontroller = "exec:./bare"', "echo hi\n", "first line names no interpreter"),
+    "dos": (
+        'media = "greedy"\ncontroller = "exec:./dos"',
+        "#!/bin/sh\r\ncat\r\n",
+        "the line ends of Windows",
+    ),
+    "away": ('media = "greedy"\ncontroller = "exec:./away"', "#!/no/perl -w\n", 'exist: "/no/perl"'),
 }
 """Files that a video names: the video's keys, the file's content, and what is said of it."""
 
@@ -324,7 +332,8 @@ def test_check_finds_what_run_finds_in_the_files_that_a_scenario_names(
 ) -> None:
     keys, content, says = UNREADABLE[name]
     if content is not None:
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_text(content, newline="")
+        (tmp_path / name).chmod(0o755)
     video = f'[[flow]]\nname = "video"\nkind = "video"\n{keys}\n'
     shape = '[topology]\nshape = "dumbbell"\nbottleneck = { rate = "1Mbps" }\n'
     (tmp_path / "mine.toml").write_text(f'format = 1\nduration = "2s"\n{shape}{video}')

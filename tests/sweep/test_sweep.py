@@ -16,7 +16,7 @@ import pytest
 import steadycast as sc
 from steadycast.folder import find
 from steadycast.sweep import cluster, collect, store
-from steadycast.sweep.plan import Plan
+from steadycast.sweep.plan import Plan, table
 from steadycast.sweep.store import finished, rows
 from steadycast.sweep.work import figures
 
@@ -442,3 +442,19 @@ def test_what_is_no_axis_and_no_seeds_is_told_and_one_value_is_an_axis(small: Pa
         sc.sweep(small, [CONTROLLER])  # type: ignore[arg-type]
     done = sc.sweep(small, {CONTROLLER: "tfrc", "flow.tcp.count": 2})
     assert done.results.select(CONTROLLER, "flow.tcp.count").rows() == [("tfrc", "2")]
+
+
+@pytest.mark.parametrize("divider", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_table_of_points_may_come_from_any_spreadsheet(
+    tmp_path: Path, divider: str, end: str, mark: str
+) -> None:
+    heads = [CONTROLLER, "topology.bottleneck.rate"]
+    points = [("steady", "1Mbps"), ("tfrc", "2Mbps")]
+    lines = [
+        divider.join(f'"{cell}"' if divider == ";" else cell for cell in row) for row in (heads, *points)
+    ]
+    file = tmp_path / "points.csv"
+    file.write_bytes((mark + end.join([*lines, ""])).encode())
+    assert table(file) == (heads, points)

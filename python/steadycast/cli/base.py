@@ -182,7 +182,8 @@ class Numbers(TyperCommand):
 
 def _value_of(args: list[str], names: Sequence[str]) -> str:
     """Return the value of an option as it was typed."""
-    for word, following in zip(args, [*args[1:], ""], strict=True):
+    # If an option is given several times, the last one counts.
+    for word, following in reversed(list(zip(args, [*args[1:], ""], strict=True))):
         name, is_joined, value = word.partition("=")
         if name in names:
             return value if is_joined else following

@@ -307,7 +307,12 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
             # Spreadsheet programs put a byte order mark before the first line, which utf-8-sig skips.
             path.open(encoding="utf-8-sig", newline="") as file,
         ):
-            lines = [[cell.strip() for cell in row] for row in csv.reader(file) if any(row)]
+            content = file.readlines()
+            head = content[0] if content else ""
+            # Paths contain none of these characters, so one of them without a comma divides the cells.
+            divider = next((each for each in ";\t" if each in head and "," not in head), ",")
+            rows = csv.reader(content, delimiter=divider)
+            lines = [[cell.strip() for cell in row] for row in rows if any(row)]
     except csv.Error as error:
         raise UserError(f"--with {path}", f"is not CSV ({error})", remedy) from error
     if len(lines) < 2 or "" in lines[0]:
