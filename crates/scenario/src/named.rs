@@ -79,6 +79,15 @@ impl Named {
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
         let path = place(name, key, folder, networks, out)?;
+        if !path.exists() {
+            let what = format!("there is no file {}", quoted(name));
+            return out.refuse(
+                &key.at,
+                what,
+                "name a network's file, relative to the scenario's folder or, in --set, to the current one; or one of \
+                 those that `steadycast networks` lists",
+            );
+        }
         let shown = path.display().to_string();
         let mut own = Findings::new(&shown).knowing(OTHER_WORDS);
         let text = match text_of(&path) {
@@ -93,7 +102,13 @@ impl Named {
                 String::new()
             }
         };
-        let mut root = from_toml(&text, &mut own);
+        let mut root = if is_trace(&text) {
+            let remedy = format!("write --set topology.bottleneck.trace={name}, beside a network");
+            own.raw(Some(1), "", "this is a trace of a link, not a network".into(), remedy);
+            Item { value: Value::Table(Vec::new()), at: key.at.clone() }
+        } else {
+            from_toml(&text, &mut own)
+        };
         if own.problems.is_empty() {
             crate::tree::give_paths(&mut root, "");
             NetworkFile::read(&root, &mut own);
@@ -200,6 +215,12 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
         return None;
     }
     Some(networks.join(format!("{name}.toml")))
+}
+
+/// Whether a text is a trace instead of TOML: its first line is a number, or cells without an equals sign.
+fn is_trace(text: &str) -> bool {
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
+    first.parse::<f64>().is_ok() || first.contains([',', ';', '\t']) && !first.contains(['=', '[', '{'])
 }
 
 /// Checks a network's file by itself, with a flow whose packets fit through any link.

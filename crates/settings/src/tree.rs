@@ -173,6 +173,8 @@ fn short(text: &str) -> String {
 
 /// Largest text that is read, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
+/// A file with this many syntax errors is not meant as TOML.
+const OTHER_KIND_ERRORS: usize = 20;
 /// Maximum nesting of tables.
 pub const MAX_DEPTH: usize = 16;
 
@@ -190,14 +192,19 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    // Later errors are usually consequences of the first ones, so only some are reported.
-    for error in errors.iter().take(20) {
+    // Later errors are usually consequences of the first ones, so only some are reported. A file with very many is
+    // probably of another kind, such as a trace.
+    let is_other = errors.len() >= OTHER_KIND_ERRORS;
+    for error in errors.iter().take(if is_other { 1 } else { OTHER_KIND_ERRORS }) {
         let span = error.span().unwrap_or(0..0);
         let found = text.get(span.clone()).unwrap_or("").trim();
         let key = found.split(['=', '\n']).next().unwrap_or("").trim();
         let heads = error.message().contains("duplicate key")
             && (found.starts_with('[') || text[..span.start.min(text.len())].ends_with('['));
-        let (what, remedy) = explain(error.message(), found, heads);
+        let (what, mut remedy) = explain(error.message(), found, heads);
+        if is_other {
+            remedy.push_str("; or name another file: many more of its lines are not TOML");
+        }
         // The parser's error points at a key only if the key is a duplicate.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);

@@ -175,6 +175,15 @@ fn the_table_of_bad_files_says_where_what_and_what_instead() {
 }
 
 #[test]
+fn a_file_of_another_kind_is_refused_in_one_line() {
+    for text in ["0\n4\n".repeat(500), "t_s,mbps\n0,1\n".repeat(50), "<p>some text</p>\n".repeat(90)] {
+        let said = Scenario::parse(&text, Path::new("bad.toml")).unwrap_err().to_string();
+        assert!(said.starts_with("bad.toml:1: not TOML: ") && !said.contains('\n'), "{said}");
+        assert!(said.ends_with("; or name another file: many more of its lines are not TOML"), "{said}");
+    }
+}
+
+#[test]
 fn what_is_allowed_but_hardly_meant_is_a_warning() {
     let warned = |good: &str, other: &str| {
         let loaded = Scenario::parse(&GOOD.replacen(good, other, 1), Path::new("bad.toml"));

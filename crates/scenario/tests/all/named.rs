@@ -46,7 +46,7 @@ fn what_is_wrong_with_a_name_is_told_with_its_line_and_what_was_meant() {
         ("cable-5+", "test.toml:2: network: no traffic is called \"\"; there are: cubic, newreno, bbr, web"),
         ("cable-5+0cubic", "test.toml:2: network: \"0\" flows of cubic; from 1 to 99: +2cubic"),
         ("cable-5+100web", "test.toml:2: network: \"100\" flows of web; from 1 to 99: +2web"),
-        ("./mine.toml", "mine.toml: can't be read (entity not found); name a network's file, or one of those"),
+        ("./mine.toml", "test.toml:2: network: there is no file \"./mine.toml\"; name a network's file"),
     ] {
         let problems = fail(&format!("network = \"{said}\""));
         assert!(problems.contains(told) && !problems.contains('\n'), "{said}: {problems}");
@@ -64,6 +64,8 @@ fn a_mistake_in_a_network_s_file_is_told_with_its_own_place() {
         ("shape.toml", "[topology]\nshape = \"star\"", "shape.toml:2: topology.shape: a network is a dumbbell"),
         ("none.toml", "about = \"x\"", "none.toml:1: topology.shape: a network is a dumbbell"),
         ("toml.toml", "about =", "toml.toml:1: not TOML"),
+        ("mahimahi.toml", "0\n4\n4\n9\n", "mahimahi.toml:1: this is a trace of a link, not a network; write --set"),
+        ("table.toml", "t_s,mbps\n0,1\n1,2\n", "table.toml:1: this is a trace of a link, not a network"),
         (
             "rate.toml",
             "[topology]\nshape = \"dumbbell\"\nbottleneck = { rate = \"1\" }",
