@@ -82,7 +82,7 @@ pub fn time_per_packet(loss: LossRate, rtt: f64, rto: f64, per_ack: f64) -> f64 
 /// of ranks have a meaning.
 ///
 /// ```text
-///             ___
+///            ___
 ///  M = R · ╲╱ p  · (1 + 9 p (1 + 32 p²))
 /// ```
 ///

@@ -155,7 +155,9 @@ impl Sender {
 
     /// Reduces the rate of a receiver after loss `l`.
     ///
-    /// ```text ___ r := max( r (1 − ╲╱ l ),  X_full(τ, l) ),  A_add := its initial value
+    /// ```text
+    ///                    ___
+    ///  r := max( r (1 − ╲╱ l ),  X_full(τ, l) ),  A_add := its initial value
     /// ```
     fn fallen(&self, member: &mut Member, loss: LossRate) -> &'static str {
         let tau = member.rtt.unwrap_or(FIRST_RTT);

@@ -593,7 +593,8 @@ impl ControllerChoice {
 
 /// Returns the maximum payload of a packet of this IP size in bytes.
 fn payload(packet: Bytes, headers: u64, apart: bool) -> u64 {
-    // Even if the headers fill a packet, it has to carry some payload. For real bytes, there is a useful minimum size.
+    // A packet carries some payload even if the headers fill it: at least 64 bytes if the ends are separate programs
+    // (`apart`), which send real bytes.
     packet.get().saturating_sub(headers).max(if apart { 64 } else { 1 })
 }
 

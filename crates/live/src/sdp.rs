@@ -525,7 +525,7 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     match format {
         Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
         Some(PayloadFormat::H264) => described(fmtp, &["sprop-parameter-sets"]),
-        // The parameters have the parameter sets (RFC 7798, section 7.1).
+        // RFC 7798, section 7.1, has one parameter for each kind of parameter set.
         Some(PayloadFormat::H265) => described(fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
         _ => Vec::new(),
     }

@@ -819,7 +819,8 @@ impl SocketSink {
         let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        // Audio packets are stamped by the clock of the video. A copy is used, as for parity.
+        // An audio packet's send time is on the clock of the video. A copy is used so that audio packets do not change
+        // the clocks.
         let mut clocks = self.clocks;
         let sent = clocks.send_time(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };

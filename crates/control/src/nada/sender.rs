@@ -14,9 +14,9 @@ const RTTS: usize = 15;
 /// ```text
 ///  rmode 0:  γ = min( 0.5, QBOUND / (rtt + DELTA + DFILT) ),   r ← max( r, (1 + γ) r_recv )
 ///
-///                 ⎛       δ   x − PRIO XREF RMAX/r             x − x_prev ⎞
+///                 ⎛       δ   x − PRIO XREF RMAX/r         x − x_prev  ⎞
 ///  rmode 1:  r ← r⎜1 − κ ─── ────────────────────── − κ η  ─────────── ⎟
-///                 ⎝       τ            τ                        τ       ⎠
+///                 ⎝       τ            τ                        τ      ⎠
 /// ```
 ///
 /// The equation is multiplied out so that it never divides by the rate. A signal at its maximum no longer reflects the

@@ -181,9 +181,9 @@ impl ReferenceWindow {
     /// Increases the window by about a packet per round trip plus a small share of itself.
     ///
     /// ```text
-    ///                      MSS         s_rtt                              ⎛          ref_wnd            ⎞
+    ///                   MSS            s_rtt                             ⎛         ref_wnd           ⎞
     ///  acked · min(1, ─────── ) min(1, ───── ) max(¼, scl) max(0.1, d) · ⎜1 + 0.02 ─────── post · scl⎟
-    ///                    ref_wnd        25 ms                              ⎝            MSS              ⎠
+    ///                 ref_wnd          25 ms                             ⎝           MSS             ⎠
     /// ```
     ///
     /// `acked` excludes the marked bytes.

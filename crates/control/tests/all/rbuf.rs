@@ -151,7 +151,8 @@ fn the_one_of_equation_fifteen_may_be_a_packet_per_second() {
 
 #[test]
 fn stable_type_one_foresees_where_the_level_goes() {
-    // Ten packets per round: the change in a round is never that of a single packet.
+    // Packets are so small that a round has ten of them, so that the change of the level in a round is not only due to
+    // a single packet.
     let small =
         |name| Plan { packet: Bytes::new(100), ..plan(name).set("ipd_start", text("1ms")).set("ipd_min", text("0ms")) };
     let mut bench = Bench::of(&small("rbuf-type1"));
@@ -160,7 +161,7 @@ fn stable_type_one_foresees_where_the_level_goes() {
     // In eight rounds a change of +900 B leads to overflow, and of −900 B to underflow.
     assert_within(bench.round(middle, 900, R), 0.8, 1e-5);
     assert_within(bench.round(middle, -900, R), 1.2, 1e-5);
-    // A slow rise causes no step; otherwise at most a twentieth more per round.
+    // If the level rises slowly, the rate is kept. Otherwise it grows by at most a twentieth per round.
     assert_within(bench.round(middle, 100, R), 1.0, 1e-4);
     assert_within(bench.round(middle, 0, R), 1.05, 1e-4);
     assert_within(bench.round(middle, -100, R), 1.05, 1e-4);

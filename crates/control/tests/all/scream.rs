@@ -199,7 +199,7 @@ fn three_flows_share_a_link_with_marks_and_without() {
         for (at, fps) in [(5.0, 29), (10.0, 31)] {
             bench.run_until(s(at));
             bench.join(&plan(ecn));
-            // Sources in phase would meet the same queue with each frame.
+            // With equal frame rates, each source would find the same queue with every frame.
             bench.flows.last_mut().unwrap().fps = fps;
         }
         bench.run_until(s(120.0));

@@ -641,7 +641,8 @@ fn the_ns2_profile_takes_ns2_s_constants() {
     ns2.report(0.1, 0.0, 0.0);
     ns2.send(0.15, false);
     ns2.report(0.2, 5000.0, 0.01);
-    // Two round trips, not four; TCP's time-out with its coarse ticks is 0.3 s, not 0.4 s.
+    // The no-feedback timer lasts two round trips, not four. In the equation TCP's time-out is 0.3 s, not 0.4 s,
+    // because ns-2 measures the round-trip time in ticks of 0.1 s.
     close(ns2.timer(), 0.4);
     let first = ns2.kbps();
     // 1000 B / (0.1 · 0.081650 + 0.3 · 0.183712 · 0.01 · 1.0032)

@@ -288,7 +288,8 @@ fn sender_reports_leave_every_five_frames_and_each_is_answered_at_once() {
     let due = (10.0 / period.as_secs_f64()).floor() as usize;
     assert!((due - 1..=due).contains(&world.reports.len()), "{} of {due}", world.reports.len());
     for (n, (at, _, body)) in world.reports.iter().enumerate() {
-        // From the flow's start on, half a round trip after each sender report.
+        // A sender report is sent once per `period` from the flow's start on. The receiver answers it half a round trip
+        // later.
         let off = at.since(Time::ZERO + period * (n as u64 + 1) + R / 2);
         assert!(off < Span::millis(1), "{at}");
         assert_eq!(*body, None);

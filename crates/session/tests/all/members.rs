@@ -475,7 +475,8 @@ fn a_stream_that_pauses_is_left_for_one_of_the_same_place_and_for_none_of_anothe
             let waiting = group.at(n).waiting(now).map(|other| (other.ssrc, other.from));
             assert_eq!(waiting, (!came[usize::from(k)]).then_some((55, place)), "packet {k}");
         }
-        // Its second packet proves that it is a stream. 50 ms after its first one, no earlier packet is in flight.
+        // The second packet of the new source proves that it is a stream. 50 ms after its first packet, no packet of
+        // the old source can be in flight.
         assert_eq!(came, [false, false, follows, follows, follows]);
         let left = group.at(n).source_left(at(42_000), Span::secs(1));
         assert!(left.is_some_and(|silence| silence <= Span::millis(42_000 - 11_160)), "{left:?}: something came");

@@ -181,7 +181,7 @@ impl ReceiverHalf for Silent {
     }
 }
 
-/// The kind of a packet: media, or a retransmission with the number of its original.
+/// Delivers a packet: the retransmission of packet `osn`, or media if `osn` is `None`.
 fn arrives(receiver: &mut Receiver, now: Time, from: u64, ssrc: u32, seq: u16, osn: Option<u16>) -> Received {
     let payload: Vec<u8> = osn.map_or(vec![0, 0], |osn| osn.to_be_bytes().to_vec());
     let header = RtpHeader {

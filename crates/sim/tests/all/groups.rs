@@ -34,7 +34,8 @@ fn a_group_that_appears_at_once_is_told_its_size_before_all_have_spoken() {
     let fixed = "controller = \"fixed\"\nparams.fixed = { rate = \"300kbps\" }";
     let text = tree(2_000, fixed, "source").replace("duration = \"40s\"", "duration = \"3s\"");
     let run = run(&text);
-    // At the interval of a lone member all would have reported by now; at that of two thousand, one in forty.
+    // Members that did not know the size of the group would have used the interval of a lone member, and all 2,000
+    // would have reported in the 3 s. With the interval of a group of 2,000, one in forty reports.
     between(num(&run.flow("video")["feedback_packets"]), 100.0, 700.0);
 }
 

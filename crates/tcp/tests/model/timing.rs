@@ -90,7 +90,7 @@ fn an_acknowledgment_waits_for_a_second_segment_or_the_timer_but_never_beside_a_
     assert_eq!(receiver.on_timer(ms(100)).map(|ack| ack.next), Some(1));
     assert_eq!(receiver.wake(), None);
     assert_eq!(receiver.on_timer(ms(200)), None);
-    // Two in order: the second one triggers the acknowledgment, whose echo is the first one's.
+    // Of two segments in order, the second triggers the acknowledgment, which echoes the time stamp of the first.
     assert_eq!(receiver.on_segment(ms(210), &segment(1, ms(201))), None);
     let ack = receiver.on_segment(ms(220), &segment(2, ms(202))).expect("the second");
     assert_eq!((ack.next, ack.echo), (3, ms(201)));

@@ -117,7 +117,7 @@ pub struct Flow {
     pub sender: Box<dyn SenderHalf>,
     pub receiver: Box<dyn ReceiverHalf>,
     pub clock: Clock,
-    /// The number of packets before the newest reported one that a report repeats.
+    /// The number of already reported packets that each report lists again.
     pub overlap: u64,
     pub fps: u64,
     /// The upper limit of the frame size, as a rate.
