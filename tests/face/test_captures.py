@@ -43,6 +43,13 @@ def capture(place: Path, packets: Iterable[Captured], snap: int = 65_535) -> Pat
     ("packets", "snap", "what", "remedy"),
     [
         ([*sent(1), *sent(2, 6004)], 65_535, "2 directions of media: SSRC", "--stream SSRC"),
+        (
+            # The second sender's clock begins again, as after a restart.
+            [*sent(1), *((at + 6.0, packet) for at, packet in sent(2))],
+            65_535,
+            "2 parts of media, not all at the same time, as several calls or a sender that was started again: SSRC",
+            "--stream SSRC",
+        ),
         ([*sent(1), *sent(1, begin=90_000.0)], 65_535, "more than 24 h apart", "one call"),
         (sent(1), 24, "400 packets cut so short", "tcpdump -s 128"),
         (sent(1)[:20], 65_535, "no source has 20 packets in sequence", "where the call passes"),

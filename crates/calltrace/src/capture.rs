@@ -125,7 +125,15 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     // A direction with few bytes, such as the other end's audio, is not counted as a call.
     match &sorted[..] {
         [first, second, ..] if second.1 * 10 > first.1 => {
-            let what = if flows.iter().any(|flow| flow.other_senders > 0) {
+            let (one, other) = (flows[first.0].span(), flows[second.0].span());
+            let is_sequel = one.zip(other).is_some_and(|(one, other)| one.1 <= other.0 || other.1 <= one.0);
+            let what = if is_sequel {
+                format!(
+                    "it holds {} of media, not all at the same time, as several calls or a sender that was started \
+                     again: {listed}",
+                    counted(flows.len() as u64, "part")
+                )
+            } else if flows.iter().any(|flow| flow.other_senders > 0) {
                 format!(
                     "it holds media of {} or directions, which a server may forward: {listed}",
                     counted(flows.len() as u64, "sender")

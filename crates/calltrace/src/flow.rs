@@ -177,6 +177,12 @@ impl Flow {
         self.packets.iter().map(|one| one.record.size.get()).sum()
     }
 
+    /// Returns the times of the first and of the last packet.
+    pub(crate) fn span(&self) -> Option<(Time, Time)> {
+        let times = || self.packets.iter().map(|one| one.record.seen);
+        times().min().zip(times().max())
+    }
+
     /// Returns a description of the flow: its largest stream, its duration and its bytes.
     pub(crate) fn described(&self, bytes: u64) -> String {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
@@ -184,8 +190,7 @@ impl Flow {
             *counts.entry(one.record.ssrc).or_default() += 1;
         }
         let main = counts.iter().max_by_key(|(_, count)| **count).map_or(0, |(ssrc, _)| *ssrc);
-        let times = || self.packets.iter().map(|one| one.record.seen);
-        let length = times().max().zip(times().min()).map_or(Span::ZERO, |(last, first)| last.since(first));
+        let length = self.span().map_or(Span::ZERO, |(first, last)| last.since(first));
         format!("SSRC {main} ({main:#x}), {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
     }
 
