@@ -736,7 +736,9 @@ def test_senders_that_a_server_forwards_are_calls_of_their_own(
 ) -> None:
     way = Way()
     file = written(tmp_path, way, sorted(records(way) + forwarded(clock, later, way)))
-    with pytest.raises(UserError, match="2 senders") as told:
+    # A call that begins after the other one's end may also be of the same sender, which was started again.
+    what = "2 parts of media, not all at the same time" if later > SECONDS else "2 senders"
+    with pytest.raises(UserError, match=what) as told:
         call.read(file, controllers=[])
     assert str(OTHER) in told.value.problem
     is_right(call.read(file, stream=VIDEO, controllers=[]), way)
