@@ -168,7 +168,7 @@ fn the_model_bears_random_loss_and_the_fraction_does_not() {
         assert_between(mean("v2", loss), Rate::kbps(1_400), Rate::kbps(1_500));
     }
     assert_between(mean("v1", 0.005), Rate::kbps(1_400), Rate::kbps(1_500));
-    // libwebrtc asserts 100 kb/s with either.
+    // libwebrtc asserts 100 kb/s with either model.
     assert_between(mean("v1", 0.1), Rate::kbps(100), Rate::kbps(400));
 }
 

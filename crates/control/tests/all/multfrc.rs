@@ -81,7 +81,7 @@ fn each_connection_sends_at_its_own_rate_in_turns() {
         let notice = sender.notice(&Departing { at, seq, size: S, edge: FrameEdge::default() });
         assert_eq!((notice.id(), notice.bytes().len()), (7, 9));
         let (id, own) = (usize::from(notice.bytes()[4]), u32::from_be_bytes(notice.bytes()[5..].try_into().unwrap()));
-        // Its own sequence numbers, without a gap.
+        // Each connection has its own sequence numbers, without a gap.
         assert_eq!(own, turns[id]);
         turns[id] += 1;
     }
@@ -175,7 +175,7 @@ fn a_marked_loss_shows_after_three_packets_of_any_kind_and_an_unmarked_one_never
     assert_eq!(first_loss(&marks, &[30]), Some(33));
     assert_eq!(first_loss(&marks, &[30, 31]), Some(34));
     assert_eq!(first_loss(&marks, &[31, 32, 34, 35]), None);
-    // Across the wrap of the virtual sequence number.
+    // The same holds across the wrap of the virtual sequence number.
     let wrapping: Vec<(bool, u16)> = (0..60).map(|k| (k % 3 == 0, (k / 3 + 65_530) as u16)).collect();
     assert_eq!(first_loss(&wrapping, &[18]), Some(21));
     assert_eq!(first_loss(&wrapping, &[19]), None);
@@ -185,7 +185,7 @@ fn a_marked_loss_shows_after_three_packets_of_any_kind_and_an_unmarked_one_never
 fn over_a_lossy_link_each_finds_more_than_one_connection_and_uses_what_one_leaves() {
     for name in ALL {
         let run = |loss: f64| {
-            // A quarter of the paper's period, for a quarter of its time.
+            // The period is a quarter of the paper's, so that n settles in a quarter of the time.
             let mut world = Plan::new(name, wireless(loss)).set("period", text("5s")).build();
             world.run_until(s(600.0));
             (world.received_rate(0, s(300.0), s(600.0)).ratio(Rate::mbps(1)), n_of(&world), world)

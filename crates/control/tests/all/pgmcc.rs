@@ -418,7 +418,7 @@ fn a_missing_packet_is_told_after_a_random_time_unless_a_loss_as_large_is_heard_
         let notice = [&[0, 0, 0, 9, 2, 77][..], &loss.to_be_bytes()].concat();
         missed(Mode::Repaired, |half, at| half.on_arrival(&packet(3, at, &notice)))
     };
-    // Its own loss is 500/65536, one packet later.
+    // The receiver's own loss is 500/65536 (0.0076), one packet after the loss.
     assert_eq!((overheard(0.02).len(), confirmed(0.02).len()), (0, 0));
     assert_eq!((overheard(0.005).len(), confirmed(0.005).len()), (1, 1));
 }

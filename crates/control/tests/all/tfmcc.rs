@@ -173,7 +173,7 @@ fn running() -> (Bench, u64, u8) {
     let mut bench = Bench::new(&[]);
     bench.packet(ms(0));
     bench.report(ms(50), 1, R, 8_000, 0, HAVE_RTT);
-    // At its end the receive rate is 800 kb/s.
+    // At the end of slow start, the receive rate is 800 kb/s.
     bench.report(ms(60), 1, R, 1_600, 0, HAVE_RTT);
     let (mut fb_nr, mut t) = (0, 60);
     loop {
@@ -220,12 +220,12 @@ fn what_came_through_at_the_end_of_slow_start_is_returned_to_at_once_until_the_n
                 packets: &[],
             });
         };
-        // The receive rate was 1 Mb/s. Its queue lowers X_r and drains.
+        // The receive rate was 1 Mb/s. The queue lowers the receiver's rate X_r until it has drained.
         say(&mut bench, 700, 240, 0.01);
         between(bench.kbps(), 240.0, 240.0);
         say(&mut bench, 800, 3_000, if more_loss { 0.02 } else { 0.01 });
         between(bench.kbps(), then - 1.0, then + 1.0);
-        // Above it, the rate rises by a packet per round trip in each round trip.
+        // Above `then`, the rate rises by a packet per round trip in each round trip.
         say(&mut bench, 900, 3_000, 0.01);
         between(bench.kbps(), then + 79.0, then + 81.0);
     }
@@ -268,7 +268,7 @@ fn the_rate_rises_by_a_packet_per_largest_round_trip_in_each_however_often_is_re
                 late = dt;
             }
         }
-        // 80 kb/s per 100 ms, minus the unused part.
+        // The rate rises by 80 kb/s per 100 ms. If reports are less frequent, a part of this rise is not used.
         let least = if every <= 100 { 0.95 } else { 0.95 * 100.0 / every as f64 };
         between((bench.kbps() - 800.0) / (80.0 * late as f64 / 100.0), least, 1.06);
     }
@@ -297,7 +297,7 @@ fn when_the_limiting_receiver_leaves_the_next_is_taken_and_the_rate_held_for_a_r
         }
         bench.report(ms(t + 50), 2, R, 5_000, fb_nr, HAVE_RTT | HAVE_LOSS);
         assert_eq!(bench.by(), Some(2));
-        // A lower rate, but above the held one.
+        // This receiver's rate is lower than that of receiver 2, but above the rate that is held.
         bench.report(ms(t + 100), 3, R, 2_000, fb_nr, HAVE_RTT | HAVE_LOSS);
         assert_eq!(bench.by(), Some(3));
         for dt in (150..=500).step_by(10) {

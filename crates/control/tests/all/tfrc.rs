@@ -141,7 +141,7 @@ fn slow_start_doubles_once_per_round_trip_and_not_above_twice_what_arrived() {
     bench.send_all(0.1, 0.2);
     bench.report(0.2, 160.0, 0.0);
     close(bench.kbps(), 640.0);
-    // Half a round trip later: not yet.
+    // The rate does not double again half a round trip later.
     bench.send_all(0.2, 0.25);
     bench.report(0.25, 160.0, 0.0);
     close(bench.kbps(), 640.0);
@@ -316,16 +316,16 @@ fn silence_never_ends_below_one_packet_in_t_mbi() {
 
 #[test]
 fn before_a_loss_silence_halves_the_rate_only_down_to_twice_the_initial_one_when_idle() {
-    // Sending: halved below it.
+    // A sender that sends: the rate is halved, even to below the initial rate of 320 kb/s.
     let mut bench = Bench::started();
     bench.send(0.11, false);
     bench.expire();
     close(bench.kbps(), 160.0);
-    // Idle below 2 · 320 kb/s: kept.
+    // An idle sender below twice the initial rate: the rate is kept.
     let mut bench = Bench::started();
     bench.expire();
     close(bench.kbps(), 320.0);
-    // Idle above it: halved, until it is not above any more.
+    // An idle sender above twice the initial rate: the rate is halved until it is below.
     let mut bench = Bench::started();
     for i in 0..3 {
         bench.send(0.15 + 0.1 * f64::from(i), false);
@@ -351,22 +351,24 @@ fn after_a_loss_silence_halves_the_rate_unless_idle_with_little_received() {
         }
         bench
     };
-    // Idle, 300 kb/s received, less than the initial rate of 320: kept.
+    // An idle sender, with a receive rate of 300 kb/s, below the initial rate of 320: the rate is kept.
     let mut bench = lossy(300.0);
     close(bench.kbps(), 600.0);
     bench.expire();
     close(bench.kbps(), 600.0);
-    // The same, but sending: the limit was twice the received rate, so the new limit is the received rate.
+    // A sender that sends, with the same receive rate: the limit was twice the receive rate, so the new limit is the
+    // receive rate.
     let mut bench = lossy(300.0);
     bench.send(0.6, false);
     bench.expire();
     close(bench.kbps(), 300.0);
-    // Idle with a high received rate: the equation was the limit, so half of it is the new limit.
+    // An idle sender with a high receive rate: the equation was the limit, so half of its rate is the new limit.
     let mut bench = lossy(2000.0);
     close(bench.kbps(), 898.66);
     bench.expire();
     close(bench.kbps(), 898.66 / 2.0);
-    // Then a quarter counts as received: 225 kb/s, too little for another halving while idle.
+    // After that, a quarter of the equation's rate counts as the receive rate: 225 kb/s, which is too low for another
+    // halving while idle.
     bench.expire();
     close(bench.kbps(), 898.66 / 2.0);
 }
@@ -423,7 +425,8 @@ fn loss_in_a_data_limited_interval_lowers_what_counts_as_received() {
         bench.report(1.1, 100.0, p);
         (bench.kbps(), bench.half.decision().why.rule)
     };
-    // Equation at 0.001: 3.1 Mb/s. Without new loss 2 · 800, with it the larger of 800/2 and 0.85 · 100, once.
+    // The equation gives 3.1 Mb/s at 0.001, so the receive rate limits: without new loss to 2 · 800 kb/s, with new loss
+    // once to the larger of 800/2 and 0.85 · 100.
     close(run(0.001).0, 1600.0);
     close(run(0.0011).0, 400.0);
     assert_eq!(run(0.0011).1, "loss while data-limited: the received rate");

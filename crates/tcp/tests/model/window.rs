@@ -91,11 +91,11 @@ fn cubic_follows_the_curve_of_its_rfc_on_both_sides_of_the_plateau() {
 fn cubic_on_a_short_path_grows_like_reno() {
     let (before, after) = cubic_after_loss(Span::millis(10), 40, 2000);
     let window_at = |t: f64| after.iter().rev().find(|(at, _)| *at <= t).expect("a window").1;
-    // 0.529 per round trip up to the window before the loss …
+    // Up to the window before the loss, the window grows by 0.529 segments per round trip.
     let rounds = (before * 0.3 / 0.529) * 0.8;
     let grown = window_at(rounds * 0.01) - window_at(0.0);
     assert_between(grown / rounds, 0.50, 0.54);
-    // … and one beyond.
+    // Beyond it, the window grows by one segment per round trip.
     let from = before * 0.3 / 0.529 * 1.3;
     let grown = window_at((from + 50.0) * 0.01) - window_at(from * 0.01);
     assert_between(grown / 50.0, 0.95, 1.05);
