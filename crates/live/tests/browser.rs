@@ -492,7 +492,7 @@ fn an_answer_that_can_not_be_used_is_an_error_with_its_place() {
     let offer = || LocalOffer::new(options(Destination::Server(Ipv4Addr::LOCALHOST.into())), &medium()).unwrap();
     let place = |answer: &str| offer().start(answer, medium()).err().map(|error| error.place);
     assert_eq!(place("no answer").as_deref(), Some("answer.text"));
-    // Nothing of an offer is an answer: it does not choose a DTLS role.
+    // An offer can't be used as an answer, because it does not choose a DTLS role.
     let own = offer().sdp.replace("a=sendonly", "a=recvonly");
     assert_eq!(place(&own).as_deref(), Some("answer.setup"));
     assert_eq!(

@@ -352,10 +352,10 @@ fn a_source_of_which_nothing_comes_for_five_intervals_has_left_without_a_bye() {
     // Five intervals of such a small session are at least five seconds, independent of the setting.
     assert_eq!(alone.source_left(last + Span::millis(4_999), Span::ZERO), None);
     assert!(alone.source_left(last + Span::secs(25), Span::ZERO).is_some());
-    // Its reports show that it is present; those of others do not.
+    // The source's reports show that it is present; those of others do not.
     alone.on_rtcp(at(20_000), Origin(77), &bytes([rr(999), named(999)].to_vec()));
     assert_eq!(alone.source_left(last + least, least), Some(least));
-    // Neither does a message with its SSRC from another host.
+    // Neither does a message with the source's SSRC from another host.
     let plea = KeyFrameRequest::PictureLoss { sender: SENDER, media: 100 }.to_packet();
     alone.on_rtcp(at(20_000), Origin(77), &bytes(vec![plea]));
     assert_eq!(alone.source_left(last + least, least), Some(least));

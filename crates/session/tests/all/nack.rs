@@ -79,10 +79,10 @@ fn what_was_never_sent_or_is_not_asked_by_a_receiver_is_not_sent_again() {
     let (mut sender, now) = sending(Some(Span::millis(300)));
     let next = sender.next_seq() as u16;
     ask(&mut sender, now, 1, SENDER, (0..500).map(|n| next.wrapping_add(n)).collect());
-    // For another stream, and from an address without a receiver.
+    // One request is for another stream, and one comes from an address without a receiver.
     ask(&mut sender, now, 1, SENDER + 1, vec![next.wrapping_sub(2)]);
     ask(&mut sender, now, 2, SENDER, vec![next.wrapping_sub(2)]);
-    // For packets older than the play-out delay.
+    // This request is for a packet that is older than the play-out delay.
     ask(&mut sender, now, 1, SENDER, vec![next.wrapping_sub(60)]);
     assert_eq!(count(&mut sender, now, at(1_500)).1, 0);
     assert_eq!(sender.repairs().stale, 1);
@@ -143,7 +143,7 @@ fn a_key_frame_of_another_source_or_for_who_is_no_member_is_not_made() {
         plead(&mut sender, now, 1, request);
         assert!(!sender.take_key_frame(), "{request:?}");
     }
-    // From another address with a member's SSRC.
+    // This request has a member's SSRC, but comes from another address.
     plead(&mut sender, now, 2, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
     assert!(!sender.take_key_frame());
     plead(&mut sender, now, 1, KeyFrameRequest::PictureLoss { sender: RECEIVER, media: SENDER });
@@ -228,10 +228,11 @@ fn a_stream_of_retransmissions_is_known_by_its_first_answer_to_a_request_and_no_
     }
     arrives(&mut receiver, at(990), 1, SENDER, 99, None);
     let forger = 666;
-    // For packets that have not been requested.
+    // A retransmission of a packet that has not been requested is not used.
     assert_eq!(arrives(&mut receiver, at(990), 1, forger, 0, Some(98)), Received::Unused(UnusedReason::UnaskedRepair));
     assert_eq!(asked(&mut receiver, at(990), at(1_040)), [98]);
-    // For packets that have arrived or were never sent, and from another address than the media's.
+    // Nor are retransmissions of packets that have arrived or were never sent, or from another address than the
+    // media's.
     let [unasked, other] = [UnusedReason::UnaskedRepair, UnusedReason::OtherSource];
     for (from, osn, why) in [(1, 97, unasked), (1, 20_000, unasked), (2, 98, other)] {
         assert_eq!(arrives(&mut receiver, at(1_040), from, forger, 0, Some(osn)), Received::Unused(why), "{osn}");

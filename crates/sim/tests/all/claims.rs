@@ -255,7 +255,7 @@ fn a_greedy_source_with_an_amount_ends_after_it() {
     between(first_and_last(&once.sent("video")).1, 1.9, 2.1);
     let receiver = once.receiver("video", "r");
     assert_eq!(num(&receiver["loss_frac"]), 0.0);
-    // Over 20 s.
+    // The mean is over the whole run of 20 s: 1 MB is sent in 2 s.
     between(num(&receiver["throughput_bps"]), 0.399e6, 0.401e6);
     // Each start restarts the source.
     let events = "[[event]]\nat = \"10s\"\nstop = \"video\"\n[[event]]\nat = \"12s\"\nstart = \"video\"\n";

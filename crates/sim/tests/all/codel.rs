@@ -37,8 +37,8 @@ fn codel_keeps_a_tcps_standing_queue_near_its_target_where_drop_tail_fills_it() 
 
 #[test]
 fn a_single_newreno_far_away_cannot_fill_a_link_whose_queue_is_kept_short() {
-    // Halved at a window of little more than the BDP, it needs some time to grow back: a little more than three
-    // quarters.
+    // With CoDel the window is little more than the BDP when NewReno halves it. While it grows back the link is not
+    // full, so a little more than three quarters of the link are used.
     let far = "[[link]]\nname = \"bottleneck\"\ndelay = \"38ms\"\n";
     let run = bottleneck("kind = \"codel\"", &(far.to_owned() + &tcp("tcp", "congestion = \"newreno\"")));
     between(num(&link(&run)["utilisation_frac"]), 0.75, 0.87);

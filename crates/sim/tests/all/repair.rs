@@ -170,11 +170,11 @@ fn an_adaptive_play_out_is_as_long_as_frames_and_their_repair_take_and_no_longer
         let frames = &receiver["frames"];
         (1.0 - num(&frames["ok"]) / num(&frames["sent"]), num(&receiver["playout_ms"]["p95"]))
     };
-    // 30 ms of path, at most 40 ms for a burst on 10 Mb/s, and a margin of 10 ms.
+    // The delay is made of 30 ms of path, at most 40 ms for a burst on 10 Mb/s, and a margin of 10 ms.
     let (missed, delay) = adaptive(0.0, "none");
     between(missed, 0.0, 0.001);
     between(delay, 79.0, 100.0);
-    // Three retransmissions of at least 60 ms.
+    // The delay leaves time for three retransmissions of at least 60 ms each.
     let (missed, delay) = adaptive(0.01, "rtx");
     between(missed, 0.0, 0.001);
     between(delay, 200.0, 330.0);
@@ -256,7 +256,7 @@ fn an_original_that_its_repair_has_overtaken_is_neither_lost_nor_repaired() {
     let clean = run(&text(0.0));
     let receiver = clean.receiver("video", "video.dst1");
     assert!(num(&clean.flow("video")["repair_packets"]) > 50.0);
-    // Minus packets in flight at the end.
+    // The originals of all repaired packets arrive later, except one that may be in flight at the end.
     between(num(&receiver["repaired_packets"]), 0.0, 1.0);
     between(num(&receiver["frames"]["repaired"]), 0.0, 1.0);
     // With real losses no more packets are repaired than were lost.

@@ -109,7 +109,7 @@ fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
         (1..=5).map(|seed| seeded(seed, ("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""))).collect();
     between(own.iter().map(self_queue_count).sum::<usize>() as f64, 1.0, 40.0);
     for run in &own {
-        // It lost 1.0 % before it could detect the queue.
+        // An earlier law, which could not detect an unshared queue, lost 1.0 %.
         between(loss(run), 0.0, 0.005);
         between(num(&run.flow("video")["share_of_fair"]), 0.88, 1.05);
     }

@@ -63,7 +63,7 @@ fn what_is_not_promised_is_not_checked() {
 
 #[test]
 fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
-    // Only the warm-up is crowded: the TCP ends with it.
+    // The link is congested in the warm-up only, because the TCP stops 1 s before the warm-up ends.
     let text = beside_tcp("warmup = \"15s\"")
         .replace("CONTROLLER", "fixed")
         .replace("media = \"greedy\"", "media = \"greedy\"\nparams.fixed = { rate = \"500kbps\" }");

@@ -156,7 +156,8 @@ fn a_lost_syn_of_the_second_transfer_costs_its_timeout_and_no_more() {
 
 #[test]
 fn what_is_late_from_one_transfer_does_not_reach_the_next() {
-    // Reordering by seconds, early time-outs, and pauses shorter than the path delay.
+    // Packets are reordered by seconds, time-outs are early, and pauses are shorter than the path delay, so packets of
+    // one transfer arrive during the next.
     let link = "jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true }\n\
                 back = { delay = \"1ms\", jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true } }";
     for preset in ["ns2", "linux"] {
@@ -172,7 +173,7 @@ fn what_is_late_from_one_transfer_does_not_reach_the_next() {
         let bytes = done.flow("throughput_bps") * 200.0 / 8.0;
         assert!(done.flow("retransmitted_packets") > count, "{preset}: nothing was late");
         assert!(count > 30.0, "{preset}: {count} transfers");
-        // Each transfer's bytes exactly once.
+        // Each transfer's bytes are delivered exactly once.
         assert_between(preset, bytes, count * each - 1.0, (count + 1.0) * each);
     }
 }
@@ -196,7 +197,7 @@ fn an_application_without_a_rate_fills_the_link_while_it_is_on_and_leaves_no_bac
     let done = run("", flow, &[]);
     let rates = done.rates("b");
     assert_between("on", rates[55..69].iter().sum::<f64>() / 14.0, 3.8e6, 4.05e6);
-    // The segments in flight at the end of the period: one window, 62 ms.
+    // After the period ends, only the segments in flight arrive: one window, within 62 ms.
     assert_eq!(rates[22..48].iter().sum::<f64>(), 0.0);
     assert_eq!(rates[72..98].iter().sum::<f64>(), 0.0);
     // An idle connection restarts with one segment.
@@ -206,11 +207,11 @@ fn an_application_without_a_rate_fills_the_link_while_it_is_on_and_leaves_no_bac
 
 #[test]
 fn a_blocked_application_keeps_no_more_than_a_window_to_send() {
-    // Twice what the link carries: the application discards what does not fit.
+    // The application writes at twice the rate of the link, and discards what the window has no room for.
     let flow = "preset = \"ns2\"\ncongestion = \"sack\"\nwindow = \"30p\"\nrate = \"8Mbps\"\n\
                 on = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
     let rates = run("", flow, &[]).rates("b");
-    // 30 that wait and 30 under way take 125 ms.
+    // After the period ends, 30 segments that wait and 30 under way arrive within 125 ms.
     assert!(rates[20] > 1e6, "{}", rates[20]);
     assert_eq!(rates[24..48].iter().sum::<f64>(), 0.0);
 }
