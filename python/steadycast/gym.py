@@ -203,9 +203,9 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
                 return env._at_s + 1e-4  # the earliest wake-up that the core accepts
 
             def on_timer(self, now_s: float) -> None:
-                """Do nothing.
+                """Do nothing: the timer only makes the core read the rate.
 
-                The core reads the rate after each timer. The new action therefore applies from the start of the step.
+                It expires at the start of each step, so that the step's action applies from then on.
                 """
 
         sets = changes(self._set, seed=seed)

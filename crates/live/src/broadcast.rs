@@ -626,7 +626,8 @@ impl RungFeed {
         self.status.clone()
     }
 
-    /// Sets the waker of the loop that is to be woken when a frame is ready, and the queue of its audio packets.
+    /// Sets the waker of the session's loop, which is woken when a frame is ready, and the queue from which the session
+    /// takes audio packets.
     pub(crate) fn attach(&mut self, waker: Waker, audio: Option<AudioQueue>) {
         self.audio = audio;
         let mut state = self.broadcast.locked();

@@ -36,8 +36,9 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Converts a time of the receiver's clock to the sender's. The result is the earliest time at which feedback
-    /// written at `at` can arrive.
+    /// Converts a time of the receiver's clock to the sender's clock. The true offset of the clocks is unknown, so the
+    /// smallest observed offset is used, which includes the shortest delay of the return path. The result is therefore
+    /// the earliest time at which feedback that was written at `at` can arrive.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

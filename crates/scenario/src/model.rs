@@ -556,7 +556,7 @@ words! {
     pub enum RtcpProfile {
         /// A minimum report interval of 5 s (RFC 3550).
         Rfc3550 = "rfc3550",
-        /// A minimum report interval of 1 s (papers 000 and 004).
+        /// A minimum report interval of 1 s, as in the papers that define ASMP.
         Asmp = "asmp",
         /// Early feedback (RFC 4585).
         Avpf = "avpf",

@@ -397,7 +397,10 @@ def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Poi
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per scenario, axis values and draw: the variants that keep all bounds there, ordered by a measure."""
+    """Build a table of the variants that keep all bounds, ordered by a measure.
+
+    Each scenario has a row for each combination of axis values and for each draw.
+    """
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)

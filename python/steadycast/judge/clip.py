@@ -45,7 +45,7 @@ A picture with a lower quality than the clip at that resolution is damaged, or c
 
 @dataclass(frozen=True)
 class Marked:
-    """The clip of a pair, whose pictures carry their number as a mark."""
+    """The clip that a judged sender sends. Each picture shows its own number as a mark."""
 
     source: str = "synthetic"
     size: str = "640x360"

@@ -37,9 +37,9 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""The most receivers in a status line and as labels.
+"""The largest number of receivers in a status line, and of receivers with metrics of their own.
 
-Names come from the network: an attacker could invent any number of them.
+Receivers' names come from the network, and an attacker could invent any number of them.
 """
 NAME = 64
 """The longest prefix of a receiver's name that is output, in characters."""

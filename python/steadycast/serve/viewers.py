@@ -46,7 +46,7 @@ class Options:
 
     source: str
     flow: Flow = field(default_factory=dict)
-    """The options that are keys of a viewer's flow (`flow.OPTIONS`)."""
+    """The options of `flow.OPTIONS`, by name. They set keys of the flow that sends to a viewer."""
     listen: str = "127.0.0.1:8080"
     media_port: int = 40_000
     media_ports: str | None = None
