@@ -434,7 +434,7 @@ impl Feed for LiveFeed {
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
-            // The count of frames since the last intra frame is set to that of a full group, so that the next job starts
+            // The count of frames since the last intra frame is set to that of a full group. The next job then starts
             // a new group.
             self.since_intra = self.control.steering.gop;
         }

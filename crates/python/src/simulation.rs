@@ -107,8 +107,8 @@ impl PySimulation {
 
     /// Returns a table of the record as a list of columns, each a tuple (name, kind, content).
     ///
-    /// For the kinds "f64" and "i64" the content is the bytes of the numbers. For the kind "text" it is a pair: the bytes
-    /// of a u32 for each row, and the list of texts of which this u32 is the index.
+    /// For the kinds "f64" and "i64" the content is the bytes of the numbers. For the kind "text" it is a pair: the
+    /// bytes of a u32 for each row, and the list of texts of which this u32 is the index.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let table = self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         columns(py, table)

@@ -144,8 +144,8 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     };
     let of = |of: Of| {
         let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
-        // A table shows a single quantile of a distribution. A word that is the heading of its column means this quantile,
-        // usually p95.
+        // A table shows a single quantile of a distribution. A word that is the heading of its column means this
+        // quantile, usually p95.
         Some(if figure.is_at(word) {
             word.to_owned()
         } else {
