@@ -7,10 +7,12 @@
 mod browsers;
 
 use browsers::{Browser, EPOCH, Feedback, offer};
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{Read, Write};
+use std::io::{IoSliceMut, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
+use steadycast_units::Time;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
 /// Interval between two offers, because the server accepts ten per second.
@@ -20,6 +22,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 
 struct Viewer {
     browser: Browser,
+    state: UdpSocketState,
     feedback: Feedback,
     bytes: u64,
 }
@@ -27,13 +30,26 @@ struct Viewer {
 impl Viewer {
     fn of(answer: &str) -> Self {
         let browser = Browser::of(answer);
-        browser.socket.set_nonblocking(true).unwrap();
-        Self { browser, feedback: Feedback::default(), bytes: 0 }
+        let state = UdpSocketState::new(UdpSockRef::from(&browser.socket)).unwrap();
+        Self { browser, state, feedback: Feedback::default(), bytes: 0 }
+    }
+
+    /// Reads a datagram. Returns its length, and the time at which the kernel received it.
+    ///
+    /// Each viewer then measures as if it had a machine of its own. The time at which this thread reads the datagram is
+    /// later if datagrams of many viewers arrive at the same moment, which would look like a queue.
+    fn receive(&self, datagram: &mut [u8]) -> Option<(usize, Time)> {
+        let (mut meta, buffers) = ([RecvMeta::default()], &mut [IoSliceMut::new(datagram)]);
+        self.state.recv(UdpSockRef::from(&self.browser.socket), buffers, &mut meta).ok().filter(|count| *count > 0)?;
+        let age = meta[0].timestamp.and_then(|at| UNIX_EPOCH.elapsed().ok()?.checked_sub(at)).unwrap_or_default();
+        let at = EPOCH.elapsed().saturating_sub(age);
+        Some((meta[0].len, Time::from_nanos(at.as_nanos() as u64)))
     }
 
     fn read(&mut self) {
         let mut datagram = [0; 2_048];
-        while let Some(len) = self.browser.turn(&mut datagram) {
+        while let Some((len, at)) = self.receive(&mut datagram) {
+            let Some(len) = self.browser.handle(&datagram, Some(len)) else { continue };
             // SRTP headers are not encrypted, and nothing else is needed.
             let datagram = &datagram[..len];
             let Ok((header, mut elements, _)) = RtpHeader::parse(datagram) else { continue };
@@ -43,9 +59,10 @@ impl Viewer {
             self.bytes += len as u64 + 28;
             let number = elements.find(|(id, _)| *id == 4).and_then(|(_, bytes)| TransportNumber::read(bytes));
             if let Some(number) = number {
-                self.feedback.on_packet(header.ssrc, number.seq);
+                self.feedback.on_packet(at, header.ssrc, number.seq);
             }
         }
+        self.browser.handle(&[], None); // its timers
     }
 }
 

@@ -295,7 +295,9 @@ fn viewers_of_a_publisher_get_its_pictures_with_every_controller() {
         let before: Vec<usize> = viewers.iter().map(|viewer| viewer.numbers.len()).collect();
         watch(&mut viewers, Duration::from_millis(2));
         for ((viewer, feedback), before) in viewers.iter_mut().zip(&mut feedbacks).zip(before) {
-            viewer.numbers[before..].iter().for_each(|number| feedback.on_packet(viewer.media[0].ssrc, *number));
+            viewer.numbers[before..]
+                .iter()
+                .for_each(|number| feedback.on_packet(Browser::now(), viewer.media[0].ssrc, *number));
             feedback.send(&mut viewer.browser);
         }
     }

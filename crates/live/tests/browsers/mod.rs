@@ -53,8 +53,8 @@ impl Feedback {
     const APART: Duration = Duration::from_millis(60);
 
     /// Records the arrival of a packet of this SSRC with this transport-wide number.
-    pub(crate) fn on_packet(&mut self, ssrc: u32, number: u16) {
-        self.came.push((number, Ticks::of(Browser::now())));
+    pub(crate) fn on_packet(&mut self, at: Time, ssrc: u32, number: u16) {
+        self.came.push((number, Ticks::of(at)));
         self.media = ssrc;
     }
 
@@ -114,8 +114,13 @@ impl Browser {
 
     /// Serves timers, and waits for a datagram up to the socket's timeout. Returns the length of an SRTP datagram.
     pub(crate) fn turn(&mut self, datagram: &mut [u8]) -> Option<usize> {
-        let mut out = Vec::new();
         let came = self.socket.recv(datagram).ok().filter(|len| *len > 0);
+        self.handle(datagram, came)
+    }
+
+    /// Serves timers, and handles a datagram of this length, if one has come. Returns the length of an SRTP datagram.
+    pub(crate) fn handle(&mut self, datagram: &[u8], came: Option<usize>) -> Option<usize> {
+        let mut out = Vec::new();
         let media = came.filter(|_| datagram[0] >= 64);
         if let Some(len) = came.filter(|_| media.is_none()) {
             self.client.on_datagram(Self::now(), &datagram[..len], &mut out);
