@@ -332,8 +332,8 @@ def test_sound_and_picture_stay_in_sync_for_ten_minutes(browser: Any, tmp_path: 
             found.append(apart_ms(page))
         (viewer,) = told(served)
         print(f"apart: median {np.median(found):.1f} ms, most {max(found):.1f} ms; {viewer['audio']}")
-        # The bound of all samples was 40 ms. In the only run so far the median was 12 ms, and the most 48 ms. Sound that is
-        # 125 ms late is noticed (ITU-R BT.1359).
+        # The bound of all samples was 40 ms. In the only run so far the median was 12 ms, and the most 48 ms. Sound
+        # that is 125 ms late is noticed (ITU-R BT.1359).
         assert np.median(found) <= 40
         assert max(found) < 125
         assert viewer["audio"]["loss_frac"] == 0.0
