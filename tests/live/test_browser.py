@@ -221,6 +221,16 @@ CONNECTION = (
 """Keeps the page's connection, so that a test can read its statistics."""
 
 
+def watching(browser: Any, served: Served, script: str = "") -> Any:
+    """Open a page that keeps its connection, after running a script in it; return it when pictures move."""
+    page = browser.new_page()
+    page.add_init_script(script)
+    page.add_init_script(CONNECTION)
+    page.goto(served.page)
+    playing(page)
+    return page
+
+
 def sounding(path: Path) -> Path:
     """Write a film of 4 s whose left channel has a tone, and return its path."""
     with (
@@ -285,10 +295,7 @@ def apart_ms(page: Any) -> float:
 def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_path: Path) -> None:
     film = sounding(tmp_path / "film.mkv")
     with serving("127.0.0.1", tmp_path / "viewers", "--loop", source=str(film)) as served:
-        page = browser.new_page()
-        page.add_init_script(CONNECTION)
-        page.goto(served.page)
-        playing(page)
+        page = watching(browser, served)
         assert page.eval_on_selector("video", "(video) => video.muted"), "a page may not begin with sound"
         page.click("#sound")
         assert not page.eval_on_selector("video", "(video) => video.muted")
@@ -318,10 +325,7 @@ def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_p
 def test_sound_and_picture_stay_in_sync_for_ten_minutes(browser: Any, tmp_path: Path) -> None:
     film = sounding(tmp_path / "film.mkv")
     with serving("127.0.0.1", tmp_path / "viewers", "--loop", source=str(film)) as served:
-        page = browser.new_page()
-        page.add_init_script(CONNECTION)
-        page.goto(served.page)
-        playing(page)
+        page = watching(browser, served)
         page.click("#sound")
         until(lambda: page.evaluate(HEARD))
         # The browser moves the two together in steps of 80 ms per second.
@@ -346,10 +350,7 @@ def test_without_sound_the_audio_section_is_rejected_and_there_is_no_button(
 ) -> None:
     source = str(sounding(tmp_path / "film.mkv")) if more[0] == "film" else more[0]
     with serving("127.0.0.1", tmp_path / "viewers", *more[1:], source=source) as served:
-        page = browser.new_page()
-        page.add_init_script(CONNECTION)
-        page.goto(served.page)
-        playing(page)
+        page = watching(browser, served)
         sections = page.evaluate("() => window.pc.remoteDescription.sdp.split('m=').slice(1)")
         heads = [section.split(" ")[:2] for section in sections]
         assert [(kind, port == "0") for kind, port in heads] == [("video", False), ("audio", True)]
@@ -369,11 +370,7 @@ def test_what_each_browser_can_decode_comes_over_both_families(
 ) -> None:
     # This takes seconds: each server has one codec, and the server of the other tests has VP8.
     with serving(host, tmp_path / "viewers", "--codec", codec) as served:
-        page = browser.new_page()
-        page.add_init_script(script)
-        page.add_init_script(CONNECTION)
-        page.goto(served.page)
-        playing(page)
+        page = watching(browser, served, script)
         stats = page.evaluate("async () => [...(await window.pc.getStats()).values()]")
         (found,) = (each for each in stats if each["type"] == "codec")
         assert fmtp in found["sdpFmtpLine"]

@@ -209,10 +209,11 @@ pub(super) struct Signals {
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
-    /// The first packet of the present row, and the number of packets after it.
+    /// The first packet of the row of successive arrivals over which rates are measured now, and the number of packets
+    /// after it.
     row: Option<(ArrivedPacket, u32)>,
-    /// The leaky bucket of a bursty source: the time of its last packet, and by how many seconds another packet at that
-    /// time would be earlier than the pacing rate allows.
+    /// The leaky bucket of a bursty source: the time of its last packet, and the bucket's level in seconds. The level
+    /// is the time for which the source would have to wait before the pacing rate allows another packet.
     bucket: Option<(f64, f64)>,
     /// The time since which every packet was sent earlier than the pacing rate allows, in seconds; `None` if the last
     /// packet was not.
