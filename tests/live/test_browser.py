@@ -231,11 +231,11 @@ def watching(browser: Any, served: Served, script: str = "") -> Any:
     return page
 
 
-def sounding(path: Path) -> Path:
-    """Write a film of 4 s whose left channel has a tone, and return its path."""
+def sounding(path: Path, seconds: int = 4) -> Path:
+    """Write a film of this length whose left channel has a tone, and return its path."""
     with (
         av.open(str(path), "w") as target,
-        av.open("testsrc2=size=320x180:rate=25:duration=4", format="lavfi") as pattern,
+        av.open(f"testsrc2=size=320x180:rate=25:duration={seconds}", format="lavfi") as pattern,
     ):
         film = target.add_stream("mpeg4", rate=25)
         film.width, film.height, film.pix_fmt = 320, 180, "yuv420p"
@@ -375,6 +375,22 @@ def test_what_each_browser_can_decode_comes_over_both_families(
         (found,) = (each for each in stats if each["type"] == "codec")
         assert fmtp in found["sdpFmtpLine"]
         page.close()
+
+
+@pytest.mark.parametrize(
+    "codec", ["vp8", *(pytest.param(codec, marks=pytest.mark.claim) for codec in ("h264", "vp9", "av1"))]
+)
+def test_a_film_that_was_encoded_at_every_quantizer_plays(browser: Any, tmp_path: Path, codec: str) -> None:
+    film = sounding(tmp_path / "film.mkv", seconds=1)
+    with serving(
+        "127.0.0.1", tmp_path / "viewers", "--ladder", "--loop", "--codec", codec, source=str(film)
+    ) as served:
+        pages = [watching(browser, served) for _ in range(2)]
+        for page in pages:
+            page.click("#sound")
+        until(lambda: all(page.evaluate(HEARD) for page in pages))
+        for page in pages:
+            page.close()
 
 
 class Firefox:
