@@ -29,7 +29,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     to_sender.connect(to_receiver.local_addr()?)?;
     [&to_receiver, &to_sender].into_iter().try_for_each(|socket| socket.set_nonblocking(true))?;
     let factory = Chosen::shared("tfrc", Mode::Repaired, &[])?;
-    let seed = Seed(1); // a real program draws it, and the SSRCs, from the system
+    let seed = Seed(1); // a real program takes the seed and the SSRCs from the system's random source
     let bandwidth = Rate::mbps(4);
     let setup = |id| Setup {
         packet: PACKET,
@@ -49,14 +49,14 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     let end = Time::ZERO + Span::secs(1);
     let (mut frames, mut buffer) = (0_u32, [0; 2048]);
     while now() < end {
-        // 1. What the program has to say: a picture, as large as the controller's target allows.
+        // 1. 1. Push a frame, as large as the controller's target allows.
         let sampled = Time::ZERO + Span::secs(1) / FRAMES_PER_SECOND * u64::from(frames);
         if now() >= sampled {
             let size = sender.decision().target.over(Span::secs(1) / FRAMES_PER_SECOND);
             sender.push_frame(now(), &Frame { index: frames, kind: FrameKind::P, size, sampled });
             frames += 1;
         }
-        // 2. What the session wants to send, until it says that it waits.
+        // 2. 2. Send what the sender and the receiver return, until they return `Wait`.
         let mut wake = end.min(sampled);
         for (socket, is_sender) in [(&to_receiver, true), (&to_sender, false)] {
             loop {
@@ -75,8 +75,8 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
                 }
             }
         }
-        // 3. What has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192 to 223 are
-        //    RTCP.
+        // 3. 3. Receive what has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192
+        //    to 223 are RTCP.
         while let Some(len) = arrived(&to_sender, &mut buffer)? {
             match buffer[..len] {
                 [_, 192..224, ..] => receiver.on_rtcp(now(), Origin(1), &buffer[..len]),
@@ -93,7 +93,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     Ok((sender.packets(), receiver.received(), sender.feedback().packets))
 }
 
-/// Length of the next datagram, if one is there.
+/// Returns the length of the next datagram, if one has arrived.
 fn arrived(socket: &UdpSocket, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
     match socket.recv(buffer) {
         Ok(len) => Ok(Some(len)),

@@ -120,8 +120,8 @@ impl AudioSender {
     /// Processes a receiver's report block, if it is about this stream.
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
-            // A single report without loss must not switch off Opus's in-band error correction, since losses occur in
-            // groups.
+            // A single report without loss must not switch off Opus's in-band error correction, because losses occur in
+            // bursts.
             self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
         }
     }
@@ -168,11 +168,11 @@ pub(crate) struct ClockReference {
     pub(crate) rtp: u32,
 }
 
-/// Returns the video's RTP timestamp at the sampling time of an audio timestamp, from both streams' sender reports
-/// (RFC 3550, section 6.4.1).
+/// Converts an audio RTP timestamp to the video RTP timestamp of the same sampling time, by both streams' sender
+/// reports (RFC 3550, section 6.4.1).
 pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
     let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
-    // `at` is the sum of two times in units of 2⁻³² s.
+    // `at` is the time from the video's sender report to the audio sample, in units of 2⁻³² s.
     let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
     let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
     video.rtp.wrapping_add(ticks as u32)
@@ -204,7 +204,8 @@ impl AudioReceiver {
         self.source.as_ref().map(|(ssrc, _)| *ssrc)
     }
 
-    /// Returns the reception of this SSRC; `None` if another one is followed.
+    /// Returns the reception state of this SSRC, which is followed from now on if no other one is; `None` if another
+    /// SSRC is followed.
     pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
         let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
         (source.0 == ssrc).then_some(&mut source.1)

@@ -57,8 +57,8 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns true if the packet can be delivered later. A packet that can be delivered later has to be delivered
-    /// before any packet that can't.
+    /// Returns true if the packet can be delivered later. If not, the packets of the batch have to be delivered first,
+    /// so that the order is kept.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         let receivers = packet.receivers.unwrap_or(self.receivers);

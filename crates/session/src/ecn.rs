@@ -68,8 +68,8 @@ sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// Number of arrived packets that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// The path has a fault if more than one in this number of assessed packets has arrived with a field that the path must
-/// not set.
+/// One in this number of assessed packets may arrive with a field that the path must not set. If there are more, the
+/// path has a fault.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
 /// Time without any arrival after which packets that are not ECN-capable are tried. At least [`ASSESSED_PACKETS`]
 /// ECN-capable packets must have been sent in this time.
@@ -91,8 +91,8 @@ pub(crate) struct EcnCheck {
     judged: (u64, u64, u64),
     /// The time since which no ECN-capable packet has arrived, and the number of ECN-capable packets sent since then.
     silent: Option<(Time, u64)>,
-    /// The first and last number of the trial with packets that are not ECN-capable. The last is `u64::MAX` during the
-    /// trial.
+    /// The numbers of the first and last packet of the trial with packets that are not ECN-capable. The last is
+    /// `u64::MAX` during the trial.
     plain: Option<(u64, u64)>,
     /// The number of the trial's packets that have arrived.
     plain_arrivals: u64,
@@ -155,7 +155,7 @@ impl EcnCheck {
                 self.on_capable(ecn);
             }
         }
-        // Other packets arrive, so there is a receiver. ECN-capable packets are tried once more.
+        // Packets without ECN arrive, so there is a receiver. ECN-capable packets are tried once more.
         if self.trying_plain() && self.plain_arrivals >= ASSESSED_PACKETS {
             self.end_trial(next);
         }

@@ -30,8 +30,8 @@ struct Window {
     arrivals: VecDeque<Option<Arrival>>,
     /// Entry n is a packet number: this packet and all later ones have been included in at most n reports.
     reported_up_to: [u64; REPORTS_PER_PACKET],
-    /// The late packets, which have arrived since the last report and were missing in an earlier one: their lowest
-    /// number, and their count.
+    /// The lowest number and the count of late packets: those that have arrived since the last report, but were missing
+    /// in an earlier report.
     late: Option<(u64, u64)>,
 }
 
@@ -49,7 +49,7 @@ impl Window {
         Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET], late: None }
     }
 
-    /// Adds an arrival. Old arrivals may leave the window: returns the number of those that had not been reported.
+    /// Adds an arrival. Returns the number of arrivals that leave the window without having been reported.
     fn on_packet(&mut self, seq: u16, arrival: Arrival) -> u64 {
         let next = self.next();
         let number = next.saturating_add_signed(i64::from(seq.wrapping_sub(next as u16) as i16));
@@ -107,8 +107,8 @@ impl Window {
         self.reported_up_to[again].max(self.first)
     }
 
-    /// Returns the first packet number of a report that begins with the first late packet, if there is one. Only
-    /// packets after that one are repeated.
+    /// Returns the first packet number of a report that begins with the first late packet or, without a late packet,
+    /// with the first unreported one. Only packets after the late packet are repeated.
     fn begin_late(&self) -> u64 {
         self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
     }
@@ -136,10 +136,10 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
-    /// Whether a packet is reported once, and again only if a packet before it arrives late, as libwebrtc does with
-    /// transport-wide feedback. Older versions of its sender skip the delta of a packet that they know already, which
-    /// shifts the times of all later packets in the report, and count a packet as lost with each report that has it
-    /// as missing.
+    /// Whether each packet is reported only once, as libwebrtc does with transport-wide feedback. A packet is reported
+    /// again only if an earlier packet arrives late. Repetitions confuse older versions of libwebrtc's sender: they
+    /// skip the receive delta of a packet that they know already, which shifts the times of all later packets in the
+    /// report. They also count a packet as lost again with each report in which it is missing.
     once: bool,
     windows: Vec<Window>,
     /// The arrival of the first packet since the last report, and whether a frame ended since; `None` without any

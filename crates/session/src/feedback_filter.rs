@@ -262,7 +262,7 @@ impl FeedbackFilter {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());
-        // Without a report block nothing contradicts the rate, so the receiver gets the benefit of the doubt.
+        // Without a report block, no measurement contradicts the requested rate, so the receiver is not excluded.
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
         if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {

@@ -97,7 +97,7 @@ impl Media {
         usize::from(self.header.payload_len).saturating_sub(number)
     }
 
-    /// Appends the datagram without its payload, which has to follow, to `out`.
+    /// Appends the datagram up to its payload to `out`. The caller has to append the payload.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
         let Self { header, notice, transport, .. } = self;
         self.ids.laid_out(header, notice, *transport, |bare, elements| bare.encode(elements, &[], out));

@@ -36,15 +36,15 @@ pub struct RtcpSettings {
     /// Whether the other end is authenticated. In that case its first packet makes it a member of the session. Browsers
     /// need this: they send no CNAME, and request a key frame in their first compound.
     pub authenticated: bool,
-    /// Whether time is real. A source then has no wake-ups for reports that would be suppressed
-    /// ([`TimerConfig::skips_suppressed`]). In virtual time they cost nothing.
+    /// Whether time is real, not simulated. In real time, a source is not woken for reports that would be suppressed
+    /// ([`TimerConfig::skips_suppressed`]), which saves CPU time.
     pub real_time: bool,
     /// The path's MTU.
     pub mtu: Bytes,
 }
 
 impl RtcpSettings {
-    /// Returns settings for one receiver on a path with Ethernet's MTU, with the profile's minimum interval.
+    /// Returns the settings of a unicast session with an MTU of 1500 bytes and the profile's minimum interval.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         Self {
             profile,
@@ -81,8 +81,8 @@ pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 /// Maximum size of the member table. If a group is larger, only a sample of its members is stored (RFC 2762), so that
 /// many receivers can run on one machine.
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Maximum size of the sender's member table if receivers report to the sender only, since the sender then has to store
-/// all members. Receivers do not accept a larger group size.
+/// Maximum size of the sender's member table if receivers report only to the sender. In that case the sender has to
+/// store all members. Receivers reduce a larger announced group size to this value.
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum compound size that counts for RTCP's timing, in bytes: what an Ethernet datagram carries.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
@@ -331,7 +331,7 @@ impl Participant {
 
     /// Returns RTCP's share of the session bandwidth over the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
-        // In the first seconds a shorter window would give an arbitrary share.
+        // In the first seconds, a single compound would be a large share of a shorter window.
         let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
         // Seconds without any RTCP have not been overwritten in the ring, and must not count.
         let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
@@ -506,7 +506,8 @@ impl Participant {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
-        // A report with one block is the longest report that is sent before feedback.
+        // The space is computed for a report with one block. With a second block, for audio, `encode` moves what no
+        // longer fits to a further datagram.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }

@@ -16,8 +16,8 @@ pub(crate) struct Peer {
     /// The arrival time of the receiver's last report, plus [`STANDARD_REPORTS_GRACE`] if it only sends standard
     /// reports.
     aged: Time,
-    /// The offset of the receiver's sequence numbers, in whole cycles of 2^16: a receiver counts cycles from its first
-    /// packet. Known from its first block on.
+    /// The offset that has to be added to the receiver's extended sequence numbers, a multiple of 2^16, because the
+    /// receiver counts cycles from its first packet. `None` before the receiver's first block.
     cycles: Option<u64>,
     /// The highest sequence number of the last block. The next block's counts are differences to the last block's.
     highest: Option<u32>,
@@ -33,7 +33,7 @@ impl Peer {
     /// Returns the sender's extended number for a block's highest sequence number. `next` is the number of the next
     /// packet to be sent.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // A sequence number that was never sent must stay recognisable as such, so no cycles are subtracted from it.
+        // The offset is never negative, so that a sequence number that was never sent stays too high and is recognised.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
@@ -71,8 +71,8 @@ impl Peer {
 /// time-out.
 pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
-/// Minimum difference of the sequence number of a reordered block. If the number falls by more, nearly a whole cycle of
-/// 2^16 or several, the receiver has restarted.
+/// A block whose highest sequence number is below the previous block's by at most this value was reordered. If the
+/// number falls by more, the receiver has restarted.
 const REORDERED_BLOCK: i32 = -(1 << 14);
 
 /// Number of packets over which the loss rate is averaged (exponentially weighted).

@@ -97,8 +97,8 @@ pub struct Receiver {
     resumed: Time,
     /// The counts of the streams that were followed before the present one.
     past: Totals,
-    /// The counts at the last regular report. They are stored because the receiver half needs signed losses of full
-    /// precision, which a report block does not contain.
+    /// The counts at the last regular report. The receiver half needs the exact loss since then, which may be negative.
+    /// A report block contains only a rounded loss fraction, which is never negative.
     prior: Totals,
     /// The number of datagrams that could not be parsed.
     unreadable: u64,
@@ -146,7 +146,7 @@ struct ParityReceiver {
     announced: Option<Time>,
     /// The sequence numbers of the parity stream.
     reception: Reception,
-    /// The send time of the newest parity packet. It helps to extend the next packet's send time, which has fewer bits.
+    /// The send time of the newest parity packet. The next packet's truncated send time is extended relative to it.
     sent: Option<PeerTime>,
 }
 
@@ -190,7 +190,7 @@ struct PendingKeyFrameRequest {
 
 /// Time after which a key frame is requested again, because the answer or the request may be lost.
 const KEY_FRAME_RETRY_INTERVAL: Span = Span::millis(700);
-/// Time for which a key-frame request is useful.
+/// Maximum delay of a key-frame request that is sent in an early RTCP packet.
 const KEY_FRAME_REQUEST_USEFUL: Span = Span::secs(1);
 /// Time between two announcements of the play-out delay.
 const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
@@ -207,15 +207,14 @@ struct RetransmissionReceiver {
     requester: NackRequester,
     /// The sequence numbers of the retransmission stream.
     reception: Reception,
-    /// The send time of the newest retransmission. It helps to extend the next packet's send time, which has fewer
-    /// bits.
+    /// The send time of the newest retransmission. The next packet's truncated send time is extended relative to it.
     sent: Option<PeerTime>,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
     /// The time before which no request can be sent.
     not_before: Time,
-    /// The number of packets that were counted as received, either on arrival or when a later packet confirmed their
-    /// source.
+    /// The number of media packets that were counted as received, for `check`. Packets that were held back count once a
+    /// later packet confirms their source.
     checked_packets: u64,
     check: Check,
 }
@@ -241,7 +240,7 @@ impl RetransmissionReceiver {
 /// Time without packets after which a receiver sends a keep-alive report, even if its receiver half has nothing to
 /// report.
 const KEEPALIVE_DELAY: Span = Span::millis(500);
-/// The subtype of an APP packet that only announces a receiver that supports the controller.
+/// The subtype of an empty APP packet, which only shows that the receiver supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {
@@ -317,9 +316,10 @@ impl Receiver {
         }
     }
 
-    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. At RTCP's times
-    /// the receiver then sends a report without a body, even if its half has no report because too few packets have
-    /// arrived. An example is `tfmcc`, whose half sends no report while the time between packets exceeds its RTT.
+    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. A keep-alive is
+    /// sent at RTCP's regular times and has no body. It is needed if the receiver half has no report because too few
+    /// packets have arrived. An example is `tfmcc`, whose half sends no report while the time between packets exceeds
+    /// its RTT.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
@@ -357,7 +357,7 @@ impl Receiver {
     /// the maximum report interval of 200 ms requires more.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
-        // Only peers of DTLS are authenticated: browsers and other WebRTC ends.
+        // Authentication requires DTLS, which only browsers and other WebRTC peers use.
         let webrtc = self.participant.is_authenticated();
         Self { reporter: Reporter::new(format, bandwidth, webrtc).map(Box::new), ..self }
     }
@@ -433,8 +433,8 @@ impl Receiver {
         Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }
     }
 
-    /// Returns the video's RTP timestamp at the sampling time of an audio timestamp. `None` before sender reports of
-    /// both streams have arrived.
+    /// Converts an audio RTP timestamp to the video RTP timestamp of the same sampling time. `None` before sender
+    /// reports of both streams have arrived.
     pub fn video_timestamp(&self, audio: u32) -> Option<u32> {
         let video = self.stream.as_ref()?.clock?;
         Some(video_timestamp(self.audio.as_ref()?.clock?, video, audio))
@@ -814,7 +814,8 @@ impl Receiver {
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
         // NACKs use the source's sequence numbers (`number`). The session uses continuous ones (`seq`).
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
-        // Without a send-time extension, as from a standard sender, the media clock is the best substitute.
+        // Without a send-time extension, as from a standard sender, the media clock is the best substitute for the send
+        // time.
         let anew = !stream.marks && header.timestamp != stream.timestamp;
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -867,14 +868,14 @@ impl Receiver {
         }
     }
 
-    /// Returns true if RTCP from this address is to be ignored. A unicast session has one source, whose address is the
-    /// media's; before any media has arrived, all RTCP is ignored. If RTCP of another participant were accepted, the
-    /// participant would count as a member, and a larger group has a longer report interval (RFC 3550, section 6.3.1).
+    /// Returns true if RTCP from this address is to be ignored. A unicast session accepts RTCP only from the media's
+    /// address, and none before the first media packet. RTCP from other addresses would add members, and with more
+    /// members the report interval is longer (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
 
-    /// Processes a parsed compound of `len` bytes. In the simulator, a group's members share the parsing.
+    /// Processes a parsed compound of `len` bytes. The simulator parses a compound once for all members of a group.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
         // A unicast receiver only accepts RTCP from the media's address.
         if self.gone() || self.ignores_rtcp(from) {
@@ -967,7 +968,8 @@ impl Receiver {
         self.half.on_buffer(now, level);
     }
 
-    /// Returns which packets may be delivered later; `None` if each has to be delivered immediately.
+    /// Returns which packets the driver may deliver later, in a batch; `None` if it has to deliver each packet
+    /// immediately.
     pub fn batchable(&self) -> Option<Batchable> {
         // Requests, parity and audio react to single packets, so each packet has to be delivered immediately.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
@@ -1022,7 +1024,7 @@ impl Receiver {
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A receiver half with its own timer sends its regular packets in a separate bandwidth, so RTCP's timer is not
+        // A receiver half that schedules its own reports sends them in a separate bandwidth, so RTCP's timer is not
         // used.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
@@ -1088,7 +1090,7 @@ impl Receiver {
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
         };
-        // The slot has signed differences, because duplicates can make the loss negative (RFC 3550, section 6.4.1).
+        // The loss is signed, because duplicates can make it negative (RFC 3550, section 6.4.1).
         let reply = self.half.report(&slot);
         if reply == Reply::Suppress {
             return None;
@@ -1282,8 +1284,7 @@ impl Receiver {
         let ssrc = self.participant.identity.ssrc;
         // Only differences of these times are used, so any epoch will do.
         let ntp = NtpEpoch::default().middle(now);
-        // Feedback that does not fit into a datagram is split. It therefore needs the number of bytes that are left
-        // beside the report.
+        // The feedback is split so that it fits into the space that the report leaves in a datagram.
         let room = self.participant.room();
         self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }

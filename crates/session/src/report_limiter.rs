@@ -51,7 +51,6 @@ impl ReportLimiter {
         let bucket = self.buckets.entry(from).or_insert(Bucket { tokens: most, at: now, packets });
         self.by_age.remove(&(bucket.at, from));
         let filled = now.since(bucket.at).as_secs_f64() * self.per_second;
-        // Each sent media packet adds a token, since an acknowledgment may answer it.
         let answers = f64::from(packets.wrapping_sub(bucket.packets));
         bucket.tokens = (bucket.tokens + filled + answers).min(most);
         (bucket.at, bucket.packets) = (now, packets);

@@ -43,9 +43,10 @@ pub struct SenderSettings {
     pub ids: HeaderIds,
     /// Whether packets are paced or sent in bursts.
     pub emit: Emit,
-    /// The maximum delay of a late wake-up for which the pacer may catch up.
+    /// The maximum lateness of a wake-up for which the pacer catches up, i.e. sends the overdue packets without gaps.
     pub credit: Span,
-    /// The maximum total rate of media, repair and padding. A frame may exceed it by [`CAP_BURST`] times this rate.
+    /// The maximum total rate of media, repair and padding. A burst may exceed it by the bytes that the cap allows in
+    /// [`CAP_BURST`].
     pub cap: Option<Rate>,
     /// Whether the source always has data. In that case, packets are sent as fast as the pacer allows. Since there are
     /// no frames, each packet has its own timestamp and no marker.
@@ -53,9 +54,9 @@ pub struct SenderSettings {
     /// Whether reports are checked. If an address sends more reports than a whole group would, the excess reports are
     /// ignored and counted. In a group, only members that echo the sender's reports affect the controller.
     pub gated: bool,
-    /// The address of a unicast session's receiver, if it is known. The receiver's host may have several addresses.
-    /// Reports from another address are therefore accepted while nothing has arrived from the configured address, but
-    /// only if they echo the sender's own reports.
+    /// The address of a unicast session's receiver, if it is known. Until RTCP arrives from this address, reports from
+    /// another address are accepted if they echo the sender's own reports, because the receiver's host may have several
+    /// addresses.
     pub peer: Option<Origin>,
     /// The format of per-packet feedback. The sender parses no other format, and sends the header extensions that this
     /// format needs.
@@ -71,8 +72,8 @@ pub struct SenderSettings {
     /// The ECN field of RTP packets, as long as the path preserves it. The path is checked if receivers send RFC 8888
     /// feedback.
     pub ecn: Ecn,
-    /// The maximum ratio of the pacing rate to the target. A ratio above 1 serves an encoder whose mean rate is the
-    /// target but whose frames vary in size.
+    /// The minimum ratio of the pacing rate to the target; 1 leaves the controller's pacing rate unchanged. A ratio
+    /// above 1 is for an encoder whose mean rate is the target but whose frames vary in size.
     pub room: f64,
     /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
@@ -81,8 +82,8 @@ pub struct SenderSettings {
     pub padding: bool,
     /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
     pub parity: Option<ParitySettings>,
-    /// Whether parity is sent only while a receiver announces that it uses parity ([`Receiver::telling_playout`]), with
-    /// the play-out delay that the receiver announces. The option is for receivers that may not support parity.
+    /// Whether parity is sent only while a receiver announces its play-out delay, and thereby that it uses parity
+    /// ([`Receiver::telling_playout`]). The option is for receivers that may not support parity.
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
@@ -94,8 +95,8 @@ pub struct SenderSettings {
 }
 
 impl SenderSettings {
-    /// Returns the settings of a paced sender of frames without catch-up, whose sequence numbers and timestamps begin
-    /// at 0.
+    /// Returns the settings of a paced sender of frames. It does not catch up after late wake-ups, and its sequence
+    /// numbers and timestamps begin at 0.
     pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
         Self {
             identity,
@@ -125,8 +126,8 @@ impl SenderSettings {
         }
     }
 
-    /// Returns the burst size of the cap's token bucket. For a greedy source it is one packet in addition to the next
-    /// one, plus the bytes for which a late driver may catch up.
+    /// Returns the burst size of the cap's token bucket. For a greedy source it is two packets, plus the bytes that the
+    /// cap allows in the catch-up time `credit`.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
@@ -136,9 +137,9 @@ impl SenderSettings {
 /// Maximum time that the pacer's backlog may take at the pacing rate.
 const MAX_BACKLOG: Span = Span::secs(1);
 
-/// The burst allowance of [`SenderSettings::cap`], as a time at the cap. A key frame is several times as large as the
-/// mean frame and is sent at the pacing rate. Over any time T a session sends at most `cap · (T + CAP_BURST)`, plus one
-/// packet.
+/// The burst allowance of [`SenderSettings::cap`]: a burst may contain the bytes that the cap allows in this time. A
+/// key frame, which is several times as large as the mean frame, can thus be sent at the pacing rate. Over any time T a
+/// session sends at most `cap · (T + CAP_BURST)`, plus one packet.
 pub const CAP_BURST: Span = Span::millis(250);
 
 /// RTP clock rate for video in Hz.
@@ -160,8 +161,8 @@ pub struct Sender {
     peers: Peers,
     /// The receiver of a unicast session. Reports of other receivers are ignored.
     sole_receiver: Option<SoleReceiver>,
-    /// The last report block that echoed a sender report and came from another address than the configured one: its
-    /// address and its LSR. A second block from there with a different LSR proves that the receiver has moved.
+    /// The address and LSR of the last report block that echoed a sender report but came from an address that is not
+    /// configured. A second block from this address with a different LSR proves that the receiver has moved there.
     elsewhere: Option<(Origin, u32)>,
     /// The stored sender reports. A receiver proves that it receives the stream by echoing one of them.
     sent_reports: SentReports,
@@ -242,7 +243,7 @@ struct ReceiverFeedback<'a> {
 /// Minimum time between two key frames on request, in a unicast session.
 const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
-/// The SSRC under which GStreamer 1.22 sends feedback until its session has one.
+/// The SSRC in the feedback of GStreamer 1.22 until its session has chosen an SSRC.
 const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
 /// Minimum time between a unicast sender's reports under AVPF.
@@ -262,7 +263,7 @@ pub struct FeedbackCounts {
     pub unreadable: u64,
     /// Number of feedback items that were ignored. An item is a datagram from an address that has sent too many
     /// datagrams, a datagram from an address that is not the receiver's, a report with the SSRC of another receiver, or
-    /// a message in a compound that reports on more packets than allowed.
+    /// a feedback message beyond the limit of reported packets per compound.
     pub refused: u64,
 }
 
@@ -355,7 +356,7 @@ impl Sender {
         self.last_rtcp + self.participant.member_timeout()
     }
 
-    /// Continues the sequence numbers of a sender that was stopped. The streams start again with these numbers.
+    /// Continues the sequence numbers of `before`, a sender that was stopped.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
         self.repair.continue_after(&before.repair);
@@ -473,8 +474,8 @@ impl Sender {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// Adds a frame as [`Sender::push_frame`] does, for a frame that a payload format has cut into `parts`. The parts
-    /// together cover the whole frame, and the payloads have the parts' lengths.
+    /// Adds a frame that a payload format has cut into `parts`, which together cover the whole frame. Each part is sent
+    /// as one packet. Otherwise like [`Sender::push_frame`].
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -504,7 +505,7 @@ impl Sender {
 
     /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The sizes of the controller's next notices are unknown. Most notices have the size of the last one.
+        // The sizes of the controller's next notices are unknown, so the size of the last notice is assumed.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // The result is at least one byte, so that a header that fills the packet causes no division by zero.
@@ -559,7 +560,7 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        // A proven receiver has its own bucket, so that forged SSRCs at its address cannot use up its share.
+        // A proven receiver has a separate rate limit. Otherwise, forged SSRCs at its address could use up the limit.
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
         // The rate limit applies before parsing, so that a flood costs little.
@@ -586,8 +587,8 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // The history reports each packet once. Feedback is therefore joined once per compound, and belongs to the
-        // compound's first report.
+        // The history returns each reported packet only once. The compound's feedback is therefore looked up once, and
+        // is attributed to the compound's first report.
         let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
@@ -634,12 +635,13 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // A receiver that changes its SSRC also sends a BYE for the old one, before it has reported under the new one.
+        // After the last BYE, a receiver at any address is accepted. A BYE can also announce an SSRC change. In that
+        // case, the next report makes the same receiver the sole receiver again.
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Returns true if the unicast receiver is at another address, and a receiver at this address cannot replace it
-    /// now.
+    /// Returns true if RTCP from this address is rejected, because the unicast receiver is at another address and
+    /// cannot be replaced yet.
     fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
@@ -730,7 +732,7 @@ impl Sender {
     }
 
     /// Processes a member's announcement that it uses parity, and its play-out delay. Parity starts once an RTT is
-    /// known, since the necessary amount is unknown before.
+    /// known, because its amount depends on how many retransmissions fit into the play-out delay.
     fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(announcement)) = ParityUse::from_packet(packet) else { return };
         if !self.is_from_member(from, announcement.sender, announcement.media) || announcement.playout == Span::ZERO {
@@ -785,10 +787,10 @@ impl Sender {
         })
     }
 
-    /// Returns who sent the per-packet feedback in a compound: the member that reports in it, or, without a report, the
-    /// sender of its first feedback message. Returns `None` unless that member sends from this address. The address has
-    /// to be checked because only the first arrival report of each packet counts: an attacker's report would replace
-    /// the receiver's.
+    /// Returns the SSRC of the member that sent the compound's per-packet feedback: the member that reports in it, or,
+    /// without a report, the sender of its first feedback message. Returns `None` unless that member sends from this
+    /// address. The address has to be checked because only the first arrival report of each packet counts: an
+    /// attacker's report would replace the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
@@ -836,9 +838,9 @@ impl Sender {
         joined
     }
 
-    /// Makes the reporter at this address the unicast receiver. If the address is new, the previous receivers leave.
-    /// `often` means that its reports also carry a controller's body or per-packet feedback, and are therefore
-    /// frequent.
+    /// Makes the reporter at this address the unicast receiver. If the address is new, the previous receivers are
+    /// removed. `often` means that the reporter's reports also carry a controller's body or per-packet feedback, and
+    /// are therefore frequent.
     fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {
@@ -853,8 +855,8 @@ impl Sender {
             Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// Processes a receiver's report. Returns false if its SSRC belongs to another receiver. In a sampled group the
-    /// member table alone cannot detect this.
+    /// Processes a receiver's report. Returns false if a receiver at another address uses the same SSRC. The member
+    /// table cannot always detect this, because it contains only a sample of a large group.
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
@@ -872,8 +874,8 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // In a group, a member whose report does not echo a recent sender report does not receive the stream at
-        // present, so no rate would be right for it.
+        // In a group, a member whose report echoes no recent sender report does not receive the stream at present. Its
+        // report must not affect the rate.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.affects_controller(from) {
             return true;
@@ -1009,7 +1011,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // Like the reports of a receiver half, reports that a sender half schedules itself have a separate bandwidth.
+        // A sender half that schedules its own reports sends them in a separate bandwidth, so RTCP's timer is not used.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1090,8 +1092,8 @@ impl Sender {
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // A retransmission is larger than its original by the original's sequence number, and must not exceed the MTU
-        // either.
+        // A retransmission also carries the original's sequence number. The original leaves space for it, so that the
+        // retransmission does not exceed the MTU.
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // The result is at least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
@@ -1174,7 +1176,7 @@ impl Sender {
     /// Stores a sent original for retransmission and parity.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let overhead = self.overhead(&media.header, &Notice::NONE);
-        // During a probe, packets are sent faster than the media rate.
+        // During a probe, packets may be sent faster than the media rate, so the check allows the higher rate.
         let pacing = self.media_rate().max(self.departure_rate());
         self.repair.add_to_block(now, media, now.since(ready), &self.peers, &self.participant);
         self.repair.keep(now, media, role_of(kind), ready, overhead);
@@ -1304,9 +1306,9 @@ impl Sender {
         Some(self.participant.encode(now, packets))
     }
 
-    /// Returns true if both streams have begun and no sender report has related their clocks. With a single receiver,
-    /// the first report is then sent without delay (RFC 3550, section 6.2), since the receiver can't align the streams
-    /// without it.
+    /// Returns true if both streams have begun, but no sender report relates their clocks yet. In a unicast session,
+    /// the first report is then sent without delay (RFC 3550, section 6.2), because the receiver cannot synchronize the
+    /// streams without it.
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
@@ -1389,7 +1391,7 @@ impl Sender {
             let pacing = self.media_rate();
             self.repair.on_pacing(pacing);
             self.changed = true;
-            // A late decision must not replace the zero that `stop` has announced.
+            // A late decision must not replace the rate of zero that `stop` has announced.
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.set_rate(self.decision.target);
             }
@@ -1413,7 +1415,6 @@ const fn role_of(kind: FrameKind) -> FrameRole {
     }
 }
 
-/// Returns the first SSRC of a compound.
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
     // The SSRC follows the four bytes of RTCP's common header (RFC 3550, section 6.4).
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))

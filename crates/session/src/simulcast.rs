@@ -24,7 +24,7 @@ impl Siblings {
 
     /// Sets the rate of this sender. Zero means that it does not send.
     pub fn set_rate(&self, rate: Rate) {
-        // The rates are independent of each other, so their order does not matter.
+        // The rates are independent of each other, so relaxed ordering suffices.
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
     }
 

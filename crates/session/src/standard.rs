@@ -15,11 +15,11 @@
 //! apply.
 //!
 //! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
-//! RTT, RFC 5348), but to at most twice the half's rate, or to the controller's own initial rate if that is higher.
-//! Second, the first losses are played back as a single sign of congestion, as a receiver's own half would have seen
-//! them. Third, once the path has been full, the rate may only be slightly above the rate that arrived ([`RiseLimit`]).
-//! Fourth, the half reports once for each second that a report covers. The four rules do not apply to a controller that
-//! ignores feedback by design (`fixed`).
+//! RTT, RFC 5348). This rise is limited to twice the half's rate or, after a fallback, to four times the fallback's
+//! initial rate if that is higher. Second, the first losses are played back as a single sign of congestion, as a half
+//! at the receiver would have seen them. Third, once the path has been full, the rate may exceed the arrival rate only
+//! slightly ([`RiseLimit`]). Fourth, the half reports once for each second that a report covers. The four rules do not
+//! apply to a controller that ignores feedback by design (`fixed`).
 //!
 //! There is only one RTT sample in several seconds, and it includes delays in the player. Samples within 30 ms of the
 //! minimum are therefore not counted as queueing.
@@ -55,7 +55,8 @@ impl StandardReports {
         Self { own, able, bare_reports_allowed: 0 }
     }
 
-    /// Tolerates the first standard reports of receivers that were asked for per-packet feedback.
+    /// Tolerates a few standard reports from receivers that were asked for per-packet feedback, because per-packet
+    /// feedback may follow.
     #[must_use]
     pub fn expecting_packets(self) -> Self {
         Self { bare_reports_allowed: BARE_REPORTS_ALLOWED, ..self }
@@ -84,7 +85,7 @@ struct Receiver {
     reply: Option<(Body, Time)>,
     /// Whether no packet has been lost so far.
     lossless: bool,
-    /// The notice that replaces the recorded notices of the next part's packets.
+    /// The notice with which the packets of an interval's next part are played back, instead of their recorded notices.
     notice: Option<Notice>,
     limit: RiseLimit,
     /// The factor by which the start rate may exceed the rate that the receiver half requests.
@@ -288,8 +289,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // Another controller's initial rate may be far below the fallback's, and the first report could only double
-            // it.
+            // After a fallback, the first report still covers packets of the previous controller, whose rate may be far
+            // below the fallback's initial rate. Such a report could only double the low rate.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -434,7 +435,7 @@ impl RiseLimit {
 
 /// The interval between two reports of one receiver.
 ///
-/// A half at a receiver reports about once a second, and its memory is counted in reports. The shadow half therefore
+/// A half at a receiver reports about once a second, and remembers a fixed number of reports. The shadow half therefore
 /// also reports for each second. Before the first loss the shadow half reports only once per interval: a start phase
 /// ends when several reports show no growth, and the send rate does not grow within an interval.
 struct Interval {

@@ -18,13 +18,14 @@ use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 /// Silence after which a source that the session description names is replaced by another source at its address. The
 /// same value applies to other sources if the frame interval is unknown.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// Minimum silence that counts. During a shorter silence, packets may only be reordered.
+/// Minimum silence before another source at the same address replaces a source. A shorter silence may be due to
+/// reordering.
 const MIN_SILENCE: Span = Span::millis(50);
-/// Maximum silence of a source that is required before another source at its address replaces it.
+/// Maximum silence that is required before another source at the same address replaces a source.
 const MAX_SILENCE: Span = Span::secs(5);
 /// Time without packets after which [`Receiver::waiting`] no longer returns another source.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
-/// A timestamp that differs from the elapsed time by more than this belongs to a restarted stream.
+/// If the advance of a timestamp differs from the elapsed time by more than this, the stream was restarted.
 const TIMESTAMP_JUMP: Span = Span::secs(5);
 
 /// Another source that sends media to this receiver.
@@ -69,7 +70,7 @@ impl OtherSource {
 pub struct Waiting {
     /// The source's SSRC.
     pub ssrc: u32,
-    /// The address from which the other source sends.
+    /// The address from which the source sends.
     pub from: Origin,
     /// The time for which the followed source still has to be silent before this one replaces it.
     pub after: Span,

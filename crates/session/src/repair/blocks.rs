@@ -32,7 +32,7 @@ impl ParitySettings {
         self.useful() * 2 / 5
     }
 
-    /// Returns the time, counted from when its frame was ready, for which a packet is useful.
+    /// Returns the time for which a packet is useful after its frame was ready to be sent.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
@@ -42,7 +42,7 @@ impl ParitySettings {
 /// symbol's length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// Number of packets from which on a block ends with the current frame.
+/// A block with at least this number of packets ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
 /// Maximum number of packets of a block.
 const MAX_BLOCK_PACKETS: usize = 40;
@@ -382,8 +382,8 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // A block can only be recovered if more than half of its packets arrive before its parity. A base number that
-        // is further ahead is therefore invalid.
+        // The base number is not verified. A base far ahead of the newest packet is invalid, because parity is sent
+        // after its block, and can only recover the block if more than half of it has arrived.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };

@@ -14,9 +14,9 @@ const DEFAULT_RTT: Span = Span::millis(100);
 const MIN_RTT_MARGIN: Span = Span::millis(10);
 /// Number of packets over which the loss rate is averaged (exponentially weighted).
 const LOSS_WINDOW: f64 = 1_000.0;
-/// Loss rate that repair aims at.
+/// Target loss rate after repair.
 const RESIDUAL_LOSS: f64 = 1e-4;
-/// Maximum number of requests per packet that is assumed when a play-out delay is planned.
+/// Maximum number of requests per packet for which a play-out delay is planned.
 const MAX_PLANNED_REQUESTS: u64 = 3;
 /// Time for which the path is assumed to reorder packets after a packet arrived out of order.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
@@ -44,8 +44,8 @@ struct Missing {
 }
 
 /// Estimator of the time from a request to its answer (RFC 6298). The variation is initially an eighth of the first
-/// sample, not half of it as in the RFC. With half, packets that have to arrive within three RTTs could never be
-/// requested.
+/// sample, not half of it as in the RFC. With half, the estimate would be so long that packets that have to arrive
+/// within three RTTs would never be requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
@@ -74,8 +74,8 @@ impl RoundTrip {
     }
 
     /// Adds the time `took` from the last request to its answer. After several requests it is unknown which one was
-    /// answered (Karn's algorithm). In that case the sample is only used to detect that the timer is too short: the
-    /// answer arrived sooner after the last request than any answer can.
+    /// answered (Karn's algorithm), so the sample does not change the estimate. It only shows whether the timer is too
+    /// short: an answer that arrives much less than an RTT after the last request belongs to an earlier request.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -227,8 +227,7 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // With this arrival, the reordering threshold is reached only for these numbers. Earlier numbers are due
-        // already.
+        // With this arrival, only these numbers reach the reordering threshold. Earlier numbers have reached it before.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -251,7 +250,7 @@ impl NackRequester {
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
     }
 
-    /// Removes a packet that was recovered from parity from the list, so that it is not requested.
+    /// Marks a packet as recovered from parity, so that it is not requested.
     pub(crate) fn on_recovered(&mut self, seq: u64) {
         self.missing.remove(&seq);
         self.repaired.insert(seq);

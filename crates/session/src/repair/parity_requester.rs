@@ -71,7 +71,7 @@ impl ParityRequester {
         self.pending.clear();
     }
 
-    /// Updates the pending request of a block, after a packet or parity packet of it has arrived.
+    /// Updates the pending request of a block, after a media or parity packet of the block has arrived.
     pub(crate) fn on_need(&mut self, now: Time, need: &Need, settings: &ParitySettings, group: Group) {
         let Need { base, packets, sent, lacks } = *need;
         if lacks == 0 || group.members > MAX_REQUESTING_MEMBERS {
@@ -89,8 +89,8 @@ impl ParityRequester {
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The block's first packet was ready at most `settings.block()` plus the one-way delay before its first parity
-        // packet arrived. The answer is useful for `settings.useful()` after that packet was ready.
+        // The block's first packet was ready at most `settings.block()` plus the one-way delay before the block's first
+        // parity packet arrived. The answer is useful for `settings.useful()` after the first packet was ready.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
             self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
