@@ -46,13 +46,13 @@ class Part:
 '''
 TAIL = '''
     def to_toml(self) -> str:
-        """Write it as a scenario file."""
+        """Return the scenario in the format of a scenario file."""
 
     def to_json(self) -> str:
-        """Write it as JSON, with the same keys."""
+        """Return the scenario as JSON, with the same keys."""
 
     def save(self, path: Path | str) -> Path:
-        """Write it to a file, and return its path."""
+        """Write the scenario to a file, and return the file's path."""
 '''
 
 LINK = "link.items"

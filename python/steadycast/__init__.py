@@ -5,7 +5,7 @@
     run = sc.run("scenarios/dumbbell.toml")
     run.rates.to_polars()
 
-Everything is loaded when it is first used.
+Each public name is imported when it is first used.
 """
 
 import sys
@@ -102,7 +102,7 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a module sets it as an attribute here. A function with the name of its module must stay visible.
+        # Importing a submodule sets an attribute of the package. It must not replace a function with the same name.
         if not (isinstance(value, ModuleType) and name in __all__):
             super().__setattr__(name, value)
 

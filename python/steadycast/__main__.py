@@ -1,4 +1,4 @@
-"""The entry point of `steadycast` and `python -m steadycast`; `--version` does not build the command line."""
+"""The entry point of `steadycast` and `python -m steadycast`. `--version` is answered without the other imports."""
 
 from __future__ import annotations
 

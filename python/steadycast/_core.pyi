@@ -19,23 +19,23 @@ def experiment_schema() -> str:
 def experiment(text: str, file: str, seed: int | None = None, count: int | None = None) -> str:
     """Return the checked content of an experiment file as JSON; `file` is its name in messages.
 
-    `seed` and `count` replace those of its draws. Raises Problems.
+    `seed` and `count` replace the seed and the number of the file's random draws. Raises Problems.
     """
 
 def network(name: str, folder: Path, networks: Path) -> str:
     """Return a named network, with its topology, events and added flows, as a TOML table on one line."""
 
 def controllers() -> list[dict[str, Any]]:
-    """Return the registry: dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
+    """Return all controllers as dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 
 def promises() -> list[tuple[str, str]]:
-    """Return the names and descriptions of the session's promises, which hold with every controller."""
+    """Return the names and descriptions of a session's invariants, which hold with every controller."""
 
 def figures() -> list[dict[str, Any]]:
-    """Return all figures: dicts with of, key, parts, by_flow, unit, about, short, better, when, shown."""
+    """Return all metrics of summaries: dicts with of, key, parts, by_flow, unit, about, short, better, when, shown."""
 
 def flat(summary: str) -> str:
-    """Return a summary's numbers by their paths; both are JSON."""
+    """Return the numbers of a summary (JSON) as a JSON object that maps their paths to them."""
 
 def call(place: str, file: bytes, controllers: list[str], options: dict[str, Any]) -> str:
     """Return the analysis of a call's event log or capture, as JSON.
@@ -59,8 +59,8 @@ def datagrams(
 ) -> tuple[list[tuple[int, str, str, int, int | None, tuple[int, int] | None, int]], list[str]]:
     """Return the UDP datagrams of a capture, and notes on what is left out.
 
-    Each is a tuple of its time in ns since 1970, the endpoints that it is from and to, the bytes of its IP packet, its
-    IPv4 identification, its RTP source and sequence number, and a digest of its payload's first bytes.
+    Each tuple contains the time in ns since 1970, the source and the destination, the size of the IP packet in bytes,
+    the IPv4 identification, the SSRC and RTP sequence number, and a digest of the payload's first bytes.
 
     Raises:
         UserError: the file can't be read.
@@ -71,28 +71,28 @@ def columns() -> list[dict[str, Any]]:
     """Return all columns of all tables: dicts with table, name, unit, about, measured."""
 
 def freezes(slots: Sequence[bool], lasts_s: Sequence[float]) -> str:
-    """Return freezes as figures of a receiver, in JSON.
+    """Return a receiver's freeze metrics as JSON.
 
-    Of display slots, ``slots`` says whether a new picture appears, ``lasts_s`` how long each is shown.
+    For each display slot, ``slots`` says whether a new picture appears, and ``lasts_s`` is its duration in seconds.
     """
 
 def median(values: Sequence[float]) -> float | None:
     """Return the median; `None` without values."""
 
 def variation(values: Sequence[float]) -> float | None:
-    """Return the coefficient of variation, by the sample's standard deviation.
+    """Return the coefficient of variation, computed with the sample standard deviation.
 
     `None` for fewer than two values, or a mean of zero.
     """
 
 def sources() -> tuple[str, dict[str, str]]:
-    """Return SHA-256 of the compiled sources but the controllers', and of each controller's own by its name."""
+    """Return SHA-256 of the compiled sources without the controllers, and of each controller's source by its name."""
 
 def picture_psnr(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """PSNR of two 2-D uint8 planes of one size, in dB; infinite for equal ones."""
+    """PSNR of two 2-D uint8 planes of equal size, in dB; infinite if they are identical."""
 
 def picture_ssim(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """SSIM of two 2-D uint8 planes of one size."""
+    """SSIM of two 2-D uint8 planes of equal size."""
 
 @final
 class Scenario:
@@ -128,7 +128,7 @@ class Decision:
 
     @property
     def target_bps(self) -> float:
-        """The target rate in bit/s of IP packets; headers count in it."""
+        """The target rate in bit/s of IP packets, including headers."""
     @property
     def pacing_bps(self) -> float:
         """The pacing rate, at which packets are sent, in bit/s of IP packets."""
@@ -144,7 +144,7 @@ class Decision:
 
 @final
 class Remote:
-    """Both halves of a controller at the sender, for programs that have their own pacer.
+    """A controller whose sender and receiver parts both run at the sender, for programs that have their own pacer.
 
     Times are seconds of the program's clock, sizes are bytes of IP packets, and rates are bit/s of IP packets.
     """
@@ -255,7 +255,7 @@ class Departure:
         """``media``, ``repair``, ``parity`` or ``padding``."""
     @property
     def size_bytes(self) -> int:
-        """The packet's size, including IP headers, as it was counted."""
+        """The packet's size in bytes, including IP headers."""
 
 @final
 class MediaSender:
@@ -295,7 +295,7 @@ class MediaSender:
             retransmissions_covered: whether feedback covers retransmissions.
             padding: whether the program can send padding.
             max_backlog_s: the longest backlog of the pacer, in seconds at the pacing rate; above it frames are skipped.
-            credit_s: the longest delay of a late ``poll`` for which later packets are sent earlier, in seconds.
+            credit_s: the pacer sends faster to catch up after a late ``poll``, for at most this delay in seconds.
 
         Raises:
             UserError: the controller, a parameter or the format does not exist.
@@ -307,7 +307,7 @@ class MediaSender:
     def add_video(
         self, ssrc: int, *, retransmission: bool = True, least_bps: float = 0.0, most_bps: float | None = None
     ) -> int:
-        """Add a video stream; return its number. If there are several, the first one gets its rate first."""
+        """Add a video stream; return its number. Rates are allocated in the order in which streams were added."""
     def add_parity(self, ssrc: int, rate_bps: float) -> int:
         """Add a stream of parity packets, and reserve this rate for it; return the stream's number."""
     def encoder(self, now_s: float, stream: int) -> EncoderTarget:
@@ -336,7 +336,7 @@ class MediaSender:
         """Return the packets that have to be sent now. Call it after each call of another method, and at ``wake_s``."""
     @property
     def wake_s(self) -> float | None:
-        """The time of the next call of ``poll``; `None`: after the next call of another method."""
+        """The time of the next call of ``poll``; `None` if ``poll`` is needed only after calls of other methods."""
     def take_dropped(self) -> list[tuple[int, int]]:
         """Return the stream and identifier of each packet that is not sent, because a key frame replaced its frame.
 

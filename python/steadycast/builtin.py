@@ -9,7 +9,7 @@ from steadycast.errors import UserError, meant
 from steadycast.files import folder, write_text
 
 FOLDER = Path(__file__).parent / "scenarios"
-"""The folder of the built-in scenarios: a link in a checkout, and files in the wheel."""
+"""The folder of the built-in scenarios: a symbolic link in a checkout, and a copy in the wheel."""
 
 NETWORKS = (FOLDER / "networks").resolve()
 """The folder of the built-in networks."""

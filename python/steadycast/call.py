@@ -64,13 +64,13 @@ def read(
             direction with more data, and the host that fits the file best.
         other: the receiver's log or capture of the same call; ``file`` is then the sender's.
         controllers: the controllers whose decisions on the recorded reports are computed.
-        beside: the competing flows in the queue, if there are any: `replay.others`.
+        beside: the competing flows in the queue, if there are any, in the form that `replay.others` parses.
         key_file: the key with which `steadycast send` encrypted a captured session.
         send_time_id: the id of the header extension abs-send-time, from a=extmap of the session description.
 
     Returns:
-        ``file``, ``seen`` (rates in bit/s, delays in ms in excess of an empty queue's, fractions of 1), ``path`` (a
-        verdict, the known properties, and ``refusals``: reasons for unknown ones), and ``bins``, one per ``bin_s``.
+        ``file``, ``seen`` (rates in bit/s, delays in ms above the delay with an empty queue, fractions of 1), ``path``
+        (a verdict, the known properties, and ``refusals``: reasons for unknown ones), and ``bins``, one per ``bin_s``.
 
     Raises:
         UserError: the file can't be read or has no arrival times, or ``beside`` names no known traffic.
@@ -122,7 +122,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of averages. Averages reveal nothing about the path, and need no key."""
+    """Complete the analysis of a file of averages, which reveals nothing about the path and is not encrypted."""
     if key_file is not None:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     packets = sum(each["packets"] for each in found["bins"])
@@ -186,7 +186,7 @@ class Asked:
     most_bps: float = math.inf
     """The highest sustained output rate of the encoder, in bit/s."""
     begun_s: float = 0.0
-    """The time until the first report, in seconds. Until then, frames have the size of the start rate."""
+    """The time of the first report, in seconds. Until then, the encoder uses the start rate."""
     apart: float = math.inf
     """The largest ratio of the target rate to the output rate that is plausible."""
 

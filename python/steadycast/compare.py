@@ -59,7 +59,7 @@ class Condition:
 class Verdict:
     """The result of a condition on one run.
 
-    The condition fails if either value is absent, because it can't be checked then.
+    If either value is absent, the condition can't be checked, and counts as failed.
     """
 
     run: str
@@ -143,7 +143,7 @@ def _differences(run: Run, against: Run) -> list[str]:
         differences.append("other clips")
     if names(one) != names(other):
         differences.append("other flows")
-    # An interrupted run has another length for this reason alone.
+    # An interrupted run is shorter, which does not mean that its scenario was another one.
     if one.get("complete") is not False and other.get("complete") is not False:
         ends = [number(s.get("to_s")) for s in (one, other)]
         if None not in ends and ends[0] != ends[1]:
@@ -243,7 +243,7 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
 
 
 def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict], path: Path) -> Path:
-    """Write the page that shows all runs to one scale."""
+    """Write the HTML page that shows all runs on shared scales."""
     every = with_base(runs, base)
     command = (
         "steadycast compare "
@@ -275,7 +275,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
 
 
 def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Path]:
-    """Save the figures of all runs on one axis, each as PDF, SVG and PNG, and its data as CSV."""
+    """Save each figure, with all runs on one axis, as PDF, SVG and PNG, and its data as CSV."""
     every = with_base(runs, base)
     saved: list[Path] = []
     files.folder(folder)
@@ -456,7 +456,7 @@ def said_rule(runs: Sequence[Run]) -> str:
 
 
 def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdict:
-    """Apply the rule to runs, seed by seed."""
+    """Apply the recommendation's rule to runs, which are compared seed by seed."""
     tested = choice.in_question([run.summary for run in runs])
     return choice.verdict([choice.candidate(run.name, _by_seed(run), tested) for run in runs], where)
 

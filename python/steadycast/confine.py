@@ -29,9 +29,9 @@ ENVIRONMENT = (
 )
 """The caller's variables that a confined program inherits, in addition to those that begin with `LC_`."""
 MOST_BYTES = 1 << 30
-"""The largest total size of a program's files that is copied, in bytes."""
+"""Maximum total size of the files that are copied from a program's folder, in bytes."""
 MOST_FILES = 10_000
-"""The most files and folders of a program that are examined."""
+"""Maximum number of a program's files and folders that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
 # Arguments: the writable folder; the number of files; the source and the place of each file; the number of read-only
 # folders; these folders. A bind mount gets its own flags only when it is mounted again (mount(2)).
@@ -52,7 +52,7 @@ class Confinement:
     """The restrictions of a confined program."""
 
     writable: str
-    """The only folder, of those that the judge has created, in which the program may write.
+    """The only folder created by the judge in which the program may write.
 
     It is the program's home folder.
     """
@@ -61,7 +61,7 @@ class Confinement:
     shown: Sequence[Sequence[str]] = ()
     """Files that the program may read, as pairs: the file, and an accessible empty file over which it is mounted."""
     user: Sequence[int] | None = None
-    """The program's user and group. With `None` it runs as the caller; if that is root, it has no capabilities."""
+    """The program's user and group. `None`: the caller's, without capabilities if the caller is root."""
 
     def words(self, words: Sequence[str]) -> list[str]:
         """Return a command that runs a program confined; the caller needs CAP_SYS_ADMIN."""
@@ -152,10 +152,9 @@ def reachable(folder: Path, user: tuple[int, int] | None) -> Iterator[Path]:
 
 
 def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
-    """Copy the regular files of a program, and return a line for each kind of omitted files.
+    """Copy the regular files of a program, and return a message for each kind of omitted files.
 
-    Links are not followed and pipes do not block, because the files are not trusted. All processes of the program have
-    ended.
+    The files are not trusted: links are not followed, and pipes do not block. The program's processes must have ended.
     """
     target.mkdir()
     special = unread = 0
@@ -200,7 +199,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
 
 
 def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
-    """Copy at most ``room`` bytes; return the remaining room, and whether the file was copied completely."""
+    """Copy at most ``room`` bytes; return the bytes left of ``room``, and whether the file was copied completely."""
     with target.open("xb") as new:
         while True:
             part = source.read(min(1 << 20, room + 1))

@@ -83,7 +83,7 @@ def _check_first_line(name: str, path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(256)
     except OSError:
-        return  # A program need not be readable.
+        return  # An executable need not be readable.
     if not head.startswith(b"#!"):
         if b"\0" not in head:
             what = f"{path} is a text whose first line names no interpreter"

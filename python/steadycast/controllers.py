@@ -98,7 +98,7 @@ USES = (
 
 
 def default(*, group: bool, paper: bool = False) -> str:
-    """Return the default controller of a session; paper mode defaults to a paper's controller."""
+    """Return the default controller of a session; multicast groups and paper mode have the same default."""
     return (GROUP if group or paper else ONE).controller
 
 

@@ -1,4 +1,4 @@
-"""A small example of the program's main use: a call beside a download, with a report that has the viewer's picture."""
+"""A small example of the program's main use: a call beside a download, with a picture as the viewer saw it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
 
 
 def worst_frame(folder: Folder) -> int:
-    """Return the frame with the largest loss of quality for the viewer."""
+    """Return the display index of the frame with the lowest luma PSNR at the viewer; 0 if none was measured."""
     frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
     return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

@@ -29,7 +29,7 @@ class Finding:
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """The exit code of a command that requires what this check has found missing."""
+    """The exit code of the commands that need this check, if it has failed."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ class Examined:
     findings: tuple[Finding, ...]
 
     def code(self, purpose: str) -> Exit:
-        """Return the exit code with which a command would end because of missing things."""
+        """Return the exit code of a command whose checks have failed; 0 if all have succeeded."""
         if purpose not in NEEDED:
             raise UserError(
                 f"doctor {purpose}", "this command has no check", f"choose from: {', '.join(NEEDED)}"
@@ -74,7 +74,7 @@ class Examined:
 
 
 def need(purpose: str) -> None:
-    """Let the command line compile the module's real-time part if a command needs it."""
+    """Raise `UncompiledError` if a command needs the module's real-time part, so that the command line compiles it."""
     if {"networks", "sockets"} & set(NEEDED.get(purpose, ())):
         from steadycast.core import need_real_time
 
@@ -82,7 +82,7 @@ def need(purpose: str) -> None:
             need_real_time(f"doctor {purpose}")
         except UncompiledError:
             raise
-        except MissingError:  # on another system, the checks report this
+        except MissingError:  # on systems other than Linux, the checks report it
             return
 
 

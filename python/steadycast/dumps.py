@@ -43,12 +43,12 @@ _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
 _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
 """The types of statistics that belong to RTP streams."""
 _LEAST_GAP_S = 10.0
-"""The shortest time without a report, in seconds, that is noted; and at least `_GAP_INTERVALS` usual intervals."""
+"""A gap without reports is noted if it lasts this long, in seconds, and at least `_GAP_INTERVALS` usual intervals."""
 _GAP_INTERVALS = 5
 _MOST_COUNT = 2.0**64
 """Larger values can't be counters, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
-"""The time in seconds for which a receiver's report applies: RTCP's minimum interval (RFC 3550, section 6.2)."""
+"""A receiver's report applies for this time, in seconds: RTCP's minimum interval (RFC 3550, section 6.2)."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -196,7 +196,7 @@ def _nothing(calls: Sequence[Stats]) -> str:
 
 
 def _foreign(dump: Any) -> str | None:
-    """Return what a file of another program is, if it is known."""
+    """Return why a known file of another program can't be read; `None` for unknown files."""
     first = dump[0] if isinstance(dump, list) and dump else None
     if isinstance(first, list) and first and first[0] in ("create", "getstats", "identity", "publicIP"):
         return "it is a log of rtcstats, which is not read"
@@ -247,7 +247,7 @@ def _seconds(value: object) -> float:
 
 
 def _old(stats: Mapping[str, Any]) -> Stats:
-    """Read ``PeerConnections/…/stats``: one series for each id and metric, ``ID-METRIC``."""
+    """Read the stats of a webrtc-internals dump, which have a series ``ID-METRIC`` for each id and metric."""
     found = Stats()
     values: dict[tuple[str, str], list[Any]] = {}
     spans: dict[tuple[str, str], tuple[float, float]] = {}
@@ -276,9 +276,9 @@ def _old(stats: Mapping[str, Any]) -> Stats:
 def _new(dump: Any) -> list[Stats]:
     """Read a series of getStats, one `Stats` for each connection.
 
-    A report is an array of statistics, a table of them by id, the entries of a Map as pairs, or any of these inside
-    another object. An id that stands under several keys of the outermost object, or twice in one report, belongs to
-    several connections.
+    A report is an array of statistics, an object with the statistics by id, the entries of a Map as pairs, or any of
+    these inside another object. An id that occurs under several keys of the outermost object, or twice in one report,
+    belongs to several connections.
     """
     dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []
@@ -420,7 +420,7 @@ def _lost(
             total.append((at, total[-1][1] + (max(value, 0.0) if anew else value - before)))
         least = math.inf
         kept = []
-        # A later fall is subtracted from all earlier values above the value after the fall.
+        # If the counter falls later, all earlier values are limited to its value after the fall.
         for at, value in reversed(total):
             least = min(least, value)
             kept.append((at, max(least, 0.0)))
@@ -510,7 +510,7 @@ def _summary(stats: Stats, side: str | None) -> Json:
     trips = _latest(
         stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
     )
-    # A receiver's counter only has the packets that arrived, so the lost packets are added.
+    # A receiver counts only the packets that arrived, so the lost packets are added.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
         _UNSHOWN
@@ -580,7 +580,7 @@ def _limited(all_of: list[Points]) -> dict[str, float]:
 
 
 def capture_of(place: Path) -> Path | None:
-    """Return the capture of a run folder that is nearest to the sender."""
+    """Return the run folder's capture that was made nearest to the sender; `None` without captures."""
     captures = sorted(place.glob("pcap/*.pcap*"), key=lambda file: (".src" not in file.name, file.name))
     return captures[0] if captures else None
 

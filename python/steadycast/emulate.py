@@ -75,9 +75,9 @@ def emulate(
         quality: decode and measure the pictures.
         vmaf: measure VMAF as well.
         controllers: controller classes of video flows, by flow name.
-        program: runs on a host beside the flows; the run ends with the program. With several programs, the run ends
-            with the first one, and has its exit code. The others are started before it, and ended after it. A plan
-            controls start and end in detail.
+        program: the program to run on a host beside the flows. The run ends when this program ends. With several
+            programs, the run ends with the first one; the others are started before it, and stopped after it. A
+            `hosts.Plan` sets starts and ends in detail.
         only: run the program alone, without the scenario's flows.
         pcap: links whose packets are captured, in addition to those that the scenario names.
         approximate: omit features that an emulation does not support, with a warning for each.

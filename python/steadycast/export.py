@@ -100,7 +100,8 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         folder_of(target, _ANOTHER)
         mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
         if "stream" in mine.columns:
-            # The traces identify a packet by its number, and audio packets have numbers of their own.
+            # The traces identify a packet by its number. Audio is left out, because its packets are numbered
+            # separately.
             mine = mine.filter(pl.col("stream").ne_missing("audio"))
         number = pl.col("seq").cast(pl.String)
         time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)

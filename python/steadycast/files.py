@@ -121,9 +121,10 @@ def media(
     form: str | None = None,
     options: dict[str, str] | None = None,
 ) -> Any:
-    """Open a media file of any name by PyAV; the package opens all media files by this function.
+    """Open a media file with PyAV. Its name may contain a colon.
 
-    FFmpeg interprets the text before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless it begins with "file:".
+    FFmpeg interprets the text before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless the path begins with
+    "file:". The package therefore opens all media files by this function.
 
     Raises:
         OSError: the system or FFmpeg reported an error; some of FFmpeg's errors are subclasses of ValueError.

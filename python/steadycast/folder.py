@@ -457,7 +457,7 @@ class Draft:
     def begin(self) -> None:
         """Create DIR.part.
 
-        The remains of an interrupted run are removed, with a line on stderr, unless the writer goes on with them.
+        Files of an interrupted run are removed, with a message on stderr, unless the writer continues that run.
         """
         if self._begun:
             return

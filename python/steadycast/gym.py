@@ -1,4 +1,4 @@
-"""An environment for learning a rate controller: the simulated world behind Gymnasium's interface.
+"""An environment for learning a rate controller: the simulator with Gymnasium's interface.
 
 One step is 0.1 s of a run. The action is the rate of a video flow, and the observation comes from its receiver's
 reports. The reward grows with the received rate, and falls with delay and loss. A learned policy can be used as a
@@ -147,7 +147,7 @@ def greedy() -> Scenario:
 
 
 class RateEnv(gymnasium.Env[Vector, Vector]):
-    """The rate of one video flow of a scenario, step by step.
+    """An environment in which an agent sets the rate of one video flow of a scenario, step by step.
 
     The action is one float32 in [-1, 1] (`Observing.act`), the observation is float32 of ``len(OBSERVATION)``. An
     episode is a run of the scenario; it is truncated at the run's end, and never terminated before.
@@ -219,7 +219,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Begin a run, with a seed and a network from the environment's random numbers."""
+        """Begin a run, whose seed and network are drawn from the environment's random numbers."""
         super().reset(seed=seed)
         network = (options or {}).get("network")
         if network is None and self._networks:
@@ -278,8 +278,8 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 def policy(model: Path | str) -> type:
     """Return a controller that runs a learned policy, an ONNX model, for ``controllers=`` of `run` and `emulate`.
 
-    The model maps a float32 tensor [1, len(OBSERVATION)] to one of [1, 1], the action. A scenario uses it by a file
-    with ``Mine = steadycast.gym.policy("mine.onnx")`` and ``controller = "file.py:Mine"``.
+    The model maps a float32 tensor [1, len(OBSERVATION)] to one of [1, 1], the action. To use it in a scenario, write
+    ``Mine = steadycast.gym.policy("mine.onnx")`` to a file, and ``controller = "file.py:Mine"`` to the scenario.
 
     Raises:
         UserError: the file does not exist, or the model has another shape.

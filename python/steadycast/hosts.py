@@ -79,7 +79,7 @@ class Plan:
     report: str | None = None
     """The path of the log of events, with a line of JSON for each event."""
     confined: Confinement | None = None
-    """The confinement of members that are not `own`; it also ends all their processes with the crew."""
+    """The confinement of members that are not `own`; all their processes end with the crew."""
 
     @classmethod
     def read(cls, text: str) -> Plan:

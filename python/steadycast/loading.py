@@ -59,7 +59,7 @@ def place_of(scenario: Source) -> str:
 
 
 def folder_of(scenario: Source) -> Path:
-    """Return the folder of the files that a scenario names."""
+    """Return the folder to which the file names in a scenario are relative."""
     return Path() if isinstance(scenario, Scenario) else Path(scenario).parent
 
 

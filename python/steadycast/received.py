@@ -93,7 +93,7 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
 
 
 def need_room(target: Path, estimated_bytes: int, videos: int = 1) -> None:
-    """Print a warning before much is written.
+    """Print a warning if the estimated size is large.
 
     Raises:
         UnwrittenError: the disk has less room than the videos are estimated to take.
@@ -128,7 +128,7 @@ def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, co
 
 def _estimated_bytes(target: Path, viewer: Viewer, track: Track | None) -> int:
     raw, slots = viewer.ladder.raw, viewer.slots
-    # The pictures in the middle of the clip stand for the whole clip.
+    # The size of the whole clip is estimated from pictures in its middle.
     first = max(0, viewer.ladder.table.frames // 2 - SAMPLE // 2)
     last = min(first + SAMPLE, viewer.ladder.table.frames)
     sample = [raw.picture(place) for place in range(first, last)]

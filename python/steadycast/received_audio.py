@@ -116,8 +116,8 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     taken, slots = pts_s[order], display[order]
     before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
     begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
-    # Within a run, packets are equidistant. In real time, the sender's clock has a jitter. After a pause of the flow,
-    # pictures and sound continue with a later GOP of the clip.
+    # Packets are equidistant between two jumps. Smaller deviations are the jitter of the sender's clock in real time. A
+    # # jump follows a pause of the flow, after which pictures and sound continue with a later GOP of the clip.
     jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
     firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
     counts = np.diff(firsts, append=len(begins))

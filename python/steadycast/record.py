@@ -1,7 +1,7 @@
 """The figures and columns of a run, as the compiled module lists them.
 
-`crates/record` declares each key of `summary.json` and each column of each table once, with its unit and meaning;
-this module alone reads that list, for everything in Python that shows, explains, checks or writes a figure.
+`crates/record` declares each key of `summary.json` and each column of each table once, with its unit and meaning. All
+Python code that shows, explains, checks or writes a figure uses this module to read these declarations.
 """
 
 from __future__ import annotations

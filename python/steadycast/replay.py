@@ -73,7 +73,7 @@ _RATE_OFF = 0.15
 _DELAY_OFF = 0.30
 """The paths are accepted if that controller's simulated delay deviates from the record by at most this fraction."""
 _DELAY_LEAST_MS = 5.0
-"""The tolerance of the delay is at least this many milliseconds, over which the packets of one frame are spread."""
+"""The tolerance of the delay is at least this, in milliseconds, because a frame's packets are spread over this time."""
 _MORE, _HELD_S = 1.3, 4.0
 """The encoder counts as the limit of the rate if the target exceeds the sending rate by a factor of 1.3 for 4 s."""
 _MEDIA_BAND = (0.95, 1.2)
@@ -369,8 +369,8 @@ def replay(
 
     Returns:
         ``refusals`` (reasons why there is no result), ``paths``, ``seed``, ``media_bps``, ``recorded``,
-        ``controllers`` (for each of `FIGURES` ``p05``, ``p50`` and ``p95`` over the paths; delays are in excess of an
-        empty queue's), and ``pairs``: the number of paths on which the first has the better score; ties count half.
+        ``controllers`` (for each of `FIGURES` ``p05``, ``p50`` and ``p95`` over the paths; delays are above those with
+        an empty queue), and ``pairs``: the number of paths on which the first has the better score; ties count half.
 
     """
     # An unknown name is reported before the runs begin.

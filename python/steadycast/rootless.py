@@ -97,7 +97,7 @@ def way() -> Sequence[str]:
     """Return the prefix of a command that creates networks: empty, or `UNSHARE`.
 
     Raises:
-        MissingError: neither would work.
+        MissingError: networks can't be created in either way.
 
     """
     try:

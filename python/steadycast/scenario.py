@@ -69,15 +69,15 @@ class Scenario(Part):
         super().__init__(**{"format": 1, **keys})
 
     def to_toml(self) -> str:
-        """Write it as a scenario file."""
+        """Return the scenario in the format of a scenario file."""
         return document(self.plain())
 
     def to_json(self) -> str:
-        """Write it as JSON, with the same keys."""
+        """Return the scenario as JSON, with the same keys."""
         return json.dumps(self.plain(), ensure_ascii=False, allow_nan=False)
 
     def save(self, path: Path | str) -> Path:
-        """Write it to a file, and return its path."""
+        """Write the scenario to a file, and return the file's path."""
         path = Path(path)
         write_text(path, self.to_toml())
         return path

@@ -63,7 +63,7 @@ class _Loaded:
 
     A KeyboardInterrupt during an import is not always propagated. Python converts it to a SyntaxError while it compiles
     a string with a named character, and some modules catch all exceptions of their imports. Therefore the import is
-    completed first. It takes less than a second, or some seconds if nothing is compiled yet.
+    completed first. It takes less than a second, or some seconds if Python's bytecode is not cached yet.
 
     On its import, polars installs its own signal handler. With that handler every Ctrl-C during a write of Parquet
     raises KeyboardInterrupt, even the second one, which truncates the record. Therefore our handler is installed again.

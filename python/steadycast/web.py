@@ -140,7 +140,7 @@ class Access:
         return found
 
     def refusal(self, request: Request) -> Response | None:
-        """Return the response to a request that does not name this server."""
+        """Return the response to a request that does not name this server; `None` for other requests."""
         if self.is_here(request):
             return None
         return wrong(

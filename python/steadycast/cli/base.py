@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def option(written: str, about: str, **more: Any) -> Any:
-    """Declare an option. ``written`` has its names and then its value, as in the help: ``-o --out DIR``."""
+    """Declare an option. ``written`` contains its names and the name of its value, as in the help: ``-o --out DIR``."""
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     return typer.Option(*names, metavar=" ".join(words[len(names) :]) or None, help=about, **more)
@@ -215,7 +215,7 @@ class Scenario(Numbers):
         except _UsageError as error:
             told = str(error)
             if told.startswith("Option "):
-                raise  # The option exists, and lacks its value or has one too many.
+                raise  # The option exists; its value is missing or superfluous.
             if name := getattr(error, "option_name", ""):
                 written = _key(name.lstrip("-").replace("-", "_"))
             else:
@@ -243,7 +243,7 @@ def _key(name: str) -> str | None:
 
 
 left: list[str] = []
-"""Sentences about the results that an interrupted command leaves behind, for its last line."""
+"""Sentences about the results that an interrupted command leaves behind. They are printed in its last line."""
 
 
 def main() -> None:
@@ -283,13 +283,13 @@ _RESTARTED = "STEADYCAST_RESTARTED"
 def compile_and_restart(lacking: UncompiledError) -> None:
     """Compile the whole module in a checkout, and start this command again, because a loaded module can't be replaced.
 
-    The function returns, after printing the reason, if this is impossible or has already been done without success.
+    If this is impossible or has already failed once, the function prints the reason and returns.
     """
     import subprocess
 
     from steadycast.core import SETUP
 
-    # If the command runs as root in another user's checkout, that user could not replace the files of the build.
+    # Root does not compile in another user's checkout, because that user could not overwrite root's files later.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -323,7 +323,7 @@ _THREADS_S = 5.0
 
 
 def _leave_threads(code: int) -> None:
-    """Exit the process without waiting for threads that don't end, for example those of a user's controller."""
+    """Exit the process if threads still run after `_THREADS_S`, for example those of a user's controller."""
     until = time.monotonic() + _THREADS_S
     others = [each for each in threading.enumerate() if each is not threading.current_thread()]
     for each in others:
@@ -586,7 +586,7 @@ def listed(rows: Sequence[Sequence[str]], *heads: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print numbers for other programs."""
+    """Print a value as JSON, for other programs."""
     import json
 
     print(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))

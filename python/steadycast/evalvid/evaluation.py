@@ -270,7 +270,7 @@ def measure(
 
 
 class _Newest:
-    """A decoder's pictures by slot. Earlier pictures are discarded."""
+    """A decoder's pictures by slot. Slots are read in ascending order, so earlier pictures are discarded."""
 
     def __init__(self, pictures: Iterator[tuple[int, Picture]], clip: EncodedClip) -> None:
         self.pictures = pictures

@@ -194,7 +194,7 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
 def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[list[Hashable]]:
     """Unwrap numbers that restart after ``wraps``. The receiver's numbers begin near the sender's."""
     known = [[number for number in end if number is not None] for end in ends]
-    # If all numbers differ, they are not unwrapped, because some hosts draw them at random.
+    # Numbers that all differ need no unwrapping. They may be random, and random numbers can't be unwrapped.
     if wraps is None or len(set(known[0])) == len(known[0]):
         return [list(end) for end in known]
     unwrapped: list[list[Hashable]] = []

@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """The packet's step. `None` if the trace has a single kind of event, at a single host."""
+    """The kind of event; `None` if the trace lists a single kind, at a single host."""
     time_ns: int
     node: str
     """The name of the node; empty if the trace has only one node."""
@@ -276,7 +276,7 @@ _HEADING = re.compile(
 
 
 def _table(trace: PacketTrace, lines: Lines) -> None:
-    """Read columns with a heading: a time in seconds and a packet's number, and its bytes, event, node and flow."""
+    """Read a table with a heading: time in seconds, packet number, and optionally bytes, event, node and flow."""
     _, heading = next(lines)
     split = re.compile(r"\s*[,;\t]\s*|\s+")
     names = [name.lower() for name in split.split(heading.strip())]

@@ -54,7 +54,7 @@ def run_experiment(
     Raises:
         UserError: the file has a mistake; the error names its place and the remedy.
         UnwrittenError: the disk is full; finished runs are kept.
-        KeyboardInterrupt: Ctrl-C was pressed; the same call continues from there.
+        KeyboardInterrupt: Ctrl-C was pressed; a repeated call makes only the missing runs.
 
     """
     from steadycast.experiment.show import write_report, write_tables

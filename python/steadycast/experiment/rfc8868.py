@@ -30,7 +30,7 @@ SETTLING_S = 10.0
 BACKGROUND = "udp"
 """The name prefix of background flows, which reduce the capacity that the other flows can use (RFC 8867, 4.2)."""
 FACTOR = 3.0
-"""The largest ratio between the rates of flows with the same priority (RFC 8868, 4.1)."""
+"""The largest ratio of two rates that counts as fair, for flows with the same priority (RFC 8868, 4.1)."""
 NEAR = 0.2
 """The relative difference from the steady rate below which a rate counts as converged."""
 _SHORTEST_S = 10.0
@@ -89,7 +89,7 @@ class Facts:
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """The judged interval, in seconds: from `SETTLING_S` after the first video starts until a video stops."""
+        """The judged interval in seconds: from `SETTLING_S` after the first start of a video to the first end."""
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 
@@ -155,7 +155,7 @@ def facts(run: Run) -> Facts | None:
         active = _spans(np.isfinite(_steps(shares, "fair_bps", step, steps, np.nan)), step)
         if not active:
             return None
-        # A flow's source is listed before its receivers.
+        # A flow's source is listed before its receivers, so the first node shows the flow's direction.
         flows.append(Flow(name, flow["kind"], most[name], active, ".dst" in own["node"][0]))
     forward = links.filter((pl.col("direction") == "forward") & pl.col("capacity_bps").is_finite())
     carried, capacity = {}, {}
@@ -266,7 +266,7 @@ def slowest(facts: Facts) -> float | None:
 
 
 def variation(facts: Facts) -> float | None:
-    """Return the coefficient of variation of rates over 1 s in segments' second halves, averaged over all videos."""
+    """Return the mean coefficient of variation of the videos' rates over 1 s, in the second half of each segment."""
     second = round(1 / facts.step)
     found = []
     for low, high in facts.segments:
@@ -281,7 +281,7 @@ def variation(facts: Facts) -> float | None:
 
 
 def fairness(facts: Facts, length: float) -> float | None:
-    """Return the share of windows in which no video's rate exceeds three times another's."""
+    """Return the share of windows of this length in which no video has more than `FACTOR` times another's rate."""
     rivals = [flow for flow in facts.videos if not flow.back]
     if len(rivals) < 2:
         return None
@@ -292,7 +292,7 @@ def fairness(facts: Facts, length: float) -> float | None:
 
 
 def least(facts: Facts, length: float) -> float | None:
-    """Return the lowest mean rate of a video over a window of this length."""
+    """Return the lowest mean rate of a video over a window of ``length`` seconds."""
     found = [rows.min() for flow in facts.videos if len(rows := facts.windows(length, (flow,)))]
     return float(min(found)) if found else None
 

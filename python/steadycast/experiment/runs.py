@@ -41,7 +41,7 @@ class Job:
     timed: bool = False
     """Whether the run's series are stored, for a figure over time."""
     draw: int | None = None
-    """The number of the random draw, whose statistics are computed from the run; `None` without draws."""
+    """The number of the random draw, which determines the statistics that are computed; `None` without draws."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Shared:
 
 
 def begin(shared: Shared) -> Callable[[Job], bytes]:
-    """Return the function that runs a job and returns a line of JSON. A worker process calls this once."""
+    """Return the function that runs a job and returns a line of JSON. Each worker process calls `begin` once."""
     works: dict[tuple[str, bool], Callable[[Task], bytes]] = {}
     now: list[Job] = []
 
@@ -121,7 +121,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     Raises:
         UserError: a scenario or a change is wrong, or a measure names a figure that no run has.
         UnwrittenError: the disk is full; finished runs are kept.
-        KeyboardInterrupt: Ctrl-C was pressed; the same call continues from there.
+        KeyboardInterrupt: Ctrl-C was pressed; a repeated call makes only the missing runs.
 
     """
     from steadycast.media.prepare import prepare
@@ -216,10 +216,10 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
 def _check(
     spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]], *, is_whole: bool
 ) -> None:
-    """Check that each measure's figures exist in at least one run, because scenarios have different flows.
+    """Check that each measure's figures exist in at least one run; other scenarios may have other flows.
 
-    With random draws, the first runs may lack flows that later runs have. Until all runs are made (``is_whole``), a
-    path of such an experiment only has to be one that a summary can contain.
+    With random draws, the first runs may lack flows that later runs have. Until all runs are made (``is_whole``), it is
+    only checked that a summary can contain the paths of such an experiment.
     """
     if not figures:
         return

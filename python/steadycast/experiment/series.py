@@ -1,7 +1,7 @@
 """Numbers of a run that are computed from its tables, because its summary lacks them.
 
-Each is a function in formulas (`FUNCTIONS`). It is a class that parses the function's arguments, and computes the
-value from a run.
+Formulas call them as functions (`FUNCTIONS`). Each function is a class that parses the arguments, and computes the
+number from a run.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Column:
         rows = run.rates.to_polars().select("t_s", "flow", "node", self.name)
         sources: dict[str, str] = {}
         for at, flow, node, value in rows.iter_rows():
-            # A flow's source is listed before its receivers.
+            # A flow's source is listed before its receivers, so the first node of a flow is its source.
             source = sources.setdefault(flow, node)
             if fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent"):
                 yield at, value
@@ -176,7 +176,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A statistic of one value per second, over the seconds in windows from FROM up to, but not including, TO.
+    """A statistic of one value per second, over the seconds of windows from FROM (included) to TO (excluded).
 
     The series is a column, ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, or
     ``link.LINK.COLUMN`` of the table ``links`` in the forward direction, or the ratio of two columns. ``*`` in FLOW or
@@ -224,7 +224,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Decisions:
-    """A statistic of those decisions of a sender, from FROM to TO seconds, whose rule matches a pattern.
+    """A statistic of a sender's decisions between FROM and TO seconds whose rule matches a pattern.
 
     ``count`` is the number of decisions. A rule applies until the next decision with another rule. ``first`` is the
     time at which the rule first begins to apply, ``last`` is the time at which it last ceases to apply, and ``longest``
@@ -354,7 +354,7 @@ class Frames:
         return f"frames({self.statistic}, {self.begin:g}, {self.end:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic for the first matching flow; `None` if a frame that counts did not arrive."""
+        """Return the statistic for the first matching flow; `None` if one of the frames in it did not arrive."""
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
         # The table also has a delay for an incomplete frame, measured with the packets that arrived.

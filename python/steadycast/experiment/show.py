@@ -79,7 +79,7 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
 
 
 def tables(done: Experiment) -> list[Table | terminal.Fitted]:
-    """Return the tables for a terminal: the file's own, or the means and the bounds."""
+    """Return the tables for a terminal: those that the file defines, or else the means and the bounds."""
     found: list[Table | terminal.Fitted] = []
 
     def add(heads: Sequence[str], rows: Sequence[Sequence[str]], labels: int) -> None:
@@ -235,7 +235,7 @@ def _with_code(text: str) -> Html:
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
 
-    Points that differ only in something that the figure does not show are averaged. The mean then has no interval.
+    Points that differ only in properties that the figure does not show are averaged; their mean has no interval.
     """
     if figure.against is not None:
         return _dots(done, figure, figure.against)

@@ -85,12 +85,12 @@ class Measure:
     """The unit in tables; empty if the formula's figure has a known unit, or if the number has none."""
     digits: int
     when: Condition
-    """The condition for the points at which the measure exists."""
+    """The measure exists only at points where this condition is true."""
     place: str
     """The place in the file, for errors."""
 
     def at(self, point: Point) -> Formula | None:
-        """Return the formula at a point; `None` if the point lacks a variable of the formula, or the measure.
+        """Return the formula at a point; `None` if the measure does not exist there, or a variable is missing.
 
         Raises:
             UserError: it is not a valid formula.
@@ -162,9 +162,9 @@ class TableSpec:
     but: tuple[str, ...]
     """For a "choice" table: measures whose bounds are ignored in a second list of variants."""
     by: tuple[str, ...] | None
-    """The axes, variables, classes or columns of ``about`` whose values are the table's rows.
+    """The axes, variables, classes or columns of ``about`` whose values are the rows, or in a "held" table the columns.
 
-    In a "held" table they are its columns. `None` stands for the scenarios, or in a "points" table for a row per point.
+    With `None`, a "points" table has a row per point, and other tables use the scenarios.
     """
     against: str | None
     """For a "points" table: the variant to which the others are compared. The cells are differences from its means."""
@@ -326,7 +326,7 @@ class Spec:
     axes: tuple[Axis, ...]
     variants: Mapping[str, Variant]
     placebo: tuple[tuple[str, ...], str] | None
-    """The changes that remove the event, and a description of what is removed."""
+    """The changes that remove the tested event from a run, and a description of the event."""
     measures: tuple[Measure, ...]
     bounds: tuple[Bound, ...]
     tables: tuple[TableSpec, ...]
@@ -582,7 +582,7 @@ class Spec:
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
         """All statistics that the measures need in addition to the summary, by the number of the random draw.
 
-        A measure may refer to the run of any other point of the same draw.
+        All points of a draw have the same statistics, because a measure may refer to another point's run.
         """
         found: dict[int | None, dict[Series, None]] = {}
         for point in self.points():

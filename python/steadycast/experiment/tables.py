@@ -46,7 +46,7 @@ class Table:
 
 
 def built(done: Experiment, spec: TableSpec) -> Table:
-    """Build a table that an experiment's file asks for."""
+    """Build a table that an experiment's file defines."""
     return {"points": _points, "bounds": _bounds, "counts": _counts, "held": _held, "choice": _choice}[
         spec.kind
     ](done, spec)
@@ -103,7 +103,7 @@ class Labels:
         return [_text(self._of(point, name)) for name in self.names]
 
     def heads(self) -> list[Cells]:
-        """Return their headings."""
+        """Return the headings of the columns."""
         return [Cells(name, (name,)) for name in self.names]
 
 
@@ -181,7 +181,7 @@ def _bounds_of(done: Experiment, measure: Measure, point: Point) -> list[Bound]:
 def _bounds(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per bound and point.
 
-    It has the bounded quantity, the values of the seeds, and the number of them that keep the bound.
+    Each row contains the bounded quantity, the value of each seed, and the number of seeds that keep the bound.
     """
     rows: list[tuple[Cells, ...]] = []
     points = _chosen(done, spec)
@@ -217,8 +217,8 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: the number of points that keep all their bounds.
 
     A column counts the points whose bounds hold with each seed. With ``by_bound``, further columns count the undecided
-    and the unknown points, and the points that keep the bounds of each measure. Otherwise they have the points whose
-    bounds hold in the mean, and the share of the runs.
+    and the unknown points, and the points that keep the bounds of each measure. Otherwise they contain the number of
+    points whose bounds hold in the mean, and the share of runs that keep all bounds.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -271,8 +271,8 @@ def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point])
 def _means(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: means over points, or means of the differences from another variant.
 
-    The first number is the share of runs that keep all their bounds. A number in brackets says how many points a mean
-    has, if it is not all of them.
+    The first number is the share of runs that keep all their bounds. If points lack a value, the number of points in
+    the mean follows in brackets.
     """
     measures = [done.spec.measure(name) for name in spec.measures]
     rows = []
@@ -376,7 +376,7 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
     """Return the points of each group and variant, followed by the points of all groups together for each variant.
 
-    A key has the cells that name the group and the variant.
+    A key consists of the cells that name the group and the variant.
     """
     found: dict[tuple[str, ...], list[Point]] = {}
     points, by = _chosen(done, spec), _by(spec)

@@ -77,7 +77,7 @@ def draw(place: Path) -> Figure:
     videos = [flow["name"] for flow in flows if flow["kind"] == "video"]
     for flow in flows:
         look = style.look(flow)
-        if flow["kind"] == "video" and len(videos) > 1:  # all have one controller
+        if flow["kind"] == "video" and len(videos) > 1:  # all have the same controller
             look = style.Look(style.SPARE[videos.index(flow["name"]) % len(style.SPARE)])
         upper.plot(t, _mega(flow["rate_kbps"]), **look.line)
         if flow["kind"] == "video" or len(flows) < 5:

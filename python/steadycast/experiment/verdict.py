@@ -28,9 +28,9 @@ class Judgement:
     bound: Bound
     variant: str
     points: Mapping[Point, bool | None] = field(repr=False)
-    """Whether it holds at each point; `None` if the value is unknown."""
+    """Whether the bound holds at each point; `None` if the value is unknown."""
     placebo: Mapping[Point, bool | None] = field(repr=False)
-    """Whether it holds at each point of the placebo; `None` if the value is unknown."""
+    """Whether the bound holds at each point of the placebo; `None` if the value is unknown."""
 
     @property
     def held(self) -> int:
@@ -75,7 +75,7 @@ def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | N
     Args:
         bound: the bound.
         values: one per seed.
-        over: what has to be within it: "mean", "each", or "interval" (the whole 95 % interval of the mean).
+        over: what has to be within the bound: "mean", "each", or "interval" (the whole 95 % interval of the mean).
 
     """
     known = [value for value in values if value is not None]

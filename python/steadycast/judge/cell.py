@@ -27,7 +27,7 @@ AFTER_S = 5.0
 SIGNALS = (("INT", 2.0), ("TERM", 5.0))
 """The signals that end programs, and the time limit for each in seconds."""
 PAUSE_S = 1.0
-"""The time in seconds between the sender's end and the receiver's, for packets that are still in transit."""
+"""The receiver is ended this time after the sender, in seconds, so that packets in transit arrive."""
 WAITED = 0.05
 """The largest share of time that a thread may wait for a processor; above it the machine distorts the figures."""
 LATE = 0.01
@@ -68,7 +68,7 @@ class Outcome:
     series: Mapping[str, Any] = field(default_factory=dict)
     """The data of the page's diagrams over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
-    """The emulation's statistics of its own timer lateness."""
+    """The emulation's statistics about how late its timers expired."""
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ _FORMAT = 2
 SSIM_EVERY = 15
 """SSIM is measured for one of this many pictures, because it takes ten times as long as PSNR."""
 _COARSE = 4
-"""The factor by which the clip's width and height are reduced for the threshold of damage.
+"""A picture counts as damaged if its PSNR is below that of the clip with its sides reduced by this factor.
 
-A picture with a lower quality than the clip at that resolution is damaged, or coded too coarsely to be of use.
+Such a picture is damaged, or coded too coarsely to be of use.
 """
 
 
@@ -72,7 +72,7 @@ class Marked:
         return self.raw().fps if self.fps == "clip" else parse_fps(self.fps, Fraction(25), "clip.fps")
 
     def file(self, kind: str, seconds: float) -> Path:
-        """Return the clip as a file of this length from the cache: "y4m", or "mkv" with the codec FFV1."""
+        """Return a cached file with the clip, ``seconds`` long; ``kind`` is "y4m", or "mkv" with the codec FFV1."""
         raw = self.raw()
         facts = {
             "format": _FORMAT,

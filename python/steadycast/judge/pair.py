@@ -213,7 +213,7 @@ class _Table:
         return UserError(f"{self._where}: {self._path}{key}", what, remedy)
 
     def take(self, key: str, kind: type | tuple[type, ...], otherwise: Any = None) -> Any:
-        """Take a value; ``otherwise`` is the default."""
+        """Remove a key, and return its value; ``otherwise`` is the default."""
         self._known.append(key)
         value = self._left.pop(key, otherwise)
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -226,18 +226,18 @@ class _Table:
         return value
 
     def need(self, key: str, example: str) -> Any:
-        """Take a mandatory text."""
+        """Remove a mandatory key, and return its text."""
         value = self.take(key, str)
         if not value:
             raise self.wrong(key, "missing", f"write for example {key} = {example}")
         return value
 
     def choice(self, key: str, among: Sequence[str], otherwise: str | None = None) -> str:
-        """Take a text from a list of choices."""
+        """Remove a key, and return its text, which must be one of ``among``."""
         return self.one_of(key, self.take(key, str, otherwise), among)
 
     def one_of(self, key: str, value: str | None, among: Sequence[str]) -> str:
-        """Check a text that was read.
+        """Check a text against a list of choices.
 
         Raises:
             UserError: it is not one of the allowed values.

@@ -30,7 +30,7 @@ _LARGEST = 1e15
 LEVELS = ("wire", "rtp", "picture", "browser")
 BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
-"""The least number of datagrams in the scored time; fewer count as no traffic."""
+"""Fewer datagrams than this in the scored time count as no traffic."""
 _RUN, _RUN_S = 20, 1.0
 """Sending has begun when this number of datagrams is sent within this number of seconds."""
 _GAP_S = 0.2
@@ -264,7 +264,7 @@ def wire(cell: Cell) -> Figures:
     if flows:
         counted = (times >= low) & (times < high)
         at, capacity = cell.capacity
-        # In a fair division, the media has as much as each TCP flow.
+        # In a fair division, the media gets as much of the capacity as each TCP flow.
         fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
         figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
         figures["tcp_share_of_fair"] = figures["tcp_bps"] / fair if fair else None
@@ -275,7 +275,7 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """Return the burstiness: peak bytes in 5 ms over the mean bytes in 5 ms, as the 95th percentile of the seconds."""
+    """Return the burstiness: the 95th percentile over all seconds of the peak-to-mean ratio of the bytes in 5 ms."""
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
     whole = bins[: len(bins) // each * each].reshape(-1, each)
@@ -284,7 +284,7 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
 
 
 def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
-    """Return the recovery time after each change of the network, in seconds; `None` if the next change was earlier.
+    """Return each network change's recovery time in seconds; `None` without recovery before the next change.
 
     ``came`` has the received datagrams in the order of arrival.
     """
@@ -466,8 +466,8 @@ def _begins(codec: str, head: bytes) -> bool:
         kind = head[0] >> 1 & 63
         inner = head[2] & 63 if kind == 49 else kind
         return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
-    # The first packet of a frame has S = 1 and partition 0; a key frame has P = 0 in the next byte. With extensions (X)
-    # the next byte is another.
+    # The first packet of a frame has S = 1 and partition 0; a key frame has P = 0 in the next byte. With extensions
+    # (X), the next byte has another meaning.
     extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
     return bool(starts) and not extended and not head[1] & 1
 
@@ -494,7 +494,7 @@ def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
 
 
 def frozen(shown: F64, low: float, high: float) -> Figures:
-    """Return the freezes between two times from the display times of pictures; the wait for the first one counts."""
+    """Return the freezes between two times, from display times. The wait for the first picture is included."""
     times = np.concatenate([[low], shown[(shown > low) & (shown < high)], [high]])
     told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
     return {
@@ -556,7 +556,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
-        # A browser drops some of its camera's first pictures, so its first frame may be any of them.
+        # A browser drops some of its camera's first pictures, so the number of its first frame is unknown.
         frames = None if cell.pair.pictures.source == "browser" else frames
         handed = _handed(first, frames, fps)
     else:
@@ -596,8 +596,8 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
     """Estimate the sending times that were not logged, from frames' first packets or the least delay.
 
-    With RTP, the first frame on the wire is taken for picture 0, and RTP time stamps identify the others. Otherwise the
-    picture with the least delay is taken to have no delay.
+    With RTP, the first frame on the wire is assumed to be picture 0, and RTP time stamps identify the others. Otherwise
+    the delay of the picture with the least delay is assumed to be 0.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}

@@ -33,7 +33,7 @@ from steadycast.sweep import store
 from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
-"""The largest share of the processors that cells use together, and the most cells that run in parallel."""
+"""The largest share of the processors that parallel cells may use, and the maximum number of parallel cells."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     Raises:
         UserError: the pair, a network or a bound is wrong, or the judgement would exceed the time budget.
         MissingError: a program is missing, or the permission to create network namespaces.
-        KeyboardInterrupt: Ctrl-C was pressed; the same call goes on with the finished cells in ``out``.part, unless
+        KeyboardInterrupt: Ctrl-C was pressed; a repeated call reuses the finished cells in ``out``.part, unless
             ``force`` is set.
 
     """

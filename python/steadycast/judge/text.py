@@ -44,7 +44,7 @@ class Judgement:
         return next((o.failed for o in self.of(network) if o.failed is not None), None)
 
     def values(self, network: str, key: str) -> list[Any]:
-        """Return the values of a figure in all runs of a network that have this figure."""
+        """Return a figure's values in the runs of a network. Runs without this figure are left out."""
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:

@@ -27,7 +27,7 @@ from steadycast.result import Held, Run
 from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 
 _KEPT = 2
-"""The number of flows whose media, with pictures, a process keeps."""
+"""The number of flows whose media, including pictures, a process keeps in memory."""
 _MOST_SCORES = 200_000
 """The most picture scores per clip that a process keeps. They are the scores of about a hundred runs."""
 _MOST_ROWS = 4000
@@ -108,7 +108,7 @@ class Board:
         start = place * self._SIZE + 8
         part = self._map[start : start + 24 + self._TEXT]
         ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
-        # A worker wrote the progress just before it noticed that its work was cancelled.
+        # This is the progress of an older ticket, whose worker has not noticed yet that it was cancelled.
         if ticket != self.newest(place):
             return "", 0, 0
         # The text was cut to a number of bytes, perhaps inside a character.

@@ -25,7 +25,7 @@ _WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
 _LONGEST_WAIT_US = "1000000"
 """Maximum time in microseconds that a frame waits for a packet of the audio track, and vice versa.
 
-One of the tracks may pause.
+Without a limit, a pause in one track would also stop the other track.
 """
 _MOST = 64
 """Maximum number of frames that wait for a frame with the stream's parameters."""

@@ -108,7 +108,7 @@ class Ends:
             return True
 
     def _drain(self) -> None:
-        """Complete pending work at the end of a ``with`` block without errors."""
+        """Complete pending work at the end of a ``with`` block that has raised no error."""
 
     def _state(self, going: str) -> str:
         return (

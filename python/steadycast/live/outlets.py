@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""The largest number of receivers in a status line, and of receivers with metrics of their own.
+"""The largest number of receivers in a status line, and of receivers with separate metrics.
 
 Receivers' names come from the network, and an attacker could invent any number of them.
 """
@@ -48,9 +48,9 @@ EVERY_S = 1.0
 _STILL = 2.0
 """Seconds without a packet after which a receiver's source is called silent."""
 _READERS = 16
-"""The most connections to the metrics server.
+"""Maximum number of connections to the metrics server.
 
-The session itself needs the process's time and file descriptors.
+More connections would take processor time and file descriptors from the session.
 """
 
 
@@ -262,7 +262,7 @@ class Outlets:
         try:
             if options.metrics is not None:
                 self._server = _serve(options.metrics, lambda: [self])
-        # The files are already open.
+        # The files that were opened above have to be closed.
         except BaseException:
             self._close()
             raise

@@ -144,7 +144,8 @@ class Receiver(ends.Ends):
         queue: the number of decoded pictures that wait for the program. The oldest are dropped when the queue is full
             (`ReceiverStatus.unread`), which bounds the age of the pictures.
         codec: the codec of a stream without a description: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
-        latency: the time in seconds that a packet waits for missing predecessors; 0.3 if the sender retransmits.
+        latency: the time in seconds that a packet waits for missing predecessors; by default 0.3 if the sender
+            retransmits.
         give_up: end after this many seconds and five reporting intervals (RFC 3550, section 6.2.1) without a packet,
             because the BYE may be lost; `None` disables the time-out. It starts with the first packet.
         name: the receiver's name at the sender (CNAME); by default derived from the host name.

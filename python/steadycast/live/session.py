@@ -105,7 +105,7 @@ def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[st
         return text, interface
     host, port = match["six"] or match["host"], match["port"]
     address, percent, zone = host.partition("%")
-    # A name is no IP address, and is looked up below.
+    # `ip_address` rejects names, which are looked up below.
     with suppress(ValueError):
         plain = ipaddress.ip_address(address)
         if not percent:

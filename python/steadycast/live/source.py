@@ -362,7 +362,7 @@ def _laddered(
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 
-    # A ladder for live use has no B frames, because they add the delay of later pictures.
+    # A ladder for live use has no B frames, because a B frame has to wait for a later picture.
     file = clips.find(source)
     made = encode_ladder(Clip.of(file), codec, size, fps, gop, bframes=0, progress=progress)
     medium = {

@@ -148,7 +148,7 @@ class ReceiverStatus:
     packets: int
     """RTP packets received, without duplicates."""
     expected_packets: int
-    """RTP packets sent, by their sequence numbers."""
+    """RTP packets that were sent, as derived from the sequence numbers that arrived."""
     repaired_packets: int
     """Lost packets that a retransmission replaced (RFC 4588)."""
     whole_frames: int

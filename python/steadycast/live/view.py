@@ -22,7 +22,7 @@ _SILENT_S = 6.0
 """Seconds without a report after which a receiver is called silent; standard receivers report every 2.4 to 5 s."""
 
 _STILL_S = 2.0
-"""Seconds without a whole frame after which the picture is called frozen; valid down to one picture per second."""
+"""Seconds without a whole frame after which a picture is called frozen; sources send one or more per second."""
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -253,7 +253,7 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
 
 
 def kind(peer: Json) -> str:
-    """Classify a receiver: ours, packets or standard by its reports, or aside (ignored), or left."""
+    """Return "left", "aside" (ignored) or, by the kind of the receiver's reports, "ours", "packets" or "standard"."""
     if peer["left"]:
         return "left"
     if peer["aside"]:

@@ -257,7 +257,7 @@ def _connection(place: str, url: str) -> HTTPConnection:
 def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[None]:
     """Abort an HTTP exchange after ``limit`` seconds, and raise its errors as `UserError` with a remedy.
 
-    A time-out of the socket would start again with each byte that the server sends.
+    The socket's own time-out does not limit the exchange, because it starts again with each received byte.
     """
     late = threading.Event()
 

@@ -30,7 +30,7 @@ _RATE_OF_NONE = Fraction(25)
 """Pictures per second if the rate is ``auto`` and the clip has none."""
 
 _MOST_BOXES = 10_000
-"""The most boxes of an MP4 file among which its index is searched. A fragmented file has many."""
+"""Maximum number of boxes of an MP4 file that are searched for its index. A fragmented file has many boxes."""
 
 _READING = b"2"
 """The version of the conversion from file to pictures, which is part of the cache's key."""

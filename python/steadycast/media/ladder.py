@@ -1,4 +1,4 @@
-"""A ladder: one clip encoded at every quantizer, so that any GOP of any rung can follow any other."""
+"""A ladder: one clip encoded at every quantizer (the rungs), so that any GOP of any rung can follow any other."""
 
 import json
 import os
@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 About = dict[str, Any]
 _FORMAT = 2
 _CHANGES = {"h264": 1, "h265": 1}
-"""The revision of each codec's options within the cache format; a change invalidates the codec's cache entries."""
+"""A codec's number is increased when its options change, which invalidates its cache entries."""
 _LAMBDA = 118
 """FFmpeg's Lagrangian multiplier (lambda) for quantizer 1, in FFmpeg's units."""
 

@@ -127,7 +127,7 @@ def facts(video: Mapping[str, Any], seed: int) -> str:
 class MediaKept:
     """A cache of media that a process keeps between runs.
 
-    It has the ``most`` flows' media that were used most recently.
+    It keeps the media of the ``most`` flows that were used last.
     """
 
     def __init__(self, most: int) -> None:

@@ -27,7 +27,7 @@ _COLUMNS = 4
 class EncodedScores:
     """Scores of the pictures of each rung against the source's: one row per display slot, NaN where not measured.
 
-    Threads may put scores of different slots at the same time.
+    Threads may call `put` concurrently for different slots.
     """
 
     def __init__(self, ladder: Ladder) -> None:

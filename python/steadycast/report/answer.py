@@ -175,7 +175,7 @@ def _seen(flow: Json) -> str | None:
 
 
 def _built_on(flow: Json, by: str) -> str:
-    """Describe how the pictures were coded, as far as it was measured: their mean PSNR."""
+    """Describe the quality of the pictures by their mean PSNR, if it was measured."""
     psnr = of_flow(flow, "psnr_db.raw.y")
     if by == "rate_score":
         return "; its pictures were not measured"

@@ -74,7 +74,7 @@ class Sample:
     others: Mapping[str, float]
     """The fraction of its fair share that each flow obtained, except for the videos under test."""
     share: Value
-    """The fraction of its fair share that the video under test obtained; the smallest of several."""
+    """The fraction of its fair share that the video under test obtained; the smallest if there are several videos."""
     picture_score: Value
     rate_score: Value
     frozen: Value

@@ -188,7 +188,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def data(lines: Sequence[Seen], column: str) -> str:
-    """Return the data of a figure of all runs as CSV: a line per interval, a column per run."""
+    """Return the data of a figure with all runs as CSV: a line per interval, a column per run."""
     times = sorted({t for one in lines for t in one.t})
     at = [dict(zip(one.t, one.values, strict=True)) for one in lines]
     head = ["t_s", *(f"{one.label} {column}".replace(",", " ") for one in lines)]

@@ -63,7 +63,7 @@ def grouped(lines: Sequence[Series]) -> list[Series]:
 
 
 def merged(flow: Json, lines: Sequence[Series]) -> Series:
-    """Merge lines into one: at each time the median (the higher of two) and the extremes."""
+    """Merge lines into one: at each time the median (of two middle values, the higher one) and the extremes."""
     names = ("t", "mid", "low", "high")
     rows = pl.concat([pl.DataFrame({name: getattr(one, name) for name in names}) for one in lines])
     mid, low, high = (pl.col(name).drop_nans() for name in names[1:])
@@ -83,7 +83,7 @@ def series(folder: Folder, column: str) -> list[Series]:
     result = []
     for flow in folder.summary["flows"]:
         if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
-            continue  # background traffic has no viewer whose rate matters
+            continue  # background traffic has no viewer who would notice the delay
         nodes = [r["name"] for r in flow.get("receivers") or []]
         mine = (
             rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))

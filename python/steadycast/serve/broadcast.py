@@ -1,4 +1,4 @@
-"""A live source of `serve`: encoded once for all viewers, at a few rungs with common key frames."""
+"""A live source of `serve`: encoded once for all viewers, at a few rungs (rates) with common key frames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steadycast.live.audio import Work as AudioWork
 
 _MEASURED = 24
-"""The most pictures by which an encoder's cost is measured."""
+"""Maximum number of pictures that are encoded to measure an encoder's cost."""
 _BOTTOM_BPS = 100_000
 """The target rate of the coarsest rung, in bits per second."""
 _TOP_BITS = 1.0
@@ -35,7 +35,7 @@ _TOP_BPS = (500_000, 8_000_000)
 _BELOW_CAP = 0.65
 """The target rate of the finest rung, as a part of `--max-rate`.
 
-A viewer only climbs to a rung if its highest rate is at most 0.8 of the viewer's target rate (`rungs.rs`).
+A viewer gets a finer rung only if the rung's highest rate is at most 0.8 of the viewer's target rate (`rungs.rs`).
 """
 NICER = 5
 """The amount by which the nice value of encoding threads exceeds that of the senders' threads."""
@@ -98,7 +98,8 @@ def yield_to_senders() -> None:
     """Lower the priority of this thread, which encodes, below that of the senders.
 
     A packet that is sent late delays its viewer's picture, and its delay looks like a queue of the network. If the
-    machine is too slow, the encoders are to fall behind, because then rungs are given up until it is fast enough.
+    machine is too slow, the encoders fall behind instead of the senders, and rungs are given up until it is fast
+    enough.
     """
     # Linux has a nice value per thread. If the system refuses, the encoders only keep their priority.
     with suppress(OSError):
@@ -205,7 +206,7 @@ class LiveSource:
         Returns `None` if the source has too few pictures.
         """
         encoder = self._encoder(pictures)
-        # The cost depends on the quantizer, and the middle one represents them.
+        # The cost depends on the quantizer. It is measured at the middle one.
         middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
         spent, count = 0.0, min(encoder.gop, _MEASURED)
         for number in range(count):

@@ -29,13 +29,13 @@ from steadycast.media.table import U8
 SOURCE = "whip"
 """The name of this source on the command line."""
 _SIZE = (1280, 720)
-"""The size of the source's pictures in samples, unless one is given: a publisher's size may change at any time."""
+"""The size of the source's pictures in samples, unless the user gives one. A publisher's own size may change."""
 _FPS = Fraction(30)
 """The highest frame rate in pictures per second, unless the user gives one."""
 _CLOCK = 90_000
 """Ticks per second of the media's time stamps."""
 _APART_S = 0.5
-"""If arrivals and time stamps differ by more than this, in seconds, the publisher's clock counts as set anew."""
+"""If the offset of arrivals from time stamps changes by more than this, in seconds, the publisher's clock was reset."""
 _PAUSE_S = 0.1
 """A gap in seconds between audio packets after which a packet begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2

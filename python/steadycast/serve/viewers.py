@@ -100,7 +100,7 @@ class Viewer:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a connected browser has been silent for longer than an active one can be."""
+        """Whether a connected browser has sent nothing for longer than an active browser would."""
         return not self.core.done and bool(self.browser["is_silent"])
 
     @property

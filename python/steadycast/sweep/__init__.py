@@ -70,7 +70,7 @@ class Sweep:
         return verdicts_json(self, "python")
 
     def points(self, metric: str) -> pl.DataFrame:
-        """Return the axes with ``mean``, ``ci95`` (half-width by Student's t, null for one seed) and ``n``.
+        """Return a row per point: its axes, ``mean``, ``ci95`` (half-width by Student's t; null for one seed), ``n``.
 
         Args:
             metric: a column of the results; with ``*`` the mean over the matching columns.
@@ -178,7 +178,7 @@ def sweep(
     Raises:
         UserError: the scenario, a value or the folder is wrong; the error names the place and the remedy.
         UnwrittenError: the disk is full; finished runs are kept.
-        KeyboardInterrupt: Ctrl-C was pressed; the same call continues the sweep.
+        KeyboardInterrupt: Ctrl-C was pressed; a repeated call continues the sweep.
 
     """
     base = Base.of(scenario, changes(set))

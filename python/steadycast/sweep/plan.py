@@ -269,7 +269,7 @@ def grid(
 
 
 def values(path: str, given: Iterable[str]) -> list[str]:
-    """Return the values of an axis: a set of networks stands for its networks."""
+    """Return the values of an axis; the name of a set of networks is replaced by the names of its networks."""
     return [value for each in given for value in (expanded(each) if path == "network" else [each])]
 
 

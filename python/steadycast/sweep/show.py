@@ -94,7 +94,7 @@ def spreads(sweep: Sweep, metric: str) -> Spreads:
 
 
 def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
-    """Return the difference of each point from the point that only differs by the baseline's value, paired by seed."""
+    """Return each point's difference, paired by seed, from the same point with the baseline's value."""
     place, value = sweep.plan.axis_of(baseline)
     points = _by_point(sweep, metric)
     result: Spreads = {}
@@ -106,7 +106,7 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 
 def idle(sweep: Sweep) -> dict[Values, int]:
-    """Count the runs of each point that compare nothing: the network did not limit their rates, as in `run`."""
+    """Count the runs of each point that compare nothing, because the network did not limit their rates."""
     names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
     pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
     held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
@@ -363,7 +363,7 @@ def _curve_of(sweep: Sweep, metric: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Grid:
-    """A metric over two axes, at one point of the others."""
+    """A metric over two axes, with fixed values of the other axes."""
 
     paths: tuple[str, str]
     """The vertical and the horizontal axis."""
@@ -377,7 +377,7 @@ class Grid:
 
 
 def grids(sweep: Sweep, metric: str) -> list[Grid]:
-    """Return grids of a metric over the last two of several axes, one for each point of the others."""
+    """Return grids of a metric over the last two axes, one for each combination of the other axes' values."""
     found = spreads(sweep, metric)
     axes = sweep.plan.axes
     if len(axes) < 2 or all(one is None for one in found.values()):
@@ -611,7 +611,7 @@ def _scale(of: Grid) -> tuple[float, float, Shades]:
 
 
 def _shade(value: float, low: float, high: float, shades: Shades) -> str:
-    # All cells have the same value, and get the middle shade.
+    # If all cells have the same value, they get the middle shade.
     level = (value - low) / (high - low) if high > low else 0.5
     place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
     n = min(int(place), len(shades) - 2)

@@ -38,7 +38,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
     base, kept = setup.base, MediaKept(_KEPT)
 
     def made(video: Mapping[str, Any], seed: int, told: Progress | None) -> Ladder | FrameTable | None:
-        """Return media shared with earlier runs, without their decoded pictures, which would fill the memory."""
+        """Return a flow's media. Media with pictures are not kept between runs: they would fill the memory."""
         return media_of(video, seed, told) if setup.pixels else kept.of(video, seed, told)
 
     def one(task: Task) -> bytes:
