@@ -37,8 +37,8 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns true if the packet can be delivered later. It then has to be delivered before any packet that can't be
-    /// delivered later.
+    /// Returns true if the delivery of the packet can be postponed. The packet still has to be delivered before any
+    /// packet that can't be postponed.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
@@ -80,8 +80,8 @@ impl Agent {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }
 
-    /// Returns which packets may be delivered later: at the latest when the agent's timer expires or when anything else
-    /// happens to it. Returns `None` if each packet has to be delivered immediately.
+    /// Returns which packets may be delivered later. They have to be delivered before the agent's timer expires and
+    /// before the agent processes anything else. Returns `None` if each packet has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
         match self {
             Self::PlainSink(_) => Some(Batchable::Plain),

@@ -121,8 +121,8 @@ impl Intake {
         if self.counts(now) {
             self.bytes += size;
         }
-        // The bits are inverted for a repair, so that its digest differs from that of an original of the same time and
-        // size.
+        // A repair's bits are inverted, so that a repair and an original packet with equal time and size have different
+        // digests.
         self.digest.add(!digested(now, size));
     }
 

@@ -28,7 +28,7 @@ pub struct Record<'a> {
     pub ways: Vec<Vec<Vec<u32>>>,
     /// For each agent, its packets, if its flow is recorded packet by packet.
     pub logs: &'a [Option<Vec<PacketRow>>],
-    /// Packets that have left a link.
+    /// The number of packets that have left a link, summed over all links.
     pub hops: u64,
     /// The duration of a step of all series.
     pub step: Span,
@@ -173,7 +173,7 @@ impl PacketRow {
             Body::Rtp(media) => {
                 // A retransmission is recorded under the number of its original, as in TCP.
                 let seq = media.repairs.unwrap_or(media.seq);
-                // The fragment of an audio packet has the index of the packet, and not that of a frame.
+                // The index in the fragment of an audio packet counts audio packets, not frames.
                 let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);
                 return Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream));
             }

@@ -1,5 +1,5 @@
-//! The configuration of the two ends of a video flow. For all worlds, it is derived in one place from the flow and the
-//! context of its host.
+//! The configuration of the two ends of a video flow. Simulated, emulated and live runs all derive it here, from the
+//! flow and the context of the host.
 
 use crate::make::BuildError;
 use crate::{Intake, MakeReceiver, Player, Skew, VideoSink, VideoSource};
@@ -82,8 +82,8 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor of the rate if neither the scenario nor the media has a lowest rate. It also bounds the operator, who
-    /// can lower a higher floor at most to this value.
+    /// The floor of the rate if neither the scenario nor the media has a lowest rate. An operator can't lower the floor
+    /// below this value.
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
@@ -196,7 +196,7 @@ pub struct VideoPlan {
     flow: String,
     video: sc::Video,
     place: HostContext,
-    /// The factory of the controller's sender halves, including the layers around them.
+    /// The factory of the controller's sender halves, with their wrappers (`ControllerChoice::senders`).
     senders: Arc<dyn Factory>,
     /// The factory of the controller's receiver halves.
     receivers: Arc<dyn Factory>,
@@ -266,7 +266,7 @@ impl VideoPlan {
         Self { rtcp: change(self.rtcp), ..self }
     }
 
-    /// Returns the random source of the part with this name.
+    /// Returns a random source that depends only on the seed and on this name.
     pub fn chance(&self, name: &str) -> Chance {
         self.place.seed.part(name)
     }
@@ -291,7 +291,7 @@ impl VideoPlan {
         self.headers
     }
 
-    /// Creates an encoder of this ladder.
+    /// Creates an encoder that produces the frame sizes of this ladder.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
         // `paper` follows Evalvid-RA, in which a backlog persists. `repaired` lets the backlog drain within a GoP.
         let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };

@@ -1,5 +1,5 @@
-//! Warnings about a run's feedback and TCP windows: `warnings` of `summary.json`. A reader needs them before using the
-//! run's numbers.
+//! Warnings about a run's feedback and TCP windows: `warnings` of `summary.json`. They name conditions that change how
+//! the run's numbers have to be read.
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};

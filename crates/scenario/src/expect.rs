@@ -133,7 +133,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
 /// Returns the path of the figure that `word` probably means: `word` may be a column heading of a table, or a figure of
 /// the flow's receivers. Returns `None` if it is neither.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
-    // If the word is itself a figure of the flow, no other path was meant.
+    // A word that is a figure of the flow already is a valid path.
     if find(Of::Flow, word).is_some() {
         return None;
     }
@@ -144,8 +144,8 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     };
     let of = |of: Of| {
         let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
-        // A table shows a single quantile of a distribution. A word that is the heading of its column means this
-        // quantile, usually p95.
+        // A table's column shows a single quantile of a distribution, usually p95. A column heading means this
+        // quantile.
         Some(if figure.is_at(word) {
             word.to_owned()
         } else {
@@ -188,7 +188,7 @@ fn named<'a, 'p>(
         let given = format!("{} is a {what}, not a figure", quoted(path));
         out.problem(at, given, "go on with a figure, for example \".throughput_bps\"");
     } else if found.is_none() && scene.whole {
-        // There is no object of this name. For the message, the name is assumed to end where a figure or a list of
+        // No object has this name. For the error message, the name is assumed to end where a figure or a list of
         // figures begins.
         let goes_on = |rest: &str| find(of, rest).is_some() || LISTS_BELOW.iter().any(|way| rest.starts_with(way));
         let mut dots = path.match_indices('.').map(|(dot, _)| dot);

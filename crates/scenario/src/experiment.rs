@@ -285,7 +285,8 @@ words! {
         Linear = "linear",
         Log = "log",
     }
-    /// To which value of the seeds a bound applies: the mean, each single value, or the interval.
+    /// The values that a bound applies to: the mean over the seeds, each seed's value, or the mean's confidence
+    /// interval.
     pub(crate) enum Over {
         Mean = "mean",
         Each = "each",
@@ -355,7 +356,7 @@ impl FromToml for Seeds {
     }
 }
 
-/// Changes of a scenario in the form in which `--set` takes them: a path, and a value as TOML or a plain text.
+/// Changes of a scenario in the form that `--set` accepts: a path, and a value as TOML or plain text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(Vec<(String, Item)>);
 
@@ -383,7 +384,7 @@ impl Changes {
     }
 }
 
-/// A value as `--set` takes it.
+/// A value in the form that `--set` accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct Literal(Value);
 
@@ -399,7 +400,7 @@ impl FromToml for Literal {
     }
 }
 
-/// Returns a value in the form that `--set` takes: a text unchanged, everything else as TOML.
+/// Returns a value in the form that `--set` accepts: a text unchanged, everything else as TOML.
 fn literal(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -473,7 +474,7 @@ impl FromToml for Distributions {
     }
 }
 
-/// The quantity of a range's ends. Values are drawn as numbers, and written in the quantity's unit.
+/// The physical quantity of a range's two limits. Draws are numbers, which are written in the quantity's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
     Rate,
@@ -524,7 +525,7 @@ enum Distribution {
     Deck(Deck, Vec<String>),
 }
 
-/// A deck of cards, each of which is the index of a value, and the cards of the deck that have not been drawn yet.
+/// A deck of cards. A card is the index of a value. `left` contains the cards that have not been drawn yet.
 #[derive(Clone, Debug)]
 struct Deck {
     cards: Vec<usize>,
@@ -661,7 +662,7 @@ impl Checked {
         let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
         let own = list(&file.scenario).iter().flat_map(|table| list(&table.bound)).chain(list(&file.bound));
         let measures = match &file.measure {
-            // Bounds can contain their measures, so a file with bounds of this kind needs no [[measure]].
+            // A bound can define its own measure with the key `value`. If one does, the file needs no [[measure]].
             None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
             _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
         };
@@ -753,8 +754,8 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
             let sets = changes(&table.set);
-            // The variants of one list can be compared with each other. So can the variants of several tables whose
-            // changes contain `${variant}`.
+            // Variants with the same `group` can be compared with each other: those of one list of names, and those
+            // whose changes contain `${variant}`.
             let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
             let group = is_group.then_some(place);
             let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
@@ -818,11 +819,11 @@ fn named<T>(
 struct Names<'a> {
     measures: &'a [String],
     variants: &'a [String],
-    /// The variants that bounds judge.
+    /// The variants to which a bound applies if it names none.
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
-    /// To which value of the seeds a bound applies by default.
+    /// The default of a bound's key `over`.
     over: Over,
 }
 
@@ -1021,7 +1022,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
     let (measure, own) = match &table.value.value {
         Some(value) => {
             let name = text(&table.measure, "measure", &table.at, "give the measure a name", out);
-            // The name would stand for two different values.
+            // Otherwise the same name would denote two different measures.
             if names.measures.contains(&name) {
                 out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
             }
@@ -1085,7 +1086,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
 }
 
 impl BoundTable {
-    /// Returns the points at which the bound is judged: names of axes with their values.
+    /// Returns the points to which the bound applies, as axes with their values.
     fn at_points(&self) -> &[(String, Item)] {
         self.at.as_ref().map_or(&[], |at| &at.value.0)
     }

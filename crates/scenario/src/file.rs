@@ -17,8 +17,9 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// Names of keys here, and the names of the same settings in other programs. If a key is unknown, the message suggests
-/// the first of these keys that the table has.
+/// Keys of scenario files, each with the names that other programs use for the same setting. If a scenario contains
+/// such a name, the error message suggests our key. If several keys match, it suggests the first one that is valid in
+/// the table.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),
@@ -412,8 +413,8 @@ joined! {
     LevelTable = LevelExtra, "Links of one level of a tree.";
 }
 
-/// The keys of a link that differ in its other direction. Its schema omits `back`, which would make the schema
-/// recursive.
+/// The table `back`, which contains the keys that differ in the back direction. A link's schema contains this table's
+/// schema, so the table's schema omits `back`. Otherwise it would be recursive.
 #[derive(Clone, Debug)]
 pub(crate) struct BackTable;
 impl Declared for BackTable {
@@ -708,7 +709,8 @@ impl FromToml for Params {
     }
 }
 
-/// Returns a phrase with a capital letter and a full stop. Phrases that begin with a word to type keep it as it is.
+/// Turns a phrase into a sentence: capitalises its first letter and adds a full stop. If the phrase begins with a
+/// literal value and a colon, that value is not changed.
 fn sentence(phrase: &str) -> String {
     let word = phrase.split([' ', ':']).next().unwrap_or_default();
     let typed = phrase[word.len()..].starts_with(':');

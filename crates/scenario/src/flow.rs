@@ -166,7 +166,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
         // `hosts` has added this node.
         None if dumbbell => net.node(&format!("{}.src", group.names[i])),
         None => {
-            // A network that could not be read has been reported, and its source is missing for that reason.
+            // If the network could not be read, this has been reported and is the reason why the source is missing.
             if net.source.is_none() && !net.partial {
                 out.missing(&table.at, "from", "write the source's node, for example from = \"s\"");
             }
@@ -175,8 +175,8 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns a node's name: `text` itself, or the `i`th name if it is a range, which has to be as long as the range of
-/// the flow's name.
+/// Returns the node's name for the `i`th flow: `text`, or the `i`th name of `text` if it is a range. The range must
+/// have as many names as the range of the flow's name.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -318,7 +318,8 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
 /// Reads whether a video flow fills its probes with padding. Padding is sent in the stream of retransmissions.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
     let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
-    // `auto` retransmits only to a single receiver, and only if AVPF lets it request packets.
+    // `auto` retransmits only to a single receiver, and only if the AVPF profile allows the receiver to request
+    // packets.
     let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
@@ -404,7 +405,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
-        // Only a controller outside the registry knows its own parameters.
+        // The parameters of a user's own controller can't be checked here, because only its program knows them.
         if Outside::of(name).is_none() {
             match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),

@@ -124,7 +124,7 @@ impl Document {
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
-        // The separator gives two assignments another hash than a single assignment that contains both.
+        // The separator makes the hash of two assignments differ from the hash of their concatenation.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())
@@ -138,7 +138,7 @@ impl Document {
         self.check_with(Registry::default())
     }
 
-    /// Checks the document as [`Document::check`] does; flows can name the controllers of `registry`.
+    /// Like [`Document::check`], but looks up the flows' controllers in `registry`.
     ///
     /// # Errors
     /// Returns all problems, not only the first one.
@@ -227,8 +227,8 @@ impl Scenario {
 }
 
 impl Loaded {
-    /// Returns the line of each key, for messages of a world that does not support a key. The line is `None` if the key
-    /// comes from JSON or `set`.
+    /// Returns the line of each key, for error messages about keys that the simulator or the emulation does not
+    /// support. The line is `None` if the key comes from JSON or from `set`.
     pub fn places(&self) -> BTreeMap<String, Option<u32>> {
         fn walk(item: &Item, all: &mut BTreeMap<String, Option<u32>>) {
             all.entry(item.at.key.to_string()).or_insert(item.at.line);

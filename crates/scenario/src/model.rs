@@ -59,7 +59,7 @@ pub struct Scenario {
     pub name: String,
     /// The duration of the run.
     pub duration: Span,
-    /// The time at the start that means exclude and series include.
+    /// Length of the initial phase. Mean values exclude it, and time series include it.
     pub warmup: Span,
     /// The seed of all randomness.
     pub seed: Seed,
@@ -73,7 +73,8 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// All flows, indexed by [`FlowIx`].
     pub flows: Vec<Flow>,
-    /// Simulcasts: sets of groups of which each receiver chooses one.
+    /// Simulcasts. Each is a list of multicast groups that carry the same video at different rates. Each receiver is a
+    /// member of one of them at a time.
     pub simulcasts: Vec<Simulcast>,
     /// Changes during the run, ordered by time; events of the same time are in the file's order.
     pub events: Vec<Event>,
@@ -92,7 +93,7 @@ pub struct Link {
     pub a: NodeIx,
     /// The node at the link's other end.
     pub b: NodeIx,
-    /// The direction from `a` to `b`. Links from one entry of the file share it.
+    /// The behaviour from `a` to `b`. All links that come from the same `[[link]]` entry share one object.
     pub forward: Arc<Direction>,
     /// The direction from `b` to `a`.
     pub back: Arc<Direction>,
@@ -198,16 +199,16 @@ pub struct Flow {
     pub cast: Cast,
     /// The start time, or the start event.
     pub start: Start,
-    /// The time at which it stops; `None`: at the end of the run.
+    /// The stop time; `None`: the end of the run.
     pub stop: Option<Time>,
-    /// The maximum of the random, uniform delay of each packet, or of a burst as a whole. It keeps flows from
-    /// synchronising.
+    /// Upper limit of a random, uniformly distributed delay before each packet, or before each burst if the flow sends
+    /// bursts. The delay prevents flows from synchronising.
     pub send_jitter: Span,
 }
 
 impl Flow {
-    /// Returns the name of a receiver's session: the flow's, followed by the receiver's index if each receiver has a
-    /// separate session.
+    /// Returns the name of a receiver's session. This is the flow's name, followed by the receiver's index if each
+    /// receiver has a separate session.
     pub fn session(&self, receiver: usize) -> String {
         match self.cast {
             Cast::UnicastEach => format!("{}.{receiver}", self.name),
@@ -281,8 +282,8 @@ impl FlowKind {
         }
     }
 
-    /// Returns the default of `send_jitter`: the response time of a kernel's hosts for TCP of a Linux preset, else
-    /// zero.
+    /// Returns the default of `send_jitter`: [`KERNEL_JITTER`] for TCP with the Linux preset, zero for all other
+    /// traffic.
     pub(crate) fn host_jitter(&self) -> Span {
         match self {
             Self::Tcp(tcp) if tcp.config.preset == steadycast_tcp::Preset::Linux => KERNEL_JITTER,
@@ -332,7 +333,7 @@ impl fmt::Debug for ControllerRef {
 pub struct Video {
     /// The rate controller.
     pub controller: ControllerRef,
-    /// Whether the controller follows its paper literally or in the repaired form.
+    /// Whether the controller implements its paper literally, or with the paper's errors corrected.
     pub mode: Mode,
     /// The given parameters per controller. All of them are checked; only those of the chosen controller are used.
     pub params: Vec<(String, Vec<(String, Given)>)>,
@@ -383,7 +384,7 @@ pub enum Playout {
     None,
     /// A constant delay; a frame that arrives later misses its display time.
     Fixed(Span),
-    /// A delay that follows the time that frames and the repair of lost packets take.
+    /// A delay that is adapted to the time from sending a frame to its completion, including retransmissions.
     Adaptive(Bounds),
 }
 
@@ -431,7 +432,7 @@ impl Video {
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),
-            // The registry has no controller of this name, and the returned error says so.
+            // This returns an error, because the registry has no controller of this name.
             None => Chosen::new(self.controller.name(), self.mode, self.given()),
         }
     }
@@ -459,8 +460,8 @@ pub enum Media {
         /// Sizes vary randomly by up to this share.
         vary: f64,
     },
-    /// The MPEG-TFRCP paper's source, without pixels: quantizers 2, 4 … 62 around its one published rate, 5.25 Mb/s at
-    /// 12.
+    /// The source of the MPEG-TFRCP paper, without pixels. Its quantizers are 2, 4 … 62. The paper publishes one rate,
+    /// 5.25 Mb/s at quantizer 12, and the other rates are derived from it.
     Map001(Map001),
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
@@ -471,7 +472,7 @@ pub enum Media {
     Rfc8593 {
         /// The codec's parameters.
         codec: CodecSettings,
-        /// The media whose frame sizes the codec takes. With `None`, sizes are drawn from the statistical model.
+        /// The media whose frame sizes the codec uses. With `None`, sizes are drawn from the statistical model.
         frames: Option<Box<Media>>,
     },
 }
@@ -684,9 +685,9 @@ pub struct Simulcast {
     pub name: String,
     /// The simulcast's groups in ascending order of rate: multicast video from one source to the same receivers.
     pub flows: Vec<FlowIx>,
-    /// A receiver moves up when its rate is this multiple of the next group's floor.
+    /// A receiver moves up when its rate is at least this multiple of the next group's floor.
     pub up: f64,
-    /// The time for which a receiver's rate has to exceed this multiple before the receiver moves up.
+    /// The time for which the receiver's rate has to be this high before it moves up.
     pub hold: Span,
 }
 
@@ -730,7 +731,7 @@ pub enum EventKind {
 pub struct Change {
     /// The link.
     pub link: LinkIx,
-    /// The directions that change. The default is both, unlike that of `loss`.
+    /// The directions that change: both by default, whereas `loss` applies to the forward direction by default.
     pub direction: Directions,
     /// A new rate.
     pub rate: Option<RateSpec>,
@@ -772,7 +773,7 @@ impl Directions {
 /// What is recorded in addition to the summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// The step of the series.
+    /// The time between two points of the time series; [`Recording::step`] returns the actual one.
     pub interval: Span,
     /// Flows whose packets are recorded individually.
     pub packets: Vec<FlowIx>,
@@ -783,7 +784,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns the step of every series: the greatest common divisor of the interval and a second.
+    /// Returns the time between two points of all time series: the greatest common divisor of the interval and one
+    /// second.
     pub fn step(&self) -> Span {
         let (mut a, mut b) = (self.interval.as_nanos().max(1), 1_000_000_000);
         while b != 0 {
@@ -797,7 +799,7 @@ impl Recording {
 /// A condition on the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// A path into `summary.json`, with list entries by name.
+    /// A path into `summary.json`. Entries of lists are selected by their names.
     pub that: String,
     /// The smallest valid value.
     pub min: Option<f64>,

@@ -1,4 +1,4 @@
-//! Nodes and links: expands shapes and ranges, and resolves each distinct text once.
+//! Nodes and links: expands shapes and ranges, and reads each distinct table of a link only once.
 
 use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
 use crate::flow::checked;
@@ -22,15 +22,17 @@ pub(crate) struct Host {
     pub(crate) left: bool,
 }
 
-/// A larger mean rate of a table without a header, in bit/s, is more likely in another unit than Mb/s.
+/// Maximum plausible mean rate in bit/s of a table without a header. Its unit is assumed to be Mb/s, and a larger mean
+/// suggests that this is wrong.
 const LIKELY_BPS: f64 = 5e8;
-/// A larger mean step of a table without a header is more likely in another unit than seconds.
+/// Maximum plausible mean step of a table without a header. Its unit is assumed to be seconds.
 const LIKELY_STEP: Span = Span::secs(60);
 
 /// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a shape: its key in the file, its other keys except those of the behaviour, and its behaviour.
+/// A link of a shape: its key in the file, its keys that do not describe its behaviour (such as its name), and its
+/// behaviour.
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network's part of the resolved text.
@@ -54,7 +56,7 @@ pub(crate) struct Network {
     link_index: BTreeMap<String, usize>,
     /// Names that denote several links.
     groups: BTreeMap<String, Vec<usize>>,
-    /// Whether some nodes could not be read. If so, an unknown node's name is not reported.
+    /// Whether some nodes could not be read. An unknown name may belong to one of them, so it is not reported.
     pub(crate) partial: bool,
     /// The node from which flows start by default, if the network has a shape.
     pub(crate) source: Option<u32>,
@@ -167,7 +169,8 @@ impl Files {
         }
         Some(Series { rows, looped, path })
     }
-    /// Adds the delay and the loss of a link's AlphaRTC trace to its keys if the link has none.
+    /// If a link's `trace` is an AlphaRTC pattern: adds the delay and the loss of the pattern to the link's keys,
+    /// except those that the link already has.
     fn with_others(&mut self, item: &Item) -> Item {
         let mut all = item.clone();
         let Some(trace) = item.get("trace") else { return all };
@@ -256,7 +259,7 @@ impl Network {
     pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Findings) -> Option<NodeIx> {
         let found = self.node(name);
         if found.is_none() && !self.partial {
-            // Each known name would be compared with the wrong one, so the search for a similar name is limited.
+            // The wrong name is compared with each known name to suggest a similar one. The limit bounds this effort.
             let known: Vec<_> = self.nodes.iter().take(2000).map(String::as_str).collect();
             out.unknown_name(at, "node", name, &known);
         }
@@ -484,7 +487,7 @@ impl Network {
         let spec = drafts.spec(rest);
         let mut members = Vec::new();
         for i in 0..count {
-            // A single node on one side is the end of all links of the range on the other.
+            // If one side is a single node, it is linked to every node of the other side's range.
             let from = &froms[i.min(froms.len() - 1)];
             let to = &tos[i.min(tos.len() - 1)];
             let (Some(a), Some(b)) = (self.find(from, &a.at, out), self.find(to, &b.at, out)) else { return };
@@ -754,7 +757,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     // A mean of 0 means no jitter, so that a change can remove the jitter.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
-    // A rate that could not be read was already reported. It is replaced by an arbitrary valid rate.
+    // A rate that could not be read has already been reported. The stand-in lets the remaining checks continue.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
     let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));

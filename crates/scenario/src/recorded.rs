@@ -231,7 +231,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         if values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
-        // `number` takes the limit in the column's unit, because the value is converted only afterwards.
+        // `number` checks the limit in the column's unit, because the value is converted only afterwards.
         values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
     }
     let mut steps: Vec<Span> =
@@ -246,7 +246,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     carries(Rows { values: values.into(), period: end + *median, has_units: has_header }, shown, quantity)
 }
 
-/// Checks that a rate is not zero at all times.
+/// Returns an error if a rate is zero at all times.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     if quantity == Quantity::Rate && rows.values.iter().all(|(_, value)| *value < 1.0) {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));

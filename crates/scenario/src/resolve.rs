@@ -32,7 +32,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
-    // When a link with a trace is read, the number of the trace's changes within this duration is checked.
+    // Set before the links are read, because reading a trace checks how many changes it makes in this duration.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
     // A scenario that lists its nodes may have no flow, because other programs can use its network.
@@ -61,7 +61,8 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     let whole = out.problems.len() == before && out.problems.is_empty();
     for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
-        // These checks need paths through the network. If there were problems, a missing path may be a consequence.
+        // These checks need paths through the network. After an earlier problem, a missing path may only be its
+        // consequence.
         if whole {
             fit_packets(group, &mut all[range.clone()], &network);
             check_ways(group, &all[range.clone()], &network, out);
@@ -116,8 +117,8 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            // The duration is missing, and only this is reported. No time is later than `Span::MAX`, so the times cause
-            // no further problems.
+            // Only the missing duration is reported. With this stand-in no time is after the end of the run, so the
+            // checks of times find no further problems.
             Span::MAX
         }
     };
@@ -247,7 +248,7 @@ fn neighbours(nodes: usize, links: &[Link]) -> Vec<Vec<(u32, usize)>> {
     all
 }
 
-/// Returns the connected component of each node, as its smallest node.
+/// Returns the connected component of each node. A component is identified by its smallest node.
 fn parts(network: &Network) -> Vec<u32> {
     let mut up: Vec<u32> = (0..network.nodes.len() as u32).collect();
     fn top(up: &mut [u32], mut node: u32) -> u32 {
@@ -289,7 +290,8 @@ fn mtu(link: &Link) -> Bytes {
     link.forward.mtu.min(link.back.mtu)
 }
 
-/// Reduces the default session bandwidth to the narrowest link of constant rate on the media's path.
+/// Reduces the default session bandwidth to the rate of the slowest link on the media's path; links without a constant
+/// rate are ignored.
 fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let given = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
     let constant = |direction: &crate::Direction| match direction.rate {
@@ -312,9 +314,9 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// Returns the rate of the drawn film in CIF at its best quality, including IP, UDP and RTP headers. Returns `None` for
-/// a codec whose frame sizes the program does not ship: its films stay in CIF, because encoding 720 lines takes
-/// minutes.
+/// Returns the rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers. Returns `None`
+/// if the program does not ship the film's frame sizes for the codec. The film then stays in CIF, because encoding it
+/// in 720p at the start of a run takes minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),
@@ -323,9 +325,9 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// Sets the size of each drawn film for which the scenario gives none. It is 1280x720 if the flow's share of its
-/// narrowest link exceeds the rate that the film can use in CIF. The share is the link's mean rate, divided by the
-/// number of flows on the link that always have data.
+/// Sets the picture size of each synthetic film for which the scenario gives none. It is 1280x720 if the flow's share
+/// of its narrowest link exceeds the rate of the film in CIF. The share is the link's mean rate divided by the number
+/// of flows on the link that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
@@ -393,7 +395,7 @@ fn ways<'a>(
     directed_ways(flow, links, around).map(|(link, forward)| (link, if forward { &*link.forward } else { &*link.back }))
 }
 
-/// Returns the links of [`ways`]. The flag is true if the flow's data takes the link in the forward direction.
+/// Returns the links of [`ways`]. The flag is true if the flow's data crosses the link in the forward direction.
 fn directed_ways<'a>(
     flow: &Flow,
     links: &'a [Link],
@@ -512,7 +514,8 @@ impl Names<'_> {
         all
     }
 
-    /// Returns the groups of a simulcast; `None` if they are wrong or depend on an earlier problem.
+    /// Returns the groups of a simulcast; `None` if they are invalid or could not be read because of an earlier
+    /// problem.
     fn groups_of(&self, table: &SimulcastTable, out: &mut Findings) -> Option<Vec<FlowIx>> {
         let Some(names) = &table.flows else {
             return out.lack(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
@@ -541,7 +544,7 @@ impl Names<'_> {
                 let found = match here {
                     [one] => Some(*one),
                     [] => self.of_flow(&name),
-                    // A range can have thousands of these names, so only the first one is reported.
+                    // A range can expand to thousands of ambiguous names, so only the first one is reported.
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
                         out.problem(&given.at, what, format!("write FLOW.{name}"));
@@ -645,8 +648,7 @@ impl Names<'_> {
                 }
                 let links = self.links(names, out);
                 idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
-                // If the key `rate` is absent, it reads as an unlimited rate. In an event, an absent key means no
-                // change.
+                // `rate` returns an unlimited rate if both keys are absent. In an event, absent keys mean no change.
                 let faster = set.rate.is_some() || set.trace.is_some();
                 let looped = set.r#loop.as_ref().is_none_or(|looped| looped.value);
                 let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), looped, files, out) } else { None };
@@ -728,7 +730,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
     let end = Time::ZERO + lasts;
     let mut last = first;
-    // A missing duration is stored as `Span::MAX`, and is reported elsewhere. It must not lead to endless events.
+    // A missing duration is reported elsewhere and stored as `Span::MAX`. Repeating events until then would never end.
     while lasts < Span::MAX && all.len() <= MAX_EVENTS {
         let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, kind: e.kind.clone() }).collect();
         if next.first().is_none_or(|e| e.at >= end) {

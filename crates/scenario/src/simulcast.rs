@@ -63,7 +63,7 @@ pub(crate) fn simulcasts(
         }
         let groups: Vec<&Flow> = found.iter().map(|flow| &flows[flow.0 as usize]).collect();
         check(&groups, at, registry, out);
-        // A simulcast whose flows all have `count = 0` is left out, as such a flow itself is.
+        // If all flows of a simulcast have `count = 0`, the simulcast is left out, as these flows are.
         if !found.is_empty() {
             all.push(Simulcast { name: name.value.clone(), flows: found, up, hold });
         }

@@ -23,9 +23,9 @@ const TIME_UNITS: [(&str, f64); 13] = [
     ("usec", 1e-6),
     ("microseconds", 1e-6),
 ];
-/// Names of the columns of one-way delays. A round trip is not one of them.
+/// Names of columns with one-way delays. Names of round-trip times are missing on purpose.
 const DELAYS: [&str; 4] = ["delay", "latency", "owd", "oneway"];
-/// Prefixes of units of rate. An upper-case K is not a prefix of the SI, but is usual.
+/// Prefixes of units of rate. An upper-case K is not an SI prefix, but common.
 const PREFIXES: [(&str, f64); 9] = [
     ("Ki", 1024.0),
     ("Mi", 1_048_576.0),
@@ -63,7 +63,7 @@ pub(crate) struct Columns {
     pub(crate) taken: [usize; 2],
     /// The number of columns.
     pub(crate) count: usize,
-    /// One unit of the time column in seconds, and one unit of the value column in the quantity's unit.
+    /// The factors that convert the time column to seconds, and the value column to the quantity's unit.
     pub(crate) units: [f64; 2],
 }
 
@@ -97,8 +97,8 @@ impl Columns {
     }
 }
 
-/// Splits a line into cells and removes spreadsheets' quotation marks. A divider within quotation marks divides
-/// nothing.
+/// Splits a line into cells and removes the quotation marks that spreadsheets write. A divider within quotation marks
+/// is part of the cell.
 fn split(divider: Option<char>, line: &str) -> Vec<&str> {
     let mut quotes = false;
     let divides = |c: char| {
@@ -106,7 +106,7 @@ fn split(divider: Option<char>, line: &str) -> Vec<&str> {
         !quotes && divider.map_or(matches!(c, ',' | ';') || c.is_whitespace(), |divider| c == divider)
     };
     let cells = line.split(divides).map(plain);
-    // Without a fixed divider, several of them in a row divide once.
+    // Without a fixed divider, several dividers in a row count as one.
     cells.filter(|cell| divider.is_some() || !cell.is_empty()).take(MOST_COLUMNS).collect()
 }
 
@@ -115,8 +115,8 @@ pub(crate) fn plain(cell: &str) -> &str {
     cell.trim().trim_matches('"').trim()
 }
 
-/// Returns the index and the unit of the column that `unit` knows. Of several such columns, the one whose heading is
-/// only a unit or a short name is taken.
+/// Returns the index and the unit of the column for which `unit` returns a unit. If there are several, the one whose
+/// heading is only a unit or a short name is returned.
 fn only(
     cells: &[&str],
     unit: impl Fn(&str) -> Option<(f64, bool)>,
@@ -138,8 +138,8 @@ fn only(
     }
 }
 
-/// Divides a heading into its name and its unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" are "time" and "ms".
-/// The name is in lower case, and empty if the heading is only a unit.
+/// Divides a heading into its name and its unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" give "time" and
+/// "ms". The name is in lower case; it is empty if the heading is only a unit.
 fn divided(cell: &str) -> Option<(String, &str)> {
     let cell = cell.trim_end_matches([')', ']']);
     let at = cell.rfind(['(', '[', '_', ' ']);
@@ -156,7 +156,7 @@ fn time_unit(cell: &str) -> Option<(f64, bool)> {
     let (name, unit) = divided(cell)?;
     let unit = unit.to_lowercase();
     let unit = TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1;
-    // A delay may stand in a column "ms" or "s", so the name of a time is not left out.
+    // A column that is called only "ms" or "s" may contain delays, so it is not taken for the time column.
     (is_time(&name) || name.is_empty() && cell.eq_ignore_ascii_case("seconds")).then_some((unit, name == "t"))
 }
 
@@ -178,7 +178,7 @@ fn rate_unit(cell: &str) -> Option<(f64, bool)> {
         let (prefix, factor) = PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
         Some(factor * of(&text[prefix.len()..])?)
     };
-    // In capitals alone, a B may stand for bits or for bytes.
+    // If all letters are capitals, a B can mean bits or bytes.
     let unit = of(unit).or_else(|| prefixed(unit)).filter(|_| unit.chars().any(char::is_lowercase))?;
     Some((unit, name.is_empty()))
 }

@@ -1,5 +1,5 @@
-//! The resolved text, with every default filled in and every `set` applied. If it is read again, it gives the same
-//! scenario.
+//! The resolved text of a scenario, with every default filled in and every `set` applied. Reading it again gives the
+//! same scenario.
 
 use crate::file::{EcnValue, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
@@ -19,13 +19,13 @@ use steadycast_settings::{Settings, ToToml};
 use steadycast_units::{Ecn, Offset};
 
 impl Loaded {
-    /// Returns the scenario as TOML, with every default filled in, every `set` applied and absolute paths. If it is
-    /// read again, it gives the same scenario.
+    /// Returns the scenario as TOML, with every default filled in, every `set` applied and absolute paths. Reading it
+    /// again gives the same scenario.
     pub fn resolved_toml(&self) -> String {
         let s = &self.scenario;
         let mut text = Text::default();
         if let Some(network) = &self.tables.network {
-            // The name is only a comment, because the network's topology and events follow in full.
+            // The network's name is written as a comment only, because its topology and events follow in full.
             text.0.push_str(&format!("# Over the network {}.\n", quote(&network.value)));
         }
         text.key("format", crate::file::FORMAT);
@@ -81,7 +81,7 @@ impl Loaded {
         }
         for table in items(self.root.get("event")) {
             text.head("[[event]]");
-            // Events are written as in the file, because with ranges and `every` they may be a million.
+            // Events are written as in the file, because ranges and `every` can expand them to a million.
             text.lines(self.as_written(table));
         }
         text.head("[record]");
@@ -112,11 +112,12 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
-            // All flows of the entry are consumed, and the first one stands for all of them.
+            // Consumes all flows of the entry. The first one stands for all of them.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
-                // The flow has `count = 0`, so there is nothing to resolve. However, events can still refer to it.
+                // The flow has `count = 0`, so there is nothing to resolve. It is written nevertheless, because events
+                // can refer to it.
                 None => text.lines(self.as_written(item)),
             }
         }
@@ -199,19 +200,20 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns a link's keys. If `change` is true, the keys override those of another link, so absent properties are
-/// written, too.
+/// Returns a link's keys. If `change` is true, the keys override those of another link. Properties that this link does
+/// not have are then written as well, so that they are removed.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
-    // Loss applies to the forward direction by default. Equal directions with loss therefore need `back`, too.
+    // Loss applies to the forward direction by default. If both directions have the same loss, `back` is therefore
+    // needed too.
     if forward != back || change || forward.loss != Loss::None || forward.loss_trace.is_some() {
         keys.push(format!("back = {{ {} }}", direction(back, Some(forward), change).join(", ")));
     }
     keys
 }
 
-/// Returns the keys of a direction. `over` is the direction that this one overrides. Keys that are omitted have the
-/// values of `over`.
+/// Returns the keys of a direction. `over` is the direction that this one overrides; an omitted key has the value of
+/// `over`.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;

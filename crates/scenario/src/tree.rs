@@ -8,7 +8,7 @@ use std::sync::Arc;
 use steadycast_settings::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
 use steadycast_settings::{Problem, nearest};
 
-/// Sets the path of each value. Flows and links appear by name in it, other list entries by index.
+/// Sets the path of each value. The path identifies flows and links by name and other list entries by index.
 pub(crate) fn give_paths(item: &mut Item, path: &str) {
     item.at.key = Arc::from(path);
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -21,7 +21,7 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
         }
         Value::List(list) => {
             for (i, below) in list.iter_mut().enumerate() {
-                // Names stay valid if entries are added. Other lists have no names, so their entries are counted from
+                // Names stay valid if entries are added. Entries of other lists have no names, so they are counted from
                 // 1.
                 let named = matches!(path, "flow" | "link" | "simulcast");
                 let name = if named { name_of(below) } else { None };
@@ -38,8 +38,8 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
 }
 
 /// Merges `over` onto `base`. Tables are merged key by key, and all other values are replaced. A table with another
-/// `kind` (or `preset`) replaces the one in `base`. A quantity may have a key for a constant and a key for a file, for
-/// example `rate` and `trace`. Each of the two replaces the other.
+/// `kind` (or `preset`) replaces the one in `base`. If a quantity has one key for a constant and one for a file, such
+/// as `rate` and `trace`, setting one of them removes the other.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -47,7 +47,8 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         text(over).is_some() && text(over) != text(base)
     };
     if other("kind") || other("preset") {
-        // A queue of another kind keeps its length (`limit`). The other keys belong to the old kind, and are dropped.
+        // If the `kind` of a queue changes, its `limit` is kept. Its other keys are dropped, because they belong to the
+        // old kind.
         let mut whole = above.clone();
         if over.get("limit").is_none() {
             whole.extend(below.iter().filter(|(key, _)| key == "limit").cloned());
@@ -123,7 +124,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     let splits = || rest.match_indices('.').rev().map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
     let meant = |(name, keys): (&str, &str)| -> Option<(Vec<usize>, String)> {
         let all = (0..names.len()).filter(|n| is_meant(name, &names[*n]));
-        // If two flows have the same name, this is reported later. The change applies to the first of them.
+        // Two flows with the same name are reported later. Until then, the change applies to the first one.
         let all: Vec<_> = if names.iter().any(|n| n == name) { all.take(1).collect() } else { all.collect() };
         (!all.is_empty()).then(|| (all, keys.to_owned()))
     };
@@ -185,7 +186,7 @@ fn is_meant(given: &str, name: &str) -> bool {
 /// Whether a name matches a pattern.
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
-    // Without a `*` there is only one part, and equal names were already handled above.
+    // A pattern without `*` matches only an equal name, which the caller has already handled.
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
     let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
     // The leftmost match leaves the longest rest for the later parts, so no other match has to be tried.
@@ -241,7 +242,7 @@ fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String
         if let (true, Some(Value::Table(encode))) = (plays_another_medium, value_mut(flow, "encode")) {
             encode.retain(|(key, given)| given.at.set || !matches!(key.as_str(), "size" | "fps"));
         }
-        // Problems of the clip are reported at the flow that plays it.
+        // Problems with the clip are reported at the flow that plays it.
         let place = Place { key: Arc::from(format!("flow.{}.clip", name_of(flow).unwrap_or_default())), ..at.clone() };
         put(flow, &["clip"], clip.clone(), &place).map_err(|what| (what, "leave it out".to_owned()))?;
     }
@@ -277,14 +278,14 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // A table with a name is a flow. It keeps its keys when its kind changes, and keys that no longer fit are
-            // reported.
+            // A table with a name is a flow. If its kind changes, it keeps its keys; those that do not fit the new kind
+            // are reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
                 && !table.iter().any(|(k, _)| k == "name")
             {
-                // This is a queue or a loss, whose kind changes. The keys of the old kind are dropped.
+                // This table is a queue or a loss whose kind changes. The other keys of the old kind are dropped.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
@@ -300,7 +301,7 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
         }
-        // The item is a plain value but gets keys, so a table replaces it.
+        // The item is a plain value, but `keys` lead to a key below it. The value is therefore replaced by a table.
         _ => {
             item.value = Value::Table(Vec::new());
             put(item, keys, value, at)

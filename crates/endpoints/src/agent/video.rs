@@ -70,7 +70,7 @@ impl Row for DecisionRow {
     }
 }
 
-/// The view of the receiver's half of the controller at a report.
+/// The state of the controller's receiver half when it wrote a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
     /// The time of the report.
@@ -110,7 +110,7 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// Returns the network's time for a time of the audio source's clock.
+    /// Converts a time of the audio source's clock to the network's time.
     fn audio_at(&self, at: Span) -> Time {
         if at == Span::MAX { Time::NEVER } else { self.at + at.saturating_sub(self.audio) }
     }
@@ -124,7 +124,7 @@ pub struct VideoSource {
     encoder: Option<Box<dyn Feed>>,
     /// The audio beside the video, if the session has an audio stream.
     pub audio: Option<Box<dyn AudioFeed>>,
-    /// Whether the cap of the rate is the ladder's highest rate, and not a cap of the scenario.
+    /// Whether the cap is the ladder's highest rate, because the scenario has no lower cap.
     capped_by_ladder: bool,
     /// The maximum rate that the source needs: the session's cap, or the mean rate of the encoder's best quality.
     pub(crate) most: Rate,
@@ -135,7 +135,7 @@ pub struct VideoSource {
     /// Whether a session is running.
     pub running: bool,
     finished: bool,
-    /// The time at which the session has to be called again.
+    /// The time at which the session has to be polled again.
     until: Time,
     past_repairs: Repairs,
     /// The number of key frames that receivers requested.
@@ -296,7 +296,7 @@ impl VideoSource {
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
-            // Receivers take the old and the new session for one stream, so the sequence numbers must not restart.
+            // To receivers, the old and the new session are one stream, so the sequence numbers must not restart.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -509,8 +509,8 @@ impl VideoSource {
             }
         }
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
-        // The bits are inverted for a repair, so that its digest differs from that of an original of the same time and
-        // number.
+        // A repair's bits are inverted, so that a repair and an original packet with equal time and number have
+        // different digests.
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
@@ -520,7 +520,7 @@ impl VideoSource {
             }
         }
         let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
-        // Simulated parity has no bytes, so its description travels with the packet.
+        // A simulated parity packet has no bytes, so the list of the packets that it covers is passed along with it.
         let body = match sender.and_then(Sender::protection) {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
@@ -549,7 +549,7 @@ impl VideoSource {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
         for (row, until) in self.decisions.iter().zip(ends) {
-            // The network and the start phase are limits that the source does not choose.
+            // Limits by the network and by the start phase are left out, because the source does not set them.
             if !matches!(self.limit(row), "encoder" | "cap") {
                 continue;
             }
@@ -692,7 +692,7 @@ pub struct VideoSink {
     past_expected: u64,
     past_checks: Vec<Check>,
     past_requests: Requests,
-    /// The packets and messages that were not reported in earlier sessions.
+    /// The counts of [`VideoSink::untold`] in earlier sessions.
     past_untold: (u64, u64),
     /// The number of media packets that arrived in the present session. Repaired packets do not count.
     media_packets: u64,
@@ -722,7 +722,7 @@ pub struct VideoSink {
     first_seq: u64,
     /// The clock of the session. All other times in this struct are on the network's clock.
     pub(crate) skew: Skew,
-    /// The time at which the receiver has to be called again.
+    /// The time at which the receiver has to be polled again.
     until: Time,
     /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
@@ -961,8 +961,8 @@ impl VideoSink {
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
-                // Delays are relative to the first frame's delay. Only differences are used, because the two clocks may
-                // differ.
+                // The clocks of sender and receiver may differ, so only differences from the first frame's delay are
+                // used.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -1062,7 +1062,7 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         if let Some(delay) = self.player.on_packet(&packet, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
-            // The play-out delay decides the fates of frames, so that the digest covers it.
+            // The digest covers the play-out delay, because it decides which frames are late.
             self.intake.digest.add(delay.as_nanos());
         }
     }
@@ -1142,8 +1142,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns the longest time from when a frame was ready to when it was complete, over all frames that were
-    /// completed.
+    /// Returns the longest time from readiness at the sender to completion, over all completed frames.
     pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {

@@ -28,7 +28,7 @@ impl Recorded for VideoSource {
             + padding.map_or(0, |(packets, _)| packets);
         into.put(&flow::SENT_PACKETS, sent);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
-        // If a flow was never active, there is no time by which to divide.
+        // A flow that was never active has an active time of zero, which can't be a divisor.
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
         if let Some(repairs) = repairs {

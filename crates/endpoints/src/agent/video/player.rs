@@ -17,7 +17,7 @@ pub struct Player {
     adaptive: Option<Box<Adaptive>>,
 }
 
-/// What the player uses of a packet that has arrived.
+/// The properties of an arrived packet that the player uses.
 pub(super) struct ArrivedPacket {
     pub(super) now: Time,
     /// The time at which the original was sent; `None` if the original was lost.
