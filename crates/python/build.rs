@@ -104,9 +104,9 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Returns the hash of files and their names. It distinguishes versions of the sources and need not withstand attacks,
-/// so that the standard library's hasher is enough. Another compiler can give another hash: runs are then measured
-/// again.
+/// Returns the hash of files and their names. The hash only distinguishes versions of the sources and need not
+/// withstand attacks, so the standard library's hasher is enough. Another compiler can give another hash; runs are then
+/// measured again.
 fn hash(files: &[PathBuf]) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

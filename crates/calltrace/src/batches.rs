@@ -23,13 +23,13 @@ const BATCHED_SHARE: f64 = 0.3;
 const COARSE_SHARE: f64 = 0.1;
 /// The percentile of the intervals between batches that is taken as the interval of the clock.
 const SHORTER_PERCENT: usize = 5;
-/// If the share of the other direction's records that fall into batches is at least this, a clock causes the batches.
-/// The share is scaled so that 0 is the share that chance causes and 1 is the share that a clock causes.
+/// A clock causes the batches if at least this share of the other direction's records falls into them. The share is
+/// scaled: 0 is the share expected by chance, and 1 is the share expected from a clock.
 const OF_CLOCK: f64 = 0.6;
 /// If the scaled share is at most this, a link causes the batches. Between the two limits the cause is unknown.
 const OF_LINK: f64 = 0.3;
-/// The least difference between the share that chance causes and the one that a clock causes. Below it the cause of the
-/// batches is unknown.
+/// The least difference between the share expected by chance and the share expected from a clock. Below it the cause of
+/// the batches is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
 /// The cause of the batches in one direction can be determined only if the recording has at least this number of
 /// records of the other direction.
@@ -115,8 +115,8 @@ fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
     times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
 }
 
-/// Returns the cause of batches. It counts how many of the other direction's records are in batches, and compares this
-/// with the share that chance and the share that a clock would cause.
+/// Returns the cause of batches. It compares the share of the other direction's records that are in batches with the
+/// shares expected by chance and from a clock.
 fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let groups = groups(times);
     let is_within = |at: &&i64| {

@@ -117,13 +117,13 @@ pub(crate) enum Vantage {
     Sender,
     /// At the receiver, where packets arrived.
     Receiver,
-    /// Before the receiver: the round trip from the capture to the receiver takes `receiver`.
+    /// Between sender and receiver; `receiver` is the round-trip time from there to the receiver.
     Before { receiver: Span },
     /// Nothing in the capture shows where it was made.
     Unknown,
 }
 
-/// The reason why no report of the receiver names single packets.
+/// The reason why no report from the receiver lists individual packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
     /// There is no RTCP from the receiver.
@@ -631,7 +631,7 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Reported arrivals are on another clock, by which the packets are put into their true order.
+        // Reported arrivals are on another clock, so sorting by them restores the true order of the packets.
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();

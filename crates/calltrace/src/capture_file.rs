@@ -38,7 +38,7 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
 }
 
-/// Reads all records. Returns the offset of the byte from which on the file is cut or broken, if it is.
+/// Reads all records. Returns the offset at which the file is cut or broken; `None` if it is intact.
 ///
 /// # Errors
 /// The file's header is damaged, or `take` fails.

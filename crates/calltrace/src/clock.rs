@@ -7,7 +7,8 @@ pub(crate) const COARSEST: Span = Span::millis(5);
 /// The shortest step that counts as long. A long step counts even if it does not last, because a queue does not change
 /// by a second between two packets.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
-/// The largest change of a queue between two packets of a call. Packets of a call are seldom farther apart in time.
+/// The largest change of a queueing delay between two packets of a call. A queue drains no faster than time passes, and
+/// packets of a call are seldom further apart than this.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
 /// The recording has to continue for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
@@ -104,8 +105,9 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns the error of the size of a step at `place` that another clock has shown. If the size is exact, the least
-/// delay of the ten seconds after the step equals that of the ten seconds before it. The error is their difference.
+/// Returns the error in the size of the step at `place`, which was found with another clock. If the size is exact, the
+/// least delay of the ten seconds after the step equals that of the ten seconds before it. The error is their
+/// difference.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;

@@ -25,7 +25,7 @@ const COPY_WITHIN_BARE: Span = Span::millis(5);
 /// The largest variation of the time between two copies, if they come from two interfaces of one host or from a mirror
 /// port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// If the capture's clock was set ahead, the time between two successive records, of any flow, is there at least this
+/// A clock that is set ahead leaves a gap between two successive records, of any flow. The gap has to be at least this
 /// share of the step.
 const GAP_OF_STEP: f64 = 0.8;
 /// The largest change of a queue between two packets. A larger difference between two clocks is a step of one clock.

@@ -60,7 +60,7 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
         let is_restart = i > 0 && !is_expected && is_confirmed(packet, &packets[i + 1..]);
         if is_restart {
             run += 1;
-            // The next cycle but one keeps the numbers of different runs apart, even for packets that are late.
+            // One cycle is skipped, so that the numbers of different runs do not overlap, even if packets are late.
             number = ((highest >> 16) + 2) << 16 | i64::from(packet.seq);
             begin = number;
         }

@@ -30,9 +30,9 @@ const BASE_S: usize = 15;
 const WINDOW_S: f64 = 5.0;
 /// The shortest time between two steps of the delay at which they can be distinguished from cross traffic, in seconds.
 const LEVEL_S: f64 = 0.5;
-/// If the delay has at least this number of steps, the path is known only if the steps are [`LEAST_BETWEEN_STEPS_S`]
-/// apart on average and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise the search may find several steps as one,
-/// and the errors of their sizes add up.
+/// From this number of delay steps on, the path is accepted only if the steps are [`LEAST_BETWEEN_STEPS_S`] apart on
+/// average and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and the errors
+/// of their sizes add up.
 const SEVERAL_STEPS: usize = 3;
 /// The least mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
@@ -66,7 +66,7 @@ pub struct Band {
 pub struct Bin {
     /// The rate at which packets left.
     pub sent: Rate,
-    /// The rate of those packets that left in this bin and arrived at any later time.
+    /// The rate of the packets that left in this bin and arrived, whenever they arrived.
     pub arrived: Rate,
     /// The number of packets that left in this bin and whose fate is known.
     pub packets: u32,
@@ -379,8 +379,9 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether there is cross traffic even if the delay may step once per [`LEVEL_S`], because a clock is set or the route
-/// changes. In each period of [`LEVEL_S`], the least delay and the longest service time are then not used as evidence.
+/// Whether there is still evidence of cross traffic if the delay may step once per [`LEVEL_S`], because a clock is set
+/// or the route changes. Such a step changes the least delay and the longest service time of its period, so these are
+/// not used as evidence.
 ///
 /// `trains` are the trains without the `levels` of the packets.
 fn is_shared_between_steps(
@@ -614,8 +615,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Returns true if delays touch a line in a tenth of the seconds, in at least three seconds, and over more than half of
-/// the call. A queue does not grow linearly over such a time.
+/// Returns true if delays touch a line often enough: in a tenth of the call's seconds and in at least three, which span
+/// more than half of the call. A queue does not grow linearly for that long.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -803,8 +804,8 @@ struct Sums {
 
 /// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in a bin that has packets which may be missing only in the recording. If more than half of the
-/// bins have such packets, or if any missing packet may be one, losses are unknown in all bins, because their number
+/// A packet may be missing only in the recording. Losses are unknown in a bin with such packets. If more than half of
+/// the bins have them, or if it is unknown which bins have them, losses are unknown in all bins, because their number
 /// would be too low.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
@@ -1032,9 +1033,9 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses, if losses are more frequent at a longer queue although it was never full. The
-/// test compares the losses at delays above each quartile of all delays with the number that chance would cause. The
-/// test requires a difference of three standard deviations.
+/// Returns the median delay at losses if the queue is managed: losses are more frequent at a longer queue, although the
+/// queue was never full. The test compares the losses at delays above each quartile of all delays with the number that
+/// chance would cause. It requires a difference of three standard deviations.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();

@@ -29,7 +29,7 @@
 // A fault of the library has ended this handle. Free it and continue without it.
 #define STEADYCAST_BROKEN -2
 
-// A struct's `size` is not the one of this version.
+// The `size` of a struct is not the size that the struct has in this version.
 #define STEADYCAST_SIZE -3
 
 // A value is not valid for its field.
@@ -69,9 +69,9 @@
 // controller.
 #define STEADYCAST_DATA_LIMITED 4
 
-// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
-// Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
-// feedback is expected for it, and it is never lost.
+// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: no feedback will cover the packet, so it
+// never counts as lost. For example, browsers leave retransmissions out of transport-wide feedback, and QUIC does not
+// acknowledge packets that only contain acknowledgements.
 #define STEADYCAST_UNCOVERED 8
 
 // Feedback format: the program reads feedback itself, and passes the packets' fates to `steadycast_sender_feedback`.
@@ -141,8 +141,9 @@ typedef struct {
   uint32_t probes;
   // The seed of the controller's random numbers.
   uint64_t seed;
-  // 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
-  // a controller with a window is rejected. For a program that was compiled without this field, the value is 0.
+  // 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if it calls it
+  // when the packet is sent. With 1 a controller with a window is rejected. For a program that was compiled without
+  // this field, the value is 0.
   uint32_t late;
   // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
   // window is clocked by acknowledgements is rejected.

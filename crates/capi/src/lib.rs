@@ -1,11 +1,12 @@
 //! The C library: both halves of a rate controller at the sender, on per-packet feedback. It is for products in C, C++,
 //! Go, Swift or any language that calls C.
 //!
-//! One kind of handle holds a [`steadycast_remote::Remote`]. The other kind holds a [`steadycast_sender::MediaSender`],
-//! a sender's kit with a pacer. A product calls it for each packet that it sends and each report that arrives, and
-//! reads the rates for its encoder and its pacer. The library sends nothing, reads no clock, starts no thread and has
-//! no callbacks. Times are nanoseconds of one clock of the product; rates are bit/s of IP packets; sizes are bytes of
-//! IP packets. A handle may be used by one thread at a time.
+//! There are two kinds of handle. One contains a [`steadycast_remote::Remote`], which is a controller alone. The other
+//! contains a [`steadycast_sender::MediaSender`], which adds a pacer and a frame queue. A product calls the functions
+//! of its handle for each packet that it sends and each report that arrives, and reads the rates for its encoder and
+//! its pacer. The library sends nothing, reads no clock, starts no thread and has no callbacks. Times are nanoseconds
+//! of one clock of the product; rates are bit/s of IP packets; sizes are bytes of IP packets. A handle may be used by
+//! one thread at a time.
 //!
 //! Each function rejects an invalid call (no handle, a struct of another size, a value out of range) with a code below
 //! zero, and changes nothing. A fault of the library ends the handle, not the program: every later call returns
@@ -37,7 +38,7 @@ pub const STEADYCAST_OK: c_int = 0;
 pub const STEADYCAST_NULL: c_int = -1;
 /// A fault of the library has ended this handle. Free it and continue without it.
 pub const STEADYCAST_BROKEN: c_int = -2;
-/// A struct's `size` is not the one of this version.
+/// The `size` of a struct is not the size that the struct has in this version.
 pub const STEADYCAST_SIZE: c_int = -3;
 /// A value is not valid for its field.
 pub const STEADYCAST_VALUE: c_int = -4;
@@ -68,9 +69,9 @@ pub const STEADYCAST_FRAME_LAST: u32 = 2;
 /// controller.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
-/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
-/// Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
-/// feedback is expected for it, and it is never lost.
+/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: no feedback will cover the packet, so it
+/// never counts as lost. For example, browsers leave retransmissions out of transport-wide feedback, and QUIC does not
+/// acknowledge packets that only contain acknowledgements.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
 /// The handle of a controller.
@@ -98,8 +99,9 @@ pub struct SteadycastBounds {
     pub probes: u32,
     /// The seed of the controller's random numbers.
     pub seed: u64,
-    /// 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
-    /// a controller with a window is rejected. For a program that was compiled without this field, the value is 0.
+    /// 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if it calls it
+    /// when the packet is sent. With 1 a controller with a window is rejected. For a program that was compiled without
+    /// this field, the value is 0.
     pub late: u32,
     /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
     /// window is clocked by acknowledgements is rejected.

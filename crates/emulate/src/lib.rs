@@ -1,9 +1,8 @@
 //! The emulated world: runs a scenario in real time over kernel sockets.
 //!
 //! Hosts are unnamed network namespaces, each with a TUN device as its default route. A relay thread connects them
-//! through the same network model as in the other worlds ([`steadycast_network::Datagrams`]). It reads the datagrams
-//! that a host's kernel sends, offers them to the links, and writes each to the destination's device at its arrival
-//! time.
+//! through the network model of the simulator ([`steadycast_network::Datagrams`]). It reads the datagrams that a host's
+//! kernel sends, offers them to the links, and writes each to the destination's device at its arrival time.
 
 mod datagram;
 mod kernel;

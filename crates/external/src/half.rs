@@ -61,7 +61,7 @@ pub struct LawReport<'a> {
 impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
-        // Report blocks are feedback only if the controller uses this format.
+        // Report blocks are used only if they are the feedback format of the flow.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).

@@ -1,5 +1,5 @@
-//! A live source that is encoded once for all its viewers. It is encoded at a few rates ("rungs"), whose key frames are
-//! at the same pictures.
+//! A live source that is encoded once for all its viewers, at a few rates ("rungs"). All rungs have their key frames at
+//! the same pictures.
 
 use crate::group_control::{GroupControl, LastGroup, room};
 use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
@@ -23,8 +23,8 @@ const SOON: Span = Span::millis(600);
 
 /// The time over which the encoders' lag is evaluated.
 const LAG_OVER: Span = Span::secs(6);
-/// Maximum share of pictures that the encoders may leave out in [`LAG_OVER`]. If they leave out more, the finest rung
-/// is given up.
+/// Maximum share of pictures that the encoders may leave out in [`LAG_OVER`]. Above it, the finest rung is given up,
+/// which means that it is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Maximum share of pictures that the encoders may leave out while they count as on time.
@@ -35,7 +35,7 @@ const FIRST_RETURN_WAIT: Span = Span::secs(60);
 /// Maximum time for which the encoders have to be on time before a rung is encoded again.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
-/// Number of groups whose frames are kept for viewers that are late.
+/// Number of groups of pictures whose frames are kept for viewers that are late.
 const KEPT_GROUPS: usize = 3;
 
 /// An audio packet is passed to the viewers this long before its sampling time on the source's timeline.
@@ -90,8 +90,8 @@ struct SharedFrame {
 struct Member {
     id: u64,
     waker: Option<Waker>,
-    /// The viewer's queue of audio packets, the source time at which its session began, and whether it has been given a
-    /// packet.
+    /// The viewer's queue of audio packets, the source time at which its session began, and whether the queue has
+    /// received a packet yet.
     audio: Option<(AudioQueue, Span, bool)>,
 }
 
@@ -123,8 +123,7 @@ struct State {
     return_wait: Span,
     /// Whether the last change of the rungs was the return of a rung that had been given up.
     has_returned: bool,
-    /// The number of pictures that were coded, and the number of those that were left out, since the lag was last
-    /// evaluated.
+    /// The number of coded and the number of left-out pictures since the lag was last evaluated.
     lag: (u64, u64),
     lag_since: Time,
     left_out: u64,
@@ -142,7 +141,7 @@ pub struct Broadcast {
     steering: Arc<Steering>,
 }
 
-/// The result of a wait for a time of the source.
+/// The result of [`Broadcast::wait_until`].
 enum Waited<'a> {
     /// The time has come. The fields are the locked state and the present time.
     Due(MutexGuard<'a, State>, Time),
@@ -278,9 +277,9 @@ impl Broadcast {
             has_new = self.judge_lag(state, now);
         }
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
-            // A rung that is encoded again has no last group.
+            // A rung that was just added again has no previous group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // The last group may have ended early. The budget is for its actual duration.
+            // The previous group may have been shorter than a full one. Its budget is then that of its actual duration.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -303,8 +302,8 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // At the start, giving up rungs only shows how many rungs the encoders can encode. If a rung is given up
-            // after it was encoded again, the wait was too short.
+            // Giving up a rung after the start only shows how many rungs the encoders can keep up with. If a rung that
+            // was encoded again is given up, however, the wait before its return was too short.
             if std::mem::take(&mut state.has_returned) {
                 // Without the doubling, a rung would come and go every minute on a machine that is almost fast enough.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
@@ -407,7 +406,7 @@ impl Broadcast {
     /// pace. Returns whether this time has come, or `None` if the broadcast has ended.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
-            // A source with its own pace gives each packet at its time.
+            // A source with its own pace delivers each packet when it is due.
             Some(_) if self.steering.own_pace => Time::ZERO,
             Some(start) => (start + at).before(AUDIO_LEAD),
             None => Time::NEVER,
@@ -476,7 +475,7 @@ impl Broadcast {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
 
-    /// Begins to pass audio packets to a viewer, whose times count from the picture `base`.
+    /// Begins to pass audio packets to a viewer. Their times are counted from the picture `base`.
     fn join_audio(&self, id: u64, audio: Option<AudioQueue>, base: u32) {
         let mut state = self.locked();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {

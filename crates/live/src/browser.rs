@@ -28,7 +28,7 @@ pub struct Publisher {
     pub address: IpAddr,
     /// Further addresses of the port.
     pub others: Vec<IpAddr>,
-    /// Whether the browser's audio is wanted.
+    /// Whether to receive the browser's audio.
     pub audio: bool,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct NegotiatedOffer {
 }
 
 impl NegotiatedOffer {
-    /// Negotiates a browser's offer for this medium, and `audio` if it is set.
+    /// Negotiates a browser's offer for this medium, with audio if `audio` is true.
     pub(crate) fn of(offer: &str, medium: &Medium, audio: bool) -> Result<Self, LiveError> {
         let config = medium.config();
         let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config, audio })?;
@@ -111,8 +111,8 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns the offer that a sender of this medium makes to a server. It contains the feedback and the audio of the
-    /// flow's keys.
+    /// Returns the offer that a sender of this medium makes to a server. Feedback and audio are offered as the flow's
+    /// keys set them.
     pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
         if keys.is("feedback", "own") {
             return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
@@ -175,7 +175,7 @@ impl NegotiatedOffer {
         self.negotiated.describe(&own)
     }
 
-    /// Returns the parameters of this end, without sources. It is at the first address, and at `others`.
+    /// Returns the parameters of this end, without SSRCs. This end is reached at the first address and at `others`.
     fn local<'a>(
         &'a self,
         (address, others): (SocketAddr, &'a [SocketAddr]),
@@ -282,8 +282,8 @@ impl NegotiatedOffer {
     }
 }
 
-/// The ICE and DTLS connection to a browser. For the session the browser has a single address, even if it moves,
-/// because it is identified by its keys.
+/// The ICE and DTLS connection to a browser. The browser is identified by its keys, so for the session it keeps a
+/// single address even if it moves.
 pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,

@@ -19,7 +19,7 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// The payloads of a frame, concatenated. Each range is found by its offset in the frame.
+/// The payloads of a frame, concatenated. `places` contains the frame offset of each payload and its range in `bytes`.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -162,7 +162,7 @@ impl EncoderQueue {
         }
     }
 
-    /// Counts pictures that the source skipped before the requested one or before its end, and that were not coded.
+    /// Counts the pictures that the source skipped before the requested picture or before its end. They were not coded.
     /// Only the source knows their number.
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
@@ -230,15 +230,15 @@ impl EncoderQueue {
     }
 }
 
-/// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s.
-/// With this limit, the rate can be halved before this happens.
+/// Maximum backlog of the pacer, as the time to send it, at which the next picture is coded. The pacer skips frames at
+/// a backlog of 1 s. With this limit, the rate can be halved before this happens.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has fallen, and the backlog
 /// is draining already.
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// A group is aborted if its predicted backlog at its end takes longer than this to send.
+/// A group is aborted if the backlog that is predicted for its end takes longer than this to send.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
 /// Maximum time between two coded pictures, regardless of the backlog.
@@ -325,8 +325,9 @@ impl LiveFeed {
     }
 
     /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
-    /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
-    /// is the backlog, and `last` the size of the last coded frame. `headers` bytes of `last` are packet headers.
+    /// to be left out; otherwise `None`. The group is then aborted, and the next one gets a smaller size or, if the
+    /// aborted group is long, a coarser quantizer. `waits` is the backlog, and `last` the size of the last coded frame.
+    /// `headers` bytes of `last` are packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());

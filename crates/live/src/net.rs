@@ -259,7 +259,7 @@ impl Port {
         self.local
     }
 
-    /// Returns two numbers of datagrams: those that the peer refused, and those that this machine could not send.
+    /// Returns the number of datagrams that the peer refused, and the number that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
@@ -354,7 +354,7 @@ impl PairPort {
         }
     }
 
-    /// Returns two numbers of datagrams: those that the peer refused, and those that this machine could not send.
+    /// Returns the number of datagrams that the peer refused, and the number that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         match self {
             Self::Own(port) => port.failures(),
@@ -396,7 +396,7 @@ pub struct Pair {
     rtcp: Option<PairPort>,
     /// The destination of a sender's media. At a receiver, the address at which the media arrives.
     pub(crate) address: SocketAddr,
-    /// The destination of a group's reports, and of a sender's own reports.
+    /// The destination of a sender's own reports, and of reports to a group.
     reports: SocketAddr,
     /// The sockets of the audio, or `None` if it shares those of the video.
     audio: Option<Box<Self>>,
@@ -589,7 +589,8 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
-            // A changed copy keeps the zone of an IPv6 address, unlike an address that is built from its parts.
+            // Changes only the port of a copy. An address that is built from IP and port would lose the zone of an IPv6
+            // address.
             let mut next = rtp;
             next.set_port(port);
             Ok(next)

@@ -219,8 +219,8 @@ const PARITY_ENCODING: &str = "x-steadycast-rs";
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
-    /// Returns the description of a stream of which only the address and perhaps the format are known. The sender is
-    /// assumed to offer nothing that is optional.
+    /// Returns the description of a stream of which only the address and perhaps the format are known. It announces no
+    /// optional feature.
     pub fn bare(address: SocketAddr, format: Option<PayloadFormat>) -> Self {
         Self {
             address,
@@ -429,7 +429,8 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // If a payload type has no configuration, that of another type is used, because one encoder codes all of them.
+        // If a payload type has no configuration, the configuration of another payload type of the same format is used,
+        // because one encoder produces all of them.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();

@@ -325,7 +325,7 @@ impl Sending {
         self.shared.orders.limit(floor, cap);
     }
 
-    /// Returns the lower limit of the rate that the operator may move, or `None` in paper mode.
+    /// Returns the floor of the rate, which the operator may change; `None` in paper mode.
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
@@ -455,8 +455,8 @@ impl LocalOffer {
         Ok(Self { options, seed, negotiated, pair, sdp })
     }
 
-    /// Starts to send as the server's answer says. The SSRCs are the same as in the offer, because they are drawn from
-    /// the offer's seed.
+    /// Starts to send with the parameters of the server's answer. The SSRCs are the same as in the offer, because they
+    /// are drawn from the offer's seed.
     ///
     /// # Errors
     /// The answer can't be used. Nothing was sent in that case.

@@ -103,8 +103,8 @@ pub struct SocketSource {
     kept: SentSymbols,
     /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The operator's limits. They also pass on gaps of the clock to the circuit breaker, which would otherwise take a
-    /// gap for missing reports.
+    /// The operator's limits. The circuit breaker also learns of clock gaps through this handle. Otherwise it would
+    /// count a gap as missing reports.
     pub orders: Option<OperatorControls>,
     /// The ICE and DTLS connection to a browser. Media starts when it is connected.
     pub(crate) browser: Option<BrowserConnection>,
@@ -155,7 +155,7 @@ impl SocketSource {
         }
     }
 
-    /// Returns true if media may be sent: always to an address, to a browser while it is connected.
+    /// Returns true if media may be sent: to a browser only while it is connected, to an address always.
     fn is_open(&self) -> bool {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
@@ -327,7 +327,7 @@ pub struct SocketSink {
     pub(crate) audio: Option<AudioIntake>,
     /// Whether key frames are requested by RTCP, because the source makes them on request.
     pub requests_key_frames: bool,
-    /// The consumer's need of a key frame, as the session was last told; see [`Consumer::lacks_key_frame`].
+    /// The result of [`Consumer::lacks_key_frame`] that was last passed to the session.
     lacks: Option<bool>,
     /// The destination of reports.
     reports: Reports,
@@ -349,7 +349,7 @@ pub struct SocketSink {
     held: RunCandidates,
     /// The run of the stream whose packets are delivered; see [`Receiver::run`].
     run: u32,
-    /// The address of a source that sends to this port but is not followed.
+    /// The address of another source that sends to this port and whose packets are ignored.
     other_source: Option<SocketAddr>,
 }
 
@@ -443,7 +443,7 @@ struct MediaClock {
     step: Span,
     /// The newest timestamp, and its distance in ticks from the first one.
     newest: Option<(u32, i64)>,
-    /// The distance in ticks of this source's first timestamp from that of the first source.
+    /// The position of this source's first timestamp in ticks, counted from the first timestamp of the first source.
     from: i64,
 }
 
@@ -504,7 +504,7 @@ pub enum Reports {
 }
 
 impl Reports {
-    /// Learns the address from media of the followed source. `anew` is true if another source was followed before.
+    /// Sets the address from media of the current source. `anew` is true if the source has changed.
     fn on_media(&mut self, from: SocketAddr, anew: bool) {
         let Self::Sender { known, mux, heard } = self else { return };
         // If the source has changed, the confirmed address belongs to the previous one.
@@ -515,8 +515,8 @@ impl Reports {
         }
     }
 
-    /// Learns the address from a report. `of_source` is true if the report is from the followed source, and `None`
-    /// while no source is followed. In the latter case the first media packet decides.
+    /// Sets the address from a report. `of_source` is true if the report is from the current source. It is `None` if no
+    /// media has arrived yet; the first media packet then confirms or replaces the address.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -564,15 +564,14 @@ impl SocketSink {
         }
     }
 
-    /// Makes the endpoint count frames in steps of the media clock. `step` is their length. The play-out buffer needs
-    /// this.
+    /// Numbers frames by the media clock, in steps of `step`. The play-out buffer needs these numbers.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
         Self { clocks, ..self }
     }
 
-    /// Returns the number of runs after the first: changes of the source, or restarts of it.
+    /// Returns how many times the source changed or restarted.
     pub fn restarts(&self) -> u32 {
         self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1))
     }
@@ -597,7 +596,7 @@ impl SocketSink {
         self.from
     }
 
-    /// Returns a source that sends to this port but is not followed, with its address.
+    /// Returns a source that sends to this port but is ignored, with its address.
     pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
         self.sink.session()?.waiting(now).zip(self.other_source)
     }
@@ -620,7 +619,7 @@ impl SocketSink {
         }
     }
 
-    /// Returns true if packets may be exchanged: always with an address, with a browser while it is connected.
+    /// Returns true if packets may be exchanged: with a browser only while it is connected, with an address always.
     fn is_open(&self) -> bool {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
@@ -729,7 +728,7 @@ impl SocketSink {
         }
     }
 
-    /// Holds a packet that was attributed to another stream, if that stream may be followed later.
+    /// Holds a packet that was attributed to another stream, if the receiver may switch to this stream later.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -750,8 +749,8 @@ impl SocketSink {
         }
     }
 
-    /// Starts a new run. It begins with the packets held for it, or with the present packet if that was sent earlier
-    /// and reordered.
+    /// Starts a new run with the packets held for it. If the present packet was sent before them and reordered, the run
+    /// begins with the present packet.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -811,7 +810,7 @@ impl SocketSink {
         received
     }
 
-    /// Takes an audio packet.
+    /// Processes an audio packet.
     fn on_audio(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         let Arrival { at, header, transport, payload, .. } = *arrival;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
@@ -832,7 +831,7 @@ impl SocketSink {
         self.align_audio();
     }
 
-    /// Passes on the audio packets whose times are known by now.
+    /// Passes audio packets to their reader as soon as their presentation times are known.
     fn align_audio(&mut self) {
         let (Some(audio), Some(session)) = (&mut self.audio, self.sink.session()) else { return };
         audio.align(|timestamp| self.consumer.ticks_of(session.video_timestamp(timestamp)?));

@@ -13,8 +13,8 @@ use steadycast_units::{Bytes, Rate, Span};
 /// The content time over which a rung's highest rate is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// The backlog at the end of a group, as the time to send it, up to which a rung is kept although it exceeds the rate.
-/// A quarter of the pacer's bound leaves room for a next group that is larger.
+/// The backlog at the end of a group, as the time to send it, up to which the present rung is kept although it needs
+/// more than the target rate. It is a quarter of the pacer's limit, which leaves room for a larger next group.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
 /// On the way down and at the start, a rung fits if it needs at most this share of the rate. The margin is for groups
@@ -24,7 +24,7 @@ const FITTING_SHARE: f64 = 0.75;
 /// For a climb, the highest recent rate of the finer rung may be at most this share of the target rate.
 const CLIMB_SHARE: f64 = 0.8;
 
-/// At the start, a climb may pass over rungs if the finer rung needs at most this share of the rate.
+/// At the start, a climb may skip rungs if the finer rung needs at most this share of the rate.
 const JUMP_SHARE: f64 = 0.5;
 
 /// If the rate is below this share of the rate at the last key frame, the rate counts as falling, and the stream does

@@ -14,7 +14,7 @@ mod kinds {
     pyo3::import_exception!(steadycast.errors, UserError);
 }
 
-/// The remedy if a world can't be built from its scenario.
+/// The remedy for a scenario that can't be run.
 const CHANGE: &str = "change it in the scenario, or by --set";
 
 /// Returns the exception for a mistake in the input.
@@ -33,7 +33,7 @@ pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
     crate::scenario::listed(py, all).map_or_else(|error| error, |list| kinds::Problems::new_err((list.unbind(),)))
 }
 
-/// Returns the exception for a key of the scenario `file` because of which no world can be built.
+/// Returns the exception for a key of the scenario `file` that makes it impossible to run the scenario.
 pub(crate) fn refused(file: &str, error: BuildError) -> PyErr {
     wrong(format!("{file}: {}", error.key), error.what, CHANGE)
 }

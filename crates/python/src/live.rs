@@ -503,8 +503,8 @@ impl PySender {
     }
 }
 
-/// Valid widths and heights. For larger ones, an implausible description would make the receiver allocate too much
-/// memory.
+/// Valid widths and heights. The upper limit keeps an implausible description from making the receiver allocate too
+/// much memory.
 const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`. With an `offer`, a browser publishes to it.
@@ -651,8 +651,8 @@ impl PyReceiver {
         Ok(list)
     }
 
-    /// The number of audio packets that were dropped: the caller did not take them in time, or no sender reports had
-    /// arrived, which align the clocks of audio and video.
+    /// The number of audio packets that were dropped, because the caller did not take them in time, or because the
+    /// sender reports that align the clocks of audio and video had not arrived.
     #[getter]
     fn audio_overrun(&self) -> u64 {
         self.audio_queue.overrun()

@@ -195,7 +195,7 @@ impl Guests {
     }
 }
 
-/// Returns what a world needs in addition to the scenario.
+/// Returns the inputs of a run in addition to the scenario, and the users' controllers among them.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,

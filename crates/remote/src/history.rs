@@ -31,7 +31,7 @@ struct SentPacket {
     arrived: bool,
     /// Whether the packet's fate was reported, or declared unknown.
     settled: bool,
-    /// Whether feedback does not cover the packet. Its absence from feedback then has no meaning.
+    /// True if feedback never covers the packet. Its absence from feedback is then not a loss.
     uncovered: bool,
 }
 

@@ -35,13 +35,12 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Feedback {
-    /// Whether [`Remote::sent`] is only called with the feedback about a packet, not when it is sent. The bytes in
-    /// flight are then unknown. A controller with a window ([`Decision::window`]), which has to be read after each
-    /// packet, is rejected.
+    /// Whether the product calls [`Remote::sent`] for a packet only when feedback about it arrives, instead of when it
+    /// is sent. The bytes in flight are then unknown. A controller with a window ([`Decision::window`]), which has to
+    /// be read after each packet, is rejected.
     pub late: bool,
-    /// Whether there is one arrival time for all packets of a feedback message instead of one per packet: the time at
-    /// which it was written or arrived, as for QUIC's acknowledgements. A controller that measures the time between two
-    /// arrivals is rejected.
+    /// Whether all packets of a feedback message have one arrival time: the time at which the message was written or
+    /// arrived, as with QUIC's acknowledgements. A controller that measures the time between two arrivals is rejected.
     pub acknowledged: bool,
     /// The longest interval between two feedback messages; zero if it is unknown. Above 100 ms a controller whose
     /// packet window is clocked by acknowledgements is rejected.
@@ -108,7 +107,8 @@ const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 /// to the half.
 const MOST_UNCOVERED: usize = 1_024;
 
-/// The minimum interval of assumed packets. It also applies if the product's feedback interval is unknown.
+/// The minimum interval between assumed packets ([`Remote::assume_packet`]). It is used as well if the product's
+/// feedback interval is unknown.
 const ASSUMED_INTERVAL: Span = Span::millis(100);
 
 /// Runs both halves of a controller at the sender.
@@ -127,8 +127,8 @@ pub struct Remote {
     now: Time,
     /// The packets whose fates were found to be unknown. The buffer is reused to avoid allocations.
     unknown: Vec<PacketReport>,
-    /// The packets that feedback does not cover and that the half has not been given yet: number, send time, stream and
-    /// size.
+    /// The packets that feedback does not cover and that have not been passed to the half yet: number, send time,
+    /// stream and size.
     uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
     /// The number of packets sent, and of media packets among them.
     numbers: u64,

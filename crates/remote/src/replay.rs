@@ -147,8 +147,8 @@ impl UnknownFates {
         }
     }
 
-    /// Adds packets that were sent before one of the report's packets to the arrivals of the report. They are packets
-    /// that wait, and packets that arrived without a time in the feedback.
+    /// Adds packets without an arrival time to the arrivals of the report, if they were sent before one of the report's
+    /// packets. These are packets that wait, and packets that arrived without a time in the feedback.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;

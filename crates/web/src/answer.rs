@@ -85,7 +85,7 @@ pub struct LocalParameters<'a> {
     pub feedback: Feedback,
     /// Whether packets carry their send time, if offered.
     pub send_time: bool,
-    /// Whether key frames are made, or wanted, on request.
+    /// Whether key frames are made on request or, at a receiver, are requested.
     pub key_frames: bool,
     /// The streams that this end sends; `None` if it receives.
     pub sources: Option<LocalSources<'a>>,
@@ -396,8 +396,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     negotiate(offer, &Wanted::Sent(stream))
 }
 
-/// Negotiates the first video section of an offer, in which the other end sends. `audio` is whether its audio is
-/// wanted.
+/// Negotiates the first video section of an offer, in which the other end sends. `audio` is true if its audio is to be
+/// received as well.
 ///
 /// # Errors
 /// The offer can't be answered.

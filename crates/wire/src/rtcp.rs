@@ -162,8 +162,8 @@ pub enum Packet {
         /// with RTCP padding, otherwise with zeros.
         fci: Vec<u8>,
     },
-    /// Receiver summary information (RSI). A source sends it if it is the only one to receive the reports of its group
-    /// (RFC 5760, section 7.1.1). Only the sub-report with the group size is kept.
+    /// Receiver summary information (RSI). A source sends it to a group whose receivers send their reports to the
+    /// source only (RFC 5760, section 7.1.1). Only the sub-report with the group size is kept.
     Summary {
         /// The SSRC of the sender of the summary.
         ssrc: u32,

@@ -3,9 +3,9 @@
 /// Minimum jump ahead that may be a restart. If the sequence number jumps by at least this without an explanation, and
 /// the next packet confirms the jump, the source has restarted, and the jump is not a loss.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet that is at least this far behind the newest is not a late packet of the stream. A jump ahead by at least
-/// this counts only if it can be explained ([`ExtendedSeq::on_packet_within`]), because late packets from before the
-/// jump would then be rejected.
+/// A packet that is at least this far behind the newest is not a late packet of the stream. After a jump ahead of at
+/// least this, late packets from before the jump would therefore be rejected. For this reason, such a jump is accepted
+/// only if it can be explained ([`ExtendedSeq::on_packet_within`]).
 pub const MAX_MISORDER: u16 = 100;
 /// Number of consecutive packets after which a source is valid.
 pub const MIN_SEQUENTIAL: u8 = 2;

@@ -39,8 +39,8 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// Maximum difference, in ticks (1 s), between timestamp and arrival time at which a new run continues the timestamps
-/// of the previous run.
+/// If the step of the timestamps to a new run differs from the step of the arrival times by at most this, in ticks (1
+/// s), the new run continues the timestamps of the previous one.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
 /// Maximum step of a timestamp within a run, in ticks, by which it may be ahead of the arrival time: 60 s.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
