@@ -90,8 +90,7 @@ pub struct Param {
     pub within: Within,
 }
 
-/// A former parameter that is a constant now. A document that still sets it gets an error, which names the constant's
-/// value.
+/// A former parameter that is a constant now. Setting it is an error, which names the constant's value.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
     /// The name of the former parameter.
@@ -143,7 +142,7 @@ impl Param {
         rate: Rate(Rate);
     }
 
-    /// Creates a parameter that is one of the words `among`. `of` has its defaults, as in [`Param::number`].
+    /// Creates a parameter that is one of the words `among`. `of` are its defaults, as in [`Param::number`].
     pub const fn choice(
         name: &'static str,
         about: &'static str,
@@ -154,7 +153,7 @@ impl Param {
         Self { name, about, source, of: [Value::Choice(of[0]), Value::Choice(of[1])], within: Within::Among(among) }
     }
 
-    /// Creates a parameter that is on or off. `of` has its defaults, as in [`Param::number`].
+    /// Creates a parameter that is on or off. `of` are its defaults, as in [`Param::number`].
     pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
         Self { name, about, source, of: [Value::Switch(of[0]), Value::Switch(of[1])], within: Within::Either }
     }
@@ -181,7 +180,7 @@ pub enum ParamErrorKind {
     UnknownParameter,
     /// The value has the wrong type or unit, or is out of range.
     InvalidValue,
-    /// The controller needs something that the session, or the product's feedback, does not have.
+    /// The controller needs a feature that the session, or the feedback of its receivers, does not offer.
     UnmetNeed,
 }
 
@@ -226,7 +225,7 @@ struct Reading(OnceLock<Arc<dyn Any + Send + Sync>>);
 
 impl PartialEq for Reading {
     fn eq(&self, _: &Self) -> bool {
-        true // it follows from the values
+        true // the configuration depends only on the values, which are compared separately
     }
 }
 
@@ -515,7 +514,8 @@ impl Setup {
     }
 
     /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. It sends
-    /// probes. The session bandwidth is the cap and the half's identifier is 1. Other fields are set with `..`.
+    /// probes. The session bandwidth is the cap and the half's identifier is 1. To change other fields, use Rust's
+    /// struct update syntax (`..`).
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {
             packet: Bytes::new(1000),
@@ -556,7 +556,8 @@ pub struct Controller {
     pub receivers: Receivers,
     /// The event that clocks the controller's feedback.
     pub feedback: FeedbackTiming,
-    /// The longest time between two feedback messages with which the controller works if both halves run at the sender.
+    /// The longest interval between two feedback messages with which the controller still works, if both halves run at
+    /// the sender.
     pub slowest_feedback: Span,
     /// The session features that the controller requires, for these values of its parameters.
     pub needs: fn(&Values) -> &'static [Need],
@@ -565,8 +566,9 @@ pub struct Controller {
     /// Whether a report keeps its meaning when it is repeated, as a report that carries a rate does. If so, a slow
     /// receiver's last report is repeated until its next one arrives.
     pub repeats: bool,
-    /// Whether this controller replaces a chosen controller that needs reports in its own format, if the receivers send
-    /// only standard reports. Exactly one controller in the registry is the fallback.
+    /// Whether this controller is the fallback. The fallback replaces the chosen controller if that controller needs
+    /// reports in its own format, but the receivers send only standard reports. Exactly one controller in the registry
+    /// is the fallback.
     pub fallback: bool,
     /// Whether the controller's receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose
     /// between multicast groups.
@@ -594,8 +596,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Returns the first session feature that the controller needs with these parameter values and that is not among
-    /// `offered`.
+    /// Returns the first session feature that the controller needs but that is not among `offered`; `None` if all are.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }

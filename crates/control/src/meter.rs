@@ -48,8 +48,8 @@ impl Meter {
             bytes += slice.bytes;
             since = Some(slice.since);
         }
-        // The span includes a present silence. Otherwise the rate would not fall in the silence. Gaps up to the length
-        // of a slice are normal.
+        // The span includes a present silence, so that the rate falls during it. A gap up to the length of a slice is
+        // normal, and does not count as silence.
         let silence = now.since(self.last).saturating_sub(over / SLICES as u64);
         let span = self.last.since(since?) + silence;
         (bytes > 0 && now.since(self.last) < over).then(|| Bytes::new(bytes).per(span.max(Span::micros(100))))

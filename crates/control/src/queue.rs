@@ -2,8 +2,8 @@
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The minimum delay is taken over this period and the previous one. Two clocks with a drift of 200 ppm drift apart by
-/// 4 ms in both periods together.
+/// The length of a period. The minimum delay is taken over the present and the previous period. In this time, two
+/// clocks whose rates differ by 200 ppm drift apart by 4 ms, which is no queue.
 const PERIOD: Span = Span::secs(10);
 /// The minimum number of delayed packets in a row. A single packet that is delayed on a radio link is no queue.
 const IN_A_ROW: u32 = 4;

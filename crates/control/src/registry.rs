@@ -43,8 +43,8 @@ pub const ALL: &[&Controller] = &[
 /// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`. They are the values of `fixed`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The controller that replaces a chosen controller that needs reports in its own format, if the receivers send only
-/// standard reports ([`Controller::fallback`]).
+/// The fallback ([`Controller::fallback`]). It replaces the chosen controller if that controller needs reports in its
+/// own format, but the receivers send only standard reports.
 pub const FALLBACK: &Controller = {
     let mut n = 0;
     while !ALL[n].fallback {
@@ -129,7 +129,7 @@ impl Outside {
     /// The syntax of the names of external controllers.
     pub const FORMS: &str = "\"file.py:Class\" or \"exec:PROGRAM ARGUMENTS\"";
 
-    /// Parses a controller's name. Returns `None` if it has to be in the registry.
+    /// Parses a controller's name. Returns `None` if it does not have the form of an external controller's name.
     pub fn of(name: &str) -> Option<Self> {
         if let Some(words) = name.strip_prefix("exec:") {
             return (!words.trim().is_empty()).then_some(Self::Program);
@@ -158,7 +158,8 @@ pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
 
 /// Checks that a session offers all that the controller `name` needs.
 ///
-/// # Errors One of `needs` is not `offered`. The error names this need and the controllers that work without it.
+/// # Errors
+/// One of `needs` is not `offered`. The error names this need and the controllers that work without it.
 pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), ParamError> {
     let Some(need) = needs.iter().find(|need| !offered.contains(need)) else { return Ok(()) };
     let able = ALL.iter().filter(|c| {
@@ -209,7 +210,7 @@ impl Terms {
     }
 
     /// Returns what the controller needs in a multicast session (`group`) or in a unicast session. The receivers of a
-    /// group can't all send per-packet feedback, so a controller for both kinds of session does not need it in a group.
+    /// group can't all send per-packet feedback, so a controller for both kinds of session works without it in a group.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()

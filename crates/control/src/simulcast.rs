@@ -12,11 +12,11 @@
 //!  a group's rate:     its send rate, but at least its floor (also while it is not sent)
 //! ```
 //!
-//! A receiver's own rate by the throughput equation dips after each loss, and more so after a start phase; hence the
-//! delay in the second line. A receiver without loss can't know how much more its path carries, so moving up is a test.
-//! A test has failed if the receiver moves down again within four holds; the hold before the next test of that group is
-//! then doubled, as in the join timers of RLM (McCanne, Jacobson, Vetterli, SIGCOMM 1996). A successful test resets the
-//! hold.
+//! The second line has a delay, because a receiver's own rate (by the throughput equation) dips after each loss, and
+//! more so after a start phase. A receiver without loss can't know how much more its path carries, so moving up is a
+//! test. A test has failed if the receiver moves down again within four holds. The hold before the next test of that
+//! group is then doubled, as in the join timers of RLM (McCanne, Jacobson, Vetterli, SIGCOMM 1996). A successful test
+//! resets the hold.
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 
@@ -123,7 +123,7 @@ impl Chooser {
         }
     }
 
-    /// Decides whether to move, given the receiver's own rate. A move that is returned has been carried out.
+    /// Decides whether to move, given the receiver's own rate. The returned move has already been applied.
     pub fn look(&mut self, now: Time, own: Option<Rate>) -> Option<Move> {
         let Some(own) = own else {
             (self.enough, self.short) = (None, None);

@@ -205,8 +205,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // The queue is empty. A real transmitter would have polled all queues since then and removed them from the
-            // lists (RFC 8290, section 4.2), so every flow counts as new again.
+            // The queue is empty. Since its last packet left, a real transmitter would have polled all queues and
+            // removed them from the lists (RFC 8290, section 4.2), so every flow counts as new again.
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -295,7 +295,7 @@ impl Flow {
     }
 }
 
-/// Returns the time of the next drop: one interval divided by the square root of the drop count after `from`.
+/// Returns the time of the next drop: `from`, plus the interval divided by the square root of the drop count.
 fn control_law(from: Time, interval: Span, count: u32) -> Time {
     from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
 }

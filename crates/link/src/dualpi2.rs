@@ -62,7 +62,7 @@ impl Discipline for DualPi2 {
 /// The state of one of the two queues.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The packets, each with a flag that says whether its sojourn time may mark it.
+    /// The packets, each with a flag that says whether the packet may be marked because of its sojourn time.
     waiting: VecDeque<(Waiting, bool)>,
     /// The fraction of a signal that is carried over from earlier packets (`count` of RFC 9332's `recur`).
     count: f64,
@@ -73,7 +73,6 @@ impl Lane {
     /// `likelihood` signals (RFC 9332, appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
-        // There is no random draw: the fraction carries over, so marks are spread evenly.
         let happens = self.count > 1.0;
         if happens {
             self.count -= 1.0;
@@ -113,7 +112,7 @@ impl State {
         state
     }
 
-    /// Resets the scheduler: the L4S queue is served first, until the Classic queue is owed one packet.
+    /// Resets the scheduler. The L4S queue is then served first, until the Classic queue's credit is positive.
     fn reset_scheduler(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }

@@ -188,7 +188,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns the packets that did not arrive, for any reason.
+    /// Returns the number of packets that did not arrive, for any reason.
     pub const fn dropped(&self) -> u64 {
         self.full + self.early + self.policed + self.lost + self.too_large
     }
@@ -425,7 +425,8 @@ impl Link {
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, state) = (&mut self.idle, &mut *self.state);
-        // The packets of the fast path are counted now, because after a change their size would be unknown.
+        // The packets of the fast path are counted now, because their size would be unknown after a change of
+        // `idle.size`.
         state.count_passed(idle);
         if size != idle.size {
             state.change_size(now, size, idle);
@@ -494,7 +495,7 @@ impl Link {
         first + waiting.map(|(_, spent)| spent).sum()
     }
 
-    /// Returns the packets that were accepted and not dropped, plus copies. Packets in flight are included.
+    /// Returns the number of packets that were accepted and not dropped, plus copies. Packets in flight are included.
     pub const fn arrived(&self) -> u64 {
         let counts = &self.state.counts;
         counts.offered + counts.duplicated + self.idle.passed - counts.dropped()
@@ -526,7 +527,7 @@ impl Link {
         passed == 0 && plain != Plain::No && self.state.waited == span && latency == self.idle.latency + span
     }
 
-    /// Returns the packets in the queue at `now`, the one on the transmitter included.
+    /// Returns the number of packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
         match &self.state.managed {
             Some(managed) => managed.length(now),

@@ -110,7 +110,7 @@ impl Managed {
         }
     }
 
-    /// Returns the packets in the queue at `now`, the one on the transmitter included.
+    /// Returns the number of packets in the queue at `now`, the one on the transmitter included.
     pub(crate) fn length(&self, now: Time) -> usize {
         self.len + usize::from(self.on_air.0 > now)
     }

@@ -56,7 +56,7 @@ impl Queue {
         Self::DropTail(DropTail { limit })
     }
 
-    /// Returns how much the queue holds.
+    /// Returns the maximum length of the queue.
     pub fn limit(&self) -> Limit {
         self.discipline().limit()
     }
@@ -97,7 +97,7 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProper
 
 /// A queue discipline's settings. A discipline decides on arrival, at dequeue, or not at all (drop-tail).
 pub(crate) trait Discipline {
-    /// Returns how much the queue holds.
+    /// Returns the maximum length of the queue.
     fn limit(&self) -> Limit;
     /// Returns the algorithm that decides on arrival, if the discipline has one.
     fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {

@@ -199,8 +199,8 @@ impl State {
             packet.packets.saturating_sub(1) as f64
         };
         if packet.packets == 0 {
-            // While the queue is idle, the average decays as if empty queues had been sampled at the link's rate in
-            // mean packets.
+            // While the queue is idle, the average decays as if an empty queue had been sampled once per transmission
+            // time of a mean packet.
             let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);

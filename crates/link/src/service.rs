@@ -89,8 +89,8 @@ pub(crate) struct Transmitter {
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size. Its own size is
-/// not known before, because a queue that decides at dequeue selects the packet only then.
+/// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size. The packet's own
+/// size is not known before, because a queue that decides at dequeue selects the packet only then.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,

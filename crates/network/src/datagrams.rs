@@ -200,7 +200,7 @@ impl Datagrams {
 
     /// Processes the network's events up to and including `now`.
     fn run_network(&mut self, now: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
-        // These are datagrams that a host sent to itself.
+        // Datagrams that a host has sent to itself are delivered first.
         self.deliver(now, on_event);
         while let Some((at, event)) = self.network.step(now) {
             match event {

@@ -520,7 +520,7 @@ impl Net {
             self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
-        // Other held packets may leave the link because of this offer.
+        // `drain_queue` has processed the other held packets, which may leave the link because of this offer.
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,

@@ -32,7 +32,7 @@ pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
 
 /// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. A limit is
 /// needed because a message of a few bytes can report 16,384 packets. The value is twice the size of a sender's
-/// history, and the number of packets that a Steadycast receiver reports at most.
+/// history.
 const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
 /// Reads a compound's per-packet feedback in the agreed format and joins it with the sent packets. `find` returns the

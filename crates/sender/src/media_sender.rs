@@ -26,8 +26,8 @@ pub struct MediaSettings {
     /// The limit of the queue: the time that its packets may take at the pacing rate. Frames that would have to wait
     /// longer are skipped.
     pub max_backlog: Span,
-    /// The maximum delay of a late call of [`MediaSender::poll`] for which the pacer catches up. More would cause
-    /// bursts.
+    /// The maximum lateness of a call of [`MediaSender::poll`] for which the pacer catches up. A larger value allows
+    /// longer bursts.
     pub credit: Span,
 }
 
@@ -141,13 +141,13 @@ impl fmt::Debug for MediaSender {
 }
 
 impl MediaSender {
-    /// Creates a sender around a controller of the registry, with `params` over its defaults.
+    /// Creates a sender around a controller of the registry, whose defaults are overridden by `params`.
     ///
     /// # Errors
     /// As [`Remote::new`].
     pub fn new(controller: &str, params: &[(String, Given)], settings: MediaSettings) -> Result<Self, ParamError> {
         let mut bounds = settings.bounds.clone();
-        // The pacer sends bursts, so that a controller may request them.
+        // The prober can send probes, so controllers that need them are accepted.
         bounds.offers.push(Need::Probes);
         Ok(Self::around(Remote::new(controller, params, &bounds)?, settings))
     }
@@ -171,7 +171,8 @@ impl MediaSender {
         }
     }
 
-    /// Adds a stream. Video streams are given rate in the order in which they are added: the base layer first.
+    /// Adds a stream. Video streams get their rates in the order in which they are added, so the base layer has to be
+    /// added first.
     pub fn add_stream(&mut self, settings: StreamSettings) -> StreamId {
         self.streams.push(StreamState::new(settings, self.settings.max_backlog));
         StreamId(self.streams.len() as u32 - 1)
@@ -209,7 +210,7 @@ impl MediaSender {
         self.prober.counts()
     }
 
-    /// Returns the task for the next frame of a stream's encoder. A request for a key frame is returned by one call.
+    /// Returns the task for the next frame of a stream's encoder. Each request for a key frame is returned only once.
     ///
     /// The rate is lower while more than a frame waits in the queues. Audio and parity have their reserved rates. Video
     /// streams get the rest, in their order: each gets up to its maximum, or is paused if the rest is below its
@@ -303,8 +304,8 @@ impl MediaSender {
         match packet.edge.first {
             false if state.queue.head().is_some() => {
                 if let Some(packets) = state.queue.extend(packet.size) {
-                    // All packets of a frame get the time of its first one, because the deadline of a retransmission is
-                    // the frame's.
+                    // All packets of a frame get the time of its first one, because the deadline of a retransmission
+                    // depends on the frame.
                     let ready = packets.front().map_or(now, |first: &Queued| first.ready);
                     packets.push_back(Queued { ready, ..queued });
                 }
@@ -640,7 +641,7 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // A probe with padding is exempt from the pacing rate, so no part of it counts as sent too early.
+        // The result is zero, because padding is only used in probes that do not count against the pacing rate.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

@@ -3,7 +3,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// Computes when the next packet may be sent, from the pacing rate and the packets that were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The maximum time that a late wake-up may catch up.
+    /// The maximum lateness of a wake-up for which the pacer catches up.
     credit: Span,
     /// The time at which the last packet was due, and its size.
     last: Option<(Time, Bytes)>,

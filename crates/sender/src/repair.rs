@@ -14,7 +14,7 @@ pub struct RepairSettings {
 }
 
 impl RepairSettings {
-    /// Returns the time for which a packet is useful, counted from when its frame was ready.
+    /// Returns the time for which a packet is useful after its frame was ready.
     pub fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }

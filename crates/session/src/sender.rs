@@ -462,8 +462,8 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session, because it is in the table
-    /// of reporters or has not timed out.
+    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session: it is in the table of
+    /// reporters, or it has not timed out.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
@@ -804,8 +804,8 @@ impl Sender {
         let who = match reports {
             Some(who) => who,
             None => {
-                // Reduced-size feedback has no report from which the member table could have learned the feedback's
-                // sender.
+                // The member table learns senders from reports. Reduced-size feedback has no report, so its sender is
+                // added here.
                 let who = reporter(compound, mine)?;
                 members.on_rtcp(now, who, from);
                 who
@@ -1230,7 +1230,7 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // A probe with padding is exempt from the pacing rate, so no part of it counts as sent too early.
+        // The result is zero, because padding is only used in probes that do not count against the pacing rate.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;

@@ -44,8 +44,6 @@ struct Sink {
 }
 
 /// An arrival of a batch: a packet with its copies that arrive at several sinks at the same time.
-///
-/// A batch delivers the packets to one sink after the other, so that each sink's state stays in the processor's cache.
 struct Arrival {
     at: Time,
     packet: PacketIx,

@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
-            // The list is only filled with a simulcast. An empty list means that there is none.
+            // In a scenario without simulcasts, the list stays empty.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

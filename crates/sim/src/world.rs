@@ -565,7 +565,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
-        // The pending packets have arrived in this step.
+        // The pending packets have arrived in this step, so they are delivered before its sample.
         self.flush();
         for agent in &mut self.agents {
             agent.sample(self.now);

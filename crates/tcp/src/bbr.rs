@@ -85,8 +85,8 @@ pub(crate) struct Bbr {
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// The long-term limit on segments in flight. It is a whole number of segments like the window. The limit grows
-    /// only when the window has reached it.
+    /// The long-term limit on segments in flight. It is a whole number of segments, because it grows only when the
+    /// window, which is also a whole number, has reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,
@@ -305,8 +305,8 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
-        // Outside a probe, losses multiply the short-term bounds by beta, but not below what was delivered in the
-        // round.
+        // Outside a probe, losses multiply the short-term bounds by beta. The bounds stay at least as high as what the
+        // last round has delivered.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (

@@ -310,7 +310,7 @@ settings! {
 /// Checks relations between several keys.
 fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     let Config { min_rto, max_rto, init_rto, .. } = config;
-    // A problem needs a place, so only keys that the file has are reported.
+    // A problem needs a location, so only keys that are in the file are reported.
     for (key, value) in [("min_rto", min_rto), ("init_rto", init_rto)] {
         if let Some(said) = item.get(key).filter(|_| value > max_rto) {
             out.problem(&said.at, format!("{key} is above max_rto, {max_rto}"), "make it smaller");

@@ -1,15 +1,15 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
 
-/// The duration of a unit at the pacing rate (`sk_pacing_shift` 10), but at least [`MIN_UNIT`] segments and at most
-/// [`MAX_UNIT`].
+/// A unit contains the data that the pacing rate allows in this time (`sk_pacing_shift` 10), but at least [`MIN_UNIT`]
+/// segments and at most [`MAX_UNIT`].
 const UNIT_TIME: Span = Span::nanos(1_000_000_000 / 1024);
 const MIN_UNIT: u32 = 2;
 const MAX_UNIT: Bytes = Bytes::new(65_000);
-/// On short paths the unit may be larger than [`UNIT_TIME`] permits: by [`MAX_UNIT`], halved once for each multiple of
-/// this time in the minimum RTT (`tcp_tso_rtt_log` 9).
+/// On short paths a unit may exceed the size that [`UNIT_TIME`] gives. The maximum excess is [`MAX_UNIT`], halved n
+/// times if the minimum RTT is n times as long as this time (`tcp_tso_rtt_log` 9).
 const RTT_STEP: Span = Span::micros(512);
-/// A partial unit waits for the next acknowledgment if that acknowledgment is due within this time.
+/// A partial unit waits for the next acknowledgment if that acknowledgment is expected within this time.
 const ACK_DUE_SOON: Span = Span::millis(1);
 /// A partial unit waits only if a segment was sent within this time.
 const RECENTLY_SENT: Span = Span::millis(1);
@@ -83,8 +83,8 @@ impl Offload {
         while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
             self.sent.pop_front();
         }
-        // Room for less than the minimum unit is too little for a full unit of any size. The size is therefore not
-        // computed.
+        // If the room is smaller than the minimum unit, it is smaller than any full unit. The size of a full unit is
+        // then not computed.
         let full = if view.room < MIN_UNIT { MIN_UNIT } else { self.full_unit(*view) };
         self.defers = view.unsent > 1 && view.room < full && self.should_defer(now, view);
         if self.defers {
@@ -102,8 +102,8 @@ impl Offload {
     fn full_unit(&self, view: SendState) -> u32 {
         let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
-        // Shortcut for long paths: at most two windows are paced per RTT. If the unit time is shorter than an RTT
-        // divided by the window, fewer than two segments are sent in it.
+        // Shortcut for long paths. The pacing rate is at most two windows per RTT. If the unit time is shorter than the
+        // RTT divided by the window, fewer than two segments are paced in it, so the minimum applies.
         if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
             return MIN_UNIT;
         }

@@ -72,7 +72,8 @@ impl Prague {
         self.seen |= marked > 0;
         (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
         let period = self.period(srtt);
-        // This happens once per round trip, or once per virtual RTT if the round trip is shorter.
+        // This block runs once per round trip. If growth is independent of the RTT, alpha is updated at most once per
+        // virtual RTT.
         if una > self.round_end {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
@@ -109,7 +110,8 @@ impl Prague {
         (may_send, threshold, cut)
     }
 
-    /// Returns the additive increase per round trip, in segments. It is scaled to the virtual RTT, as (RTT/25 ms)².
+    /// Returns the additive increase per round trip, in segments: 1 or, once growth is independent of the RTT, (RTT/25
+    /// ms)², but at most 1.
     fn additive_increase(&self, srtt: Span) -> f64 {
         let part = srtt.as_secs_f64() / RTT_VIRT.as_secs_f64();
         if self.is_rtt_independent() { (part * part).min(1.0) } else { 1.0 }

@@ -68,7 +68,7 @@ impl Receiver {
 
     /// Processes an arriving segment. Returns the acknowledgment to send now, if any. A segment outside the window is
     /// discarded and acknowledged like a duplicate.
-    #[inline(always)] // As Sender::poll.
+    #[inline(always)] // Inlined for the same reason as `Sender::poll`.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         let mut changed = false;
@@ -151,8 +151,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the acknowledgment of the pending segments if `segment` is marked differently (RFC 8257, section 3.2).
-    /// The acknowledgment of `segment` itself becomes due now.
+    /// Returns the acknowledgment of the pending segments, because the mark of `segment` differs from theirs (RFC 8257,
+    /// section 3.2). The acknowledgment of `segment` itself becomes due now.
     #[cold]
     fn acknowledge_pending(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;

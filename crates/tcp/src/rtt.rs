@@ -51,8 +51,8 @@ impl RttEstimator {
         }
     }
 
-    /// Takes the sample of a round trip from `sent` to `now`. With a coarse clock the sample is the number of clock
-    /// ticks in between.
+    /// Adds the sample of a round trip from `sent` to `now`. With a coarse clock the sample is the number of clock
+    /// ticks between the two times.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         self.min_rtt = self.min_rtt.min(now.since(sent));

@@ -176,7 +176,8 @@ impl Scoreboard {
     /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_unretransmitted_hole`]
     /// returned, or which is the first unacknowledged segment.
     pub(crate) fn on_retransmit(&mut self, seq: u32) {
-        // Holes are retransmitted in ascending order. The fast retransmit of `una` may have happened already.
+        // Holes are retransmitted in ascending order. A lower number is a repetition that is already counted, such as
+        // the fast retransmit of `una`.
         if seq >= self.retransmitted_to.max(self.una) {
             self.retransmitted_to = seq + 1;
             self.retransmitted_count += 1;

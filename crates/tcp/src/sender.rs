@@ -290,7 +290,7 @@ impl Sender {
 
     /// Returns what to do now. Call it until it returns `Wait` or `Done`, after [`Sender::new`], [`Sender::on_ack`],
     /// [`Sender::on_timer`] and [`Sender::offer`].
-    // Inlined, because a segment that is returned in memory would be read back before the write has completed.
+    // Inlined. Otherwise the segment is returned in memory, and the caller has to wait until it is written.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
@@ -372,7 +372,7 @@ impl Sender {
         }
         self.hystart.on_congestion();
         self.whole = WholeWindow::default();
-        // One segment after a time-out, the loss window (RFC 5681, section 3.1).
+        // After a time-out the window is one segment, the loss window (RFC 5681, section 3.1).
         let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
@@ -429,7 +429,8 @@ impl Sender {
     pub fn rto(&self) -> Span {
         self.rtt.rto()
     }
-    /// Returns the segments in flight: the pipe with SACK, otherwise everything sent since the last time-out.
+    /// Returns the number of segments in flight: the pipe with SACK, otherwise all segments sent since the last
+    /// time-out.
     pub fn in_flight(&self) -> u32 {
         if self.config.uses_sack() { self.scoreboard.pipe() } else { self.next.saturating_sub(self.una) }
     }
@@ -437,7 +438,7 @@ impl Sender {
     pub fn acknowledged(&self) -> u32 {
         self.una
     }
-    /// Returns the segments that were offered and not sent yet.
+    /// Returns the number of segments that were offered and not sent yet.
     pub fn unsent(&self) -> u32 {
         self.end - self.max
     }
@@ -522,8 +523,8 @@ impl Sender {
         }
     }
 
-    /// Lets the congestion model process an acknowledgment. It reported `fresh` segments for the first time, and
-    /// advanced the cumulative acknowledgment by `acked`.
+    /// Lets the congestion model process an acknowledgment. The acknowledgment reported `fresh` segments for the first
+    /// time, and advanced the cumulative acknowledgment by `acked`.
     #[inline(never)]
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };

@@ -10,7 +10,7 @@ impl Default for SlidingBitmap {
     }
 }
 
-/// Returns the bits of word `word` that lie in `low..high`.
+/// Returns the mask of the bits of word `word` that lie in `low..high`.
 fn mask(word: u32, low: u32, high: u32) -> u64 {
     let first = word << 6;
     let from = low.saturating_sub(first).min(63);

@@ -307,7 +307,8 @@ impl Receiver {
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
-            // An early first report also shortens the time until the sender announces the round-trip time.
+            // Reports are at least `least` apart. The first one has no claim before it, and is sent at RTCP's own time,
+            // so that the sender announces the round-trip time early.
             Some(_) if slot.interval < least => least,
             _ => return NextReport::Rtcp,
         };

@@ -156,7 +156,7 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
-            // After a pause, the rate must not rise by more than it rises in a second.
+            // A pause counts as at most one second of increase.
             let factor = libm::pow(ETA, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };

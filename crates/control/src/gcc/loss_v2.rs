@@ -1,5 +1,5 @@
-//! The loss-based estimate v2: a channel model with an inherent loss and a bandwidth, above which all is lost, fitted
-//! to observations (libwebrtc, `loss_based_bwe_v2.cc`).
+//! The loss-based estimate v2: a channel model fitted to observations (libwebrtc, `loss_based_bwe_v2.cc`). The channel
+//! loses an inherent share of all packets and, above its bandwidth, all of the excess.
 //!
 //! ```text
 //!  p(s) = i                               s ≤ B
@@ -37,7 +37,8 @@ const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
 /// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The same while the acknowledged rate is below [`HELD`] times the rate that the last decrease set.
+/// The lower value of this multiple, which applies while the acknowledged rate is below [`HELD`] times the rate that
+/// the last decrease has set.
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 /// See [`ABOVE_ACKNOWLEDGED_HELD`].
 const HELD: f64 = 1.3;
@@ -152,7 +153,7 @@ impl LossV2 {
         (self.best.is_some() && self.count >= REQUIRED).then(|| Rate::from_bps_f64(self.result))
     }
 
-    /// Processes a report. `by_delay` is the delay-based estimate, `alr` tells whether the application limits the rate.
+    /// Processes a report. `by_delay` is the delay-based estimate. `alr` is true if the application limits the rate.
     pub(super) fn update(&mut self, batch: &Batch, acknowledged: Option<Rate>, by_delay: Rate, alr: bool) {
         self.acknowledged = acknowledged.map(Rate::as_bps_f64).or(self.acknowledged);
         let by_delay = by_delay.as_bps_f64();
@@ -292,7 +293,8 @@ impl LossV2 {
             first += weight * (seen.lost / p - got / (1.0 - p));
             second -= weight * (seen.lost / (p * p) + got / ((1.0 - p) * (1.0 - p)));
         }
-        // The log-likelihood is concave, so the second derivative must stay below zero for the division.
+        // The log-likelihood is concave. The bound keeps the second derivative below zero in spite of rounding, so that
+        // the division is valid.
         let second = second.min(-1e-6);
         ChannelParameters { inherent: channel.inherent - NEWTON * first / second, ..channel }.feasible()
     }

@@ -117,7 +117,7 @@ impl Law {
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
         // If the source does not use the rate of the present connections, a short round-trip time does not show that
-        // the path could carry another one.
+        // the path could carry another connection.
         if !congested && self.used && !used {
             return false;
         }

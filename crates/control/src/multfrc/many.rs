@@ -74,7 +74,7 @@ impl Sender {
         while self.open.len() < wanted.max(1) {
             let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
             tfrc.on_feedback_interval(self.apart);
-            // The deficit lets its first packet be sent without waiting.
+            // The initial deficit lets the connection send its first packet without waiting.
             let deficit = self.setup.packet.as_f64();
             self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
             self.next_id = self.next_id.wrapping_add(1);

@@ -14,17 +14,17 @@ pub(super) const Q_BOUND: Span = Span::millis(50);
 /// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate. With the RFC's other values `Q_BOUND`
 /// keeps the ramp-up below a quarter.
 pub(super) const GAMMA_MAX: f64 = 0.5;
-/// MULTILOSS: the number of loss intervals after a loss, after which the delay counts without a reduction again.
+/// MULTILOSS: the number of mean loss intervals after a loss in which a long delay counts less (section 4.2).
 pub(super) const MULTI_LOSS: f64 = 7.0;
 /// QTH: a delay above this value counts less after a loss.
 pub(super) const Q_TH: Span = Span::millis(50);
-/// LAMBDA: the strength of that reduction.
+/// LAMBDA: how strongly a delay above QTH is reduced.
 pub(super) const LAMBDA: f64 = 0.5;
-/// PLRREF: the loss rate whose penalty is the delay `d_loss`.
+/// PLRREF: the loss rate that adds the delay `d_loss` to the signal.
 pub(super) const PLR_REF: f64 = 0.01;
-/// PMRREF: the share of marks whose penalty is the delay `d_mark`.
+/// PMRREF: the share of marked packets that adds the delay `d_mark` to the signal.
 pub(super) const PMR_REF: f64 = 0.01;
-/// ALPHA: the gain of the means of loss and marks.
+/// ALPHA: the gain of the exponential means of the loss rate and of the share of marked packets.
 pub(super) const ALPHA: f64 = 0.1;
 /// FPS: frames per second.
 pub(super) const FPS: f64 = 30.0;
@@ -45,7 +45,7 @@ pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// The maximum change of either rate by the rate-shaping buffer, as a share of the reference rate (RFC 8698, section
 /// 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;
-/// An update counts at most this number of report intervals as the time since the previous update.
+/// The maximum time since the previous update that an update takes into account, in report intervals.
 pub(super) const MOST_INTERVALS: u64 = 2;
 /// The length of a slot in the base delay's window of ten slots (RFC 6817, section 3.4.2). RFC 8698, section 5.1.1, has
 /// tens of minutes.

@@ -61,7 +61,8 @@ params! {
         secs d_mark: "the delay that an ECN marking rate of 1 % adds to the congestion signal",
             "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
     } {
-        /// Whether our own rules apply where the RFC has none. A mark then ends the ramp-up, as a loss does.
+        /// Whether Steadycast's own rules apply where the RFC has none. For example, a mark then ends the ramp-up, as a
+        /// loss does.
         own_rules: bool = setup.mode == Mode::Repaired,
         r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),
         r_min: f64 = within(setup, r_min.unwrap_or(setup.floor)).min(r_max),

@@ -20,8 +20,8 @@ const RTTS: usize = 15;
 /// ```
 ///
 /// The equation is multiplied out so that it never divides by the rate. A signal at its maximum no longer reflects the
-/// congestion, so the rate is then also limited to the receive rate, but not below the session's floor. This rule is
-/// our own.
+/// congestion, so the rate is then also limited to the receive rate, but not below the session's floor. The RFC does
+/// not have this rule.
 #[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,

@@ -13,7 +13,8 @@ use steadycast_units::{Bytes, OneWay, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
-    /// The sequence number. It is `None` for a packet of another stream; `missing` is then the gap before it.
+    /// The sequence number; `None` for a packet of another stream. In that case, `missing` is the number of packets
+    /// that are missing before it.
     pub(super) number: Option<u64>,
     pub(super) missing: u64,
     pub(super) size: Bytes,

@@ -46,7 +46,7 @@ const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
 /// The number of timeouts in a row after which the acker is dropped and the receivers are asked to report (the draft).
 const ELECT_AFTER: u32 = 2;
-/// The number of later packets acknowledged after which a missing one counts as lost (the draft).
+/// A missing packet counts as lost once this number of later packets has been acknowledged (the draft).
 const DUP_THRESHOLD: u32 = 3;
 /// The minimum retransmission timeout (RFC 6298; ns-2.35).
 const RTO_MIN: Span = Span::millis(200);

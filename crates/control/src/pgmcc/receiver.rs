@@ -65,7 +65,7 @@ impl Receiver {
         }
     }
 
-    /// Returns whether reports of other receivers suppress this receiver's.
+    /// Returns whether reports of other receivers can suppress this receiver's reports.
     fn suppresses(&self) -> bool {
         self.group && !self.config.nak_backoff.is_zero()
     }

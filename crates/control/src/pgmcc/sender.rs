@@ -162,7 +162,7 @@ impl Sender {
             }
             Some(_) => {}
             None => {
-                // There was no acker that could acknowledge the packets in flight.
+                // The packets in flight are discarded, because there was no acker that could acknowledge them.
                 self.out.clear();
                 self.timer = None;
             }
@@ -291,7 +291,7 @@ impl SenderHalf for Sender {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;
-            // No acker is left that could acknowledge the packets in flight.
+            // The packets in flight are discarded, because no acker is left that could acknowledge them.
             self.out.clear();
             self.timer = None;
             self.rule = "the acker has left";

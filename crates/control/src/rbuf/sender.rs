@@ -166,7 +166,7 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let Some(found) = report.body.and_then(FeedbackReport::parse) else { return };
-        // Units are 2⁻¹⁸ s. An echo from the future counts as hours old.
+        // Units are 2⁻¹⁸ s. The difference wraps around, so an echo from the future counts as hours old.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
         // The hold time can't exceed the age of the echo, so the report is invalid.

@@ -35,8 +35,8 @@ pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
 pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
 /// The gain of the round-trip time while it falls and the source is application-limited (EricssonResearch/scream).
 pub(super) const RTT_IDLE_GAIN: f64 = 1.0 / 1024.0;
-/// The initial reordering time: a packet is lost this long after a later one was acknowledged. A late packet sets the
-/// time to its own lateness (EricssonResearch/scream).
+/// The initial reordering time: a packet counts as lost this long after a later one was acknowledged. If a packet
+/// arrives after it was declared lost, its lateness becomes the reordering time (EricssonResearch/scream).
 pub(super) const REORDERING: Span = Span::millis(30);
 /// The number of packets after which the receiver reports (the draft's section on feedback).
 pub(super) const REPORT_PACKETS: u32 = 16;

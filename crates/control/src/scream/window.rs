@@ -3,7 +3,8 @@ use super::constants::{BETA_LOSS, MIN_REF_WND, VIRTUAL_RTT};
 use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
-/// The lower bound of the scale near the inflection point, and the factor of the distance to it.
+/// Near the inflection point, growth is scaled by the square of [`INFLECTION`] times the relative distance to that
+/// point, but at least by [`LEAST_SCALE`].
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
 /// The lower bound of the factors that make a reduction smaller: near the inflection point, with delay variation, and

@@ -75,9 +75,9 @@ impl Echoes {
         self.clr_echoed = false;
     }
 
-    /// Returns the echo for a packet that is sent at `now` in round `fb_nr`. `late` tells whether the round is in its
-    /// second half. If the session learns of a packet only after it was sent, reports that arrived after the send time
-    /// are not echoed.
+    /// Returns the echo for a packet that is sent at `now` in round `fb_nr`. `late` is true in the second half of the
+    /// round. If the session learns of a packet only after it was sent, `now` is in the past. Reports that arrived
+    /// after `now` are then not echoed.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
         let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };

@@ -54,8 +54,8 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// R_max without the lower bound, which is the packet interval. With the RFC's start this value includes the bound
-    /// once the bound was reached, and then decays.
+    /// R_max without its lower bound, the packet interval. With the RFC's start, this value is raised to the bound as
+    /// well, and decays from there.
     r_known: Span,
     /// The largest round-trip time measured in this round.
     r_peak: Span,
@@ -206,7 +206,7 @@ impl Sender {
     /// ended slow start lowers the rate until the queue has drained. Rates up to that receive rate are known to be
     /// safe.
     fn rise(&mut self, target: Rate, now: Time) {
-        // The time of a hold does not count either, so that the rate does not jump after the hold.
+        // The time of a hold does not count, so that the rate does not jump after the hold.
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
             self.rule = "held for a round";
@@ -264,7 +264,7 @@ impl Sender {
                 let leaving = back.leave;
                 self.clr =
                     Some(Clr { rtt: patience, heard: now, rate, loss: back.loss, leaving, halved: false, ..clr });
-                // A former limiting receiver must not raise the rate with its last report.
+                // A limiting receiver that leaves must not raise the rate with its last report.
                 if leaving && rate >= self.x {
                     return;
                 }
@@ -380,7 +380,7 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // The limit on the slope only applies above the rate that slow start has proven.
+        // The limit on the slope only applies above the receive rate at the end of slow start.
         let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);

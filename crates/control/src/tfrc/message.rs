@@ -85,7 +85,7 @@ impl FeedbackReport {
     }
 }
 
-/// The header extension beside R for controllers that count losses among marked packets only: 5 bytes, big-endian.
+/// The header extension that follows R in controllers that count losses among marked packets only: 5 bytes, big-endian.
 ///
 /// ```text
 ///   0       1        3        5

@@ -85,7 +85,7 @@ const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
 /// The queueing delay that ends slow start in repaired mode. It is a sixth of a typical home router's queue, and longer
-/// than TCP's initial burst of ten packets at 6 Mb/s.
+/// than the queue that TCP's initial burst of ten packets builds at 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
 
 /// The former parameters that TFRC shared with the controllers that build on it.

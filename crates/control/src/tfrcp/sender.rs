@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// An interval ends by this time before its group of pictures is coded, so that the encoder has the new rate in time.
+/// An interval ends this long before the next group of pictures is coded, so that the encoder has the new rate in time.
 const EARLY: Span = Span::micros(1);
 /// The minimum round-trip time in the equations.
 const LEAST_RTT: Span = Span::millis(1);
