@@ -1,5 +1,5 @@
-//! Declarative settings: from one declaration of a table's keys, this crate derives reading, messages with line and
-//! remedy, writing, and the JSON schema.
+//! Declarative settings. A table's keys are declared once. From the declaration, this crate derives reading, writing,
+//! the JSON schema, and messages with line and remedy.
 //!
 //! | macro | declares | reads into |
 //! |---|---|---|

@@ -1,5 +1,5 @@
-//! Remedies for a key that its table does not have: another program's name for a key, a nearby table that has it, or a
-//! typo.
+//! Remedies for a key that its table does not have: it is another program's name for a key, a key of a nearby table, or
+//! a typo.
 
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
@@ -22,7 +22,7 @@ impl Around {
     }
 }
 
-/// Returns the keys of a table whose values are texts; they include the key that distinguishes kinds.
+/// Returns the entries of a table whose values are texts. They include the entry that selects the kind.
 fn texts(table: &Item) -> Json {
     let words = table.table().into_iter().flatten().filter(|(_, item)| item.text().is_some());
     words.map(|(key, item)| (key.clone(), item.value.to_json())).collect()
@@ -41,7 +41,7 @@ pub(crate) struct Misplaced<'a> {
     replaces: bool,
 }
 
-/// The text of a remedy, and the path, relative to the table, of the key that the remedy suggests. This key is not also
+/// The text of a remedy, and the path of the key that it suggests, relative to the table. The suggested key is not also
 /// reported as missing.
 type Remedy = (String, String);
 
@@ -70,18 +70,18 @@ impl<'a> Misplaced<'a> {
             Some((format!("did you mean {written}?"), near.to_owned()))
         })
     }
-    /// Returns the remedy for another program's name of a key. `meant` is what is written here instead: a key of this
-    /// table, a dotted path to a key of a table below it, or a line KEY = VALUE.
+    /// Returns the remedy for another program's name of a key. `meant` is our name: a key of this table, a dotted path
+    /// to a key of an inner table, or a line `KEY = VALUE`.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
-            // The other program's key corresponds to a value here, so `meant` is the whole line.
+            // `meant` also gives the value, so the remedy quotes the whole line.
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
         }
         let path: Vec<&str> = meant.split('.').collect();
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
-            // The file has the key under both names, so the remedy is to leave out the other program's name.
+            // The file also sets the key under our name, so the remedy is to leave out the other program's name.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} already sets it"), String::new()))
             }
@@ -89,7 +89,7 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// Returns the remedy if exactly one table inside this one accepts the key.
+    /// Returns the remedy if exactly one inner table accepts the key.
     fn inside(&self) -> Option<Remedy> {
         let mut all = self.keys.iter().filter_map(|outer| self.put(outer, self.key));
         all.next().filter(|_| all.next().is_none())
@@ -109,10 +109,10 @@ impl<'a> Misplaced<'a> {
         };
         Some((remedy, format!("{outer}.{key}")))
     }
-    /// Returns the remedy if an enclosing table accepts the key. If several do, the nearest is used.
+    /// Returns the remedy if an enclosing table accepts the key. If several do, the innermost of them is suggested.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
-        // `around` also has the table itself, which is left out.
+        // The last entry of `around` is the table itself, which is skipped.
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();
@@ -143,9 +143,10 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Whether a table of this kind has a key. The description of a key begins with the kinds that have the key.
+/// Whether the kind that `table` selects has a key. The description of a key begins with the names of the kinds that
+/// have it.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
-    // The leading blank allows the first word to match like the others.
+    // Each name is searched with a blank before it. The blank added here precedes the first name.
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());
     let mut kinds = schema["properties"].as_object().into_iter().flatten().filter(|(by, _)| *by != key);
     kinds.all(|(by, of)| {

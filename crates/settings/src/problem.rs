@@ -1,4 +1,4 @@
-//! Problems of a scenario, with place and remedy.
+//! Problems in the text of a scenario, each with its place and a remedy.
 
 use crate::misplaced::{Around, Misplaced};
 use crate::tree::{Item, Place};
@@ -71,13 +71,13 @@ fn shortened(text: String) -> String {
 /// Collects the problems and warnings of a reading.
 pub struct Findings {
     file: String,
-    /// Problems, which make the text invalid.
+    /// Problems: they make the text invalid.
     pub problems: Vec<Problem>,
     /// Warnings: settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// Keys that a misspelt key most likely means. They are not reported as missing in addition.
+    /// Keys that a remedy for an unknown key suggests. They are not also reported as missing.
     excused: Vec<String>,
-    /// Names of keys here, and the names of the same settings in other programs.
+    /// Pairs of a key's name here and the names of the same setting in other programs.
     other_words: &'static [(&'static str, &'static [&'static str])],
     /// The tables that are being read, from the outermost to the innermost.
     #[doc(hidden)]
@@ -110,8 +110,7 @@ impl Findings {
     }
     fn push(&mut self, problem: Problem) {
         let problem = Problem { key: shortened(problem.key), ..problem };
-        // If several links are declared by one text, the text is read for each of them, but its problem is reported
-        // once.
+        // A text that declares several links is read once for each link, but its problems are reported only once.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -140,7 +139,7 @@ impl Findings {
             self.warnings.push(warning);
         }
     }
-    /// Reports a missing key, unless a problem of that key was already reported.
+    /// Reports a missing key, unless a problem of this key was already reported.
     pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
         let is_reported = |k: &str| k == &*at.key;
@@ -153,13 +152,13 @@ impl Findings {
         self.missing(table, key, remedy);
         None
     }
-    /// Whether a problem below this place was already reported.
+    /// Whether a problem of a key below this place was already reported.
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
     /// Reports a key that a table of `T` does not have.
     pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
-        // The problem would be dropped, and finding its remedy would read whole schemas.
+        // Beyond the limit, the problem would be dropped. Finding its remedy is slow, because it reads whole schemas.
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }

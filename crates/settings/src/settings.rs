@@ -1,4 +1,4 @@
-//! Structs of settings, whose keys have defaults and ranges, and enums of them.
+//! The macros `settings!` (structs whose keys have defaults and ranges) and `kinds!` (enums of such structs).
 
 use crate::problem::Findings;
 use crate::table::{Declared, FromToml, ToToml};
@@ -14,7 +14,7 @@ pub trait Settings: Sized {
     /// Reads the keys that are present. The other keys are taken from `base`. Without `base`, they have their defaults,
     /// and a missing key without a default is reported. Unknown keys are ignored.
     fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
-    /// Returns all keys with their values. If they are read again, they give the same settings.
+    /// Returns all keys with their values. Reading this table gives the same settings again.
     fn table(&self) -> Table;
     /// Returns the schema of each key. Defaults are the values of `base`, if it is given.
     fn properties(base: Option<&Self>) -> Map<String, Json>;
@@ -61,21 +61,21 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
 
 /// A variant of an enum that [`kinds!`](crate::kinds) declares. `C` is the context of the reading.
 pub trait Kind<C>: Settings {
-    /// Reads the value. A variant overrides this function if its defaults depend on the context, or if its keys depend
-    /// on each other.
+    /// Reads the value. A variant overrides this function if its defaults depend on the context, or if one key
+    /// restricts the values of another.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }
 }
 
-/// The error for a value that is wrong and was already reported.
+/// The error for an invalid value, which was already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Reads a key; `None` if it is not present.
+/// Reads the value of a key; `None` if the key is not present.
 ///
 /// # Errors
-/// The value is wrong, which has been reported to `out`.
+/// The value is invalid. The problem was already added to `out`.
 pub fn field<T: FromToml>(
     item: &Item,
     key: &str,
@@ -93,7 +93,7 @@ pub fn field<T: FromToml>(
     }
 }
 
-/// Returns the keys of a table that are known, and reports the others.
+/// Returns the table with only its known keys. Unknown keys are reported.
 #[doc(hidden)]
 pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> {
     let keys = T::keys();
@@ -108,8 +108,8 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
     Some(item.split(&keys).0)
 }
 
-/// Reports the keys that this kind does not have. The remedy suggests the kinds that have these keys, unless the table
-/// specifies its kind and this kind has keys.
+/// Reports the keys that this kind does not have. The remedy names the kinds that have the key. It does not if the
+/// table itself selects a kind and that kind has keys.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -136,7 +136,7 @@ pub fn refuse_others(
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
-            // If the kind was written, it is probably intended, and the key is the mistake.
+            // A kind that the file selects is probably intended, so the key is the mistake.
             _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
             [one] => format!("{or} write {kind} = {one}"),
             [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),
@@ -157,7 +157,7 @@ pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&
     schema
 }
 
-/// Returns a key of a written table.
+/// Returns a key and its value for writing; `None` if the key is omitted.
 #[doc(hidden)]
 pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
     Some((key.to_owned(), value.value()?.into()))
@@ -170,13 +170,24 @@ pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
     Value::Table(std::iter::once(kind).chain(rest).collect())
 }
 
-/// Declares structs whose keys have defaults and ranges. After a key's type come, in this order: `as TYPE` (optional)
-/// for a key that is written as another type, `where (RULE)` (optional), and `= DEFAULT` or, for a required key, `=>
-/// "what to write"`. A key with neither is filled in from a base. `[flat] name: Type = DEFAULT` includes another
-/// struct's keys. `[inner] name: Type` is a field that is not a key. `[kind] name: Type` is an enum of
-/// [`kinds!`](crate::kinds) whose keys are among the others. `checked by FUNCTION` names a check of the whole struct: a
-/// `fn(&Self, &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, the value of that key is accepted in place of the
-/// table.
+/// Declares structs whose keys have defaults and ranges.
+///
+/// After a key's type, the following can be given, in this order:
+///
+/// - `as TYPE`: the key is read and written as this type.
+/// - `where (RULE)`: the values that are valid.
+/// - `= DEFAULT`, or `=> "what to write"` for a required key. Without either, the key is required, unless a base is
+///   given.
+///
+/// A mode before a key changes its meaning:
+///
+/// - `[flat] name: Type = DEFAULT` adds the keys of another struct.
+/// - `[inner] name: Type` declares a field that is not a key.
+/// - `[kind] name: Type` adds the keys of an enum that [`kinds!`](crate::kinds) declares.
+///
+/// After the struct's name, `checked by FUNCTION` names a check of the whole struct,
+/// a `fn(&Self, &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, the value of this key is accepted in place of
+/// the table; the example is for messages.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -299,7 +310,7 @@ macro_rules! settings {
     (@read $item:ident, $base:ident, $out:ident; [kind] $key:ident: $type:ty; []; []; []; []) => {
         let own = $item.split(&<$type as $crate::Declared>::keys()).0;
         let $key: Option<$type> = match $base {
-            // If none of its keys is present, the kind is that of the base.
+            // If the file sets none of the enum's keys, the value of the base is used.
             Some(base) if own.table().is_none_or(|keys| keys.is_empty()) => Some(base.$key.clone()),
             _ => <$type>::read_for(&own, &(), $out),
         };
@@ -349,11 +360,17 @@ macro_rules! settings {
     (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
-/// Declares enums of settings that are distinguished by the key `kind`, or by the key after `by`; messages and the
-/// schema name the variants in this order. After each variant's word and type comes a phrase for messages that names
-/// what its keys belong to, for example "a RED queue". `default KIND` is the variant if the key is missing; without it
-/// the key is required. A variant's word alone is accepted in place of a table that has no other key. `example` is an
-/// example for messages. `short FUNCTION` accepts further short forms: a `fn(&Item) -> Option<Table>`.
+/// Declares enums of settings. The key `kind`, or the key after `by`, selects the variant.
+///
+/// Each variant has a word, a type (optional) and a phrase such as "a RED queue". Messages use the phrase to say what a
+/// key does not belong to. Messages and the schema list the variants in the order of their declaration.
+///
+/// Options after the context:
+///
+/// - `default KIND`: the variant if the key is missing. Without this option, the key is required.
+/// - `example TEXT`: an example for messages.
+/// - `short FUNCTION`: further short forms, converted to a table by a `fn(&Item) -> Option<Table>`. A variant's word
+///   alone is always accepted as a short form.
 #[macro_export]
 macro_rules! kinds {
     ($(
@@ -395,7 +412,7 @@ macro_rules! kinds {
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
                 let kind = match (item.get(Self::KEY), standard) {
-                    // If the kind is not a text, it matches no word, and is reported below.
+                    // A kind that is not a text matches no word, so it is reported below.
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
@@ -409,8 +426,8 @@ macro_rules! kinds {
                         let before = out.problems.len();
                         $crate::refuse_others(item, Self::KEY, $what, own, &all, out);
                         let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
-                        // A key of another kind makes the table invalid, even if the keys of its own kind could be
-                        // read.
+                        // A key of another kind makes the table invalid, even if all keys of the selected kind are
+                        // valid.
                         if out.problems.len() > before { None } else { read }
                     })+
                     _ => {
@@ -438,7 +455,7 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
-                // If 0.0 is a short form, a number is accepted in place of the table.
+                // If a number can stand for the table, the short form of 0.0 exists.
                 let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
                 let short: Vec<_> = ["string"].into_iter().chain(number).collect();
                 $crate::described($crate::table_schema(keys, &short), &[$($about),+])

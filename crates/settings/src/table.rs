@@ -1,4 +1,5 @@
-//! Types of values and tables of keys. Their types and descriptions serve reading, messages and the schema.
+//! The traits of values and tables. One declaration of a type serves to read and write its values, to report problems,
+//! and to describe the type in the schema.
 
 use crate::problem::{Findings, remedy};
 use crate::tree::{Item, Place, Table, Value, quoted};
@@ -27,7 +28,7 @@ pub trait Declared {
     }
 }
 
-/// Returns a value in its long form, at the same place.
+/// Replaces a short form by the table for which it stands. Other values are returned unchanged.
 pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
     match item.value {
         Value::Table(_) => Cow::Borrowed(item),
@@ -44,7 +45,7 @@ pub trait FromToml: Declared + Sized {
     fn read(item: &Item, out: &mut Findings) -> Option<Self>;
 }
 
-/// A type that can be written as the value of a key. If it is read again, it gives the same value.
+/// A type that can be written as the value of a key. Reading the written value gives the same value again.
 pub trait ToToml {
     /// Returns the written value; `None` if the key is omitted.
     fn value(&self) -> Option<Value>;
@@ -66,7 +67,7 @@ impl<T> Deref for Spanned<T> {
     }
 }
 
-/// Implements [`Declared`] for wrappers by the schema of the value inside.
+/// Implements [`Declared`] for wrappers: they have the schema and the keys of the wrapped type.
 macro_rules! declared_as_its_value {
     ($($name:ident),+) => {$(
         impl<T: Declared> Declared for $name<T> {
@@ -93,9 +94,11 @@ impl<T: FromToml> FromToml for Spanned<T> {
     }
 }
 
-/// Declares tables whose keys are read individually: every key is optional, and the reader reports missing ones. After
-/// its own keys, a table can list types after `..`. It also accepts the keys of these types, and keeps them unread,
-/// including the keys that are also its own.
+/// Declares tables whose keys are read individually. Every key is optional; the reader of the table reports missing
+/// keys.
+///
+/// A table can list types after `..`. It then also accepts the keys of these types, and stores them unread for later. A
+/// key that the table declares itself is stored for these types as well.
 #[macro_export]
 macro_rules! tables {
     ($(
@@ -145,7 +148,8 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
-                // An unknown key of an inner table may belong to this table. The remedy then names this table.
+                // An unknown key of an inner table may belong to this table. The remedy for the key then names this
+                // table.
                 out.tables.push($crate::Around::of::<Self>(item));
                 for (key, below) in table {
                     $(if key == $crate::plain(stringify!($key)) {
@@ -260,7 +264,7 @@ pub fn described(mut schema: Json, lines: &[&str]) -> Json {
     schema
 }
 
-/// Declares enums whose values are words in a file: `Value = "word",`.
+/// Declares enums whose values are written as words. A variant is declared as `Value = "word",`.
 #[macro_export]
 macro_rules! words {
     ($($(#[$about:meta])+ $public:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ })*) => {$(
@@ -366,8 +370,8 @@ impl ToToml for bool {
     }
 }
 
-/// Returns the number in a text that was written in quotation marks, with a unit, or in per cent. Returns `None` if the
-/// number in the key's unit is not certain.
+/// Returns the number that was probably meant by a text: a number in quotation marks, with a unit, or in per cent.
+/// Returns `None` if the text has more than one plausible reading.
 fn bare(item: &Item) -> Option<f64> {
     let text = item.text()?.trim();
     if let Ok(rate) = text.parse::<Rate>() {
@@ -375,12 +379,12 @@ fn bare(item: &Item) -> Option<f64> {
         return Some(rate.as_bps_f64());
     }
     let text = match text.split_once(',') {
-        // Three digits after a comma may be thousands or thousandths.
+        // A number with three digits after a comma can have a decimal comma or a thousands separator.
         Some((_, rest)) if rest.chars().take_while(char::is_ascii_digit).count() == 3 => return None,
         Some((whole, rest)) => &format!("{whole}.{rest}"),
         None => text,
     };
-    // A time may be meant in seconds or in milliseconds.
+    // The key may be in seconds or in milliseconds, so the number is not certain.
     if text.parse::<Span>().is_ok() {
         return None;
     }
@@ -585,8 +589,8 @@ impl<T: FromToml> FromToml for OneOrMany<T> {
         match &item.value {
             Value::List(list) => {
                 let all: Vec<_> = list.iter().filter_map(|i| Spanned::read(i, out)).collect();
-                // If an element of a list is invalid, the whole list is dropped, because the shorter list would cause
-                // misleading messages.
+                // If an element is invalid, the whole list is dropped, because a shorter list would cause misleading
+                // messages.
                 (all.len() == list.len()).then_some(Self { all, bare: false })
             }
             _ => Some(Self { all: vec![Spanned::read(item, out)?], bare: true }),
@@ -603,7 +607,7 @@ impl<T: Declared> Declared for Vec<T> {
 impl<T: FromToml> FromToml for Vec<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
-            // Invalid elements were already reported. The others are checked as well.
+            // Invalid elements are reported when they are read, and are left out.
             Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();
@@ -615,7 +619,6 @@ impl<T: FromToml> FromToml for Vec<T> {
     }
 }
 
-/// An optional value.
 impl<T: Declared> Declared for Option<T> {
     fn schema() -> Json {
         T::schema()

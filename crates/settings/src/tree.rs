@@ -51,7 +51,7 @@ pub enum Value {
     Real(f64),
     /// A string.
     Text(String),
-    /// A date or null, which no key accepts.
+    /// A value that no key accepts: a date, null in a JSON list, or a number that is out of range.
     Other(String),
     /// An array.
     List(Vec<Item>),
@@ -192,8 +192,8 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    // Later errors are usually consequences of the first ones, so only some are reported. A file with very many is
-    // probably of another kind, such as a trace.
+    // Later errors usually follow from the first ones, so only some are reported. A file with very many errors is
+    // probably not a scenario but, for example, a trace.
     let is_other = errors.len() >= OTHER_KIND_ERRORS;
     for error in errors.iter().take(if is_other { 1 } else { OTHER_KIND_ERRORS }) {
         let span = error.span().unwrap_or(0..0);
@@ -212,7 +212,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
             break; // Keys below a duplicate heading would count as duplicates of the first table's keys.
         }
     }
-    // A tree with gaps would lead to misleading messages.
+    // A tree without the invalid parts would lead to misleading messages, such as "missing".
     if !errors.is_empty() {
         return empty;
     }
@@ -224,7 +224,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
 
 fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     if heads {
-        // Either the two tables belong together, or the key is a list of tables.
+        // Either the two tables are meant as one, or the name is meant as a list of tables.
         let name = found.trim_matches(['[', ']']);
         return (
             "a table of this name is there already".into(),
@@ -242,8 +242,9 @@ fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     )
 }
 
-/// Returns the position at which dotted keys or brackets nest deeper than any scenario needs. The parser limits the
-/// nesting of brackets but not of dotted keys, and freeing a tree of a million levels would overflow the stack.
+/// Returns the position at which dotted keys or brackets are nested too deep; `None` if they are not. The parser limits
+/// the nesting of brackets, but not of dotted keys. Without this check, dropping a tree of a million levels would
+/// overflow the stack.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -265,7 +266,7 @@ fn too_deep(text: &str) -> Option<usize> {
 
 fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(Some(lines.at(offset)));
-    // Brackets and dotted keys can each nest up to the limit.
+    // Brackets and dotted keys can each be nested up to [`MAX_DEPTH`].
     if depth > 2 * MAX_DEPTH {
         out.raw(at.line, "", "keys nested too deep".into(), format!("at most {MAX_DEPTH} levels"));
         return Item { value: Value::Table(Vec::new()), at };
@@ -345,8 +346,8 @@ impl Lines {
     }
 }
 
-/// Returns a TOML value from the command line, or the text itself if it is not TOML: `--set flow.video.controller=asmp`
-/// needs no quotation marks.
+/// Returns a TOML value from the command line. A text that is not TOML is a string, so `--set
+/// flow.video.controller=asmp` needs no quotation marks.
 pub fn read_value(text: &str) -> Value {
     if text.len() > 10_000 || too_deep(text).is_some() {
         return Value::Text(text.to_owned());

@@ -1,10 +1,10 @@
 use crate::{Bytes, Rate, Span, Time};
 
-/// A token bucket (RFC 2697, but with a single bucket). It fills at `rate`, holds at most `burst` bytes, and is full at
-/// the start. Callers that wait for enough tokens take at most `rate · T + burst` in any time T.
+/// A token bucket (as in RFC 2697, but a single bucket). It fills at `rate`, contains at most `burst` bytes, and is
+/// full at the start. Callers that wait for enough tokens send at most `rate · T + burst` in any time T.
 ///
-/// The bucket stores the time at which it will be full, not its number of tokens. Nothing has to be updated while it
-/// fills.
+/// Instead of the number of tokens, the bucket stores the time at which it will be full. This time does not change
+/// while the bucket fills, so nothing has to be updated.
 ///
 /// ```
 /// use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
@@ -37,21 +37,20 @@ impl TokenBucket {
         self.rate
     }
 
-    /// Whether the bucket holds `size` at `now`; never if `size` exceeds the burst.
+    /// Whether the bucket contains `size` tokens at `now`; always false if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
-        // If the bucket holds `size`, then after `size` is taken it needs at most `depth` to fill: no longer than an
-        // empty bucket.
+        // After `size` is taken, the bucket must not need longer to fill than an empty bucket.
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 
-    /// Returns the earliest time at which the bucket holds `size`, if nothing more is taken. For a `size` above the
-    /// burst, this is the time at which the bucket is full.
+    /// Returns the earliest time at which the bucket contains `size` tokens, if nothing more is taken. For a `size`
+    /// above the burst, this is the time at which the bucket is full.
     pub fn holds_at(&self, size: Bytes) -> Time {
         self.full.before(self.depth.saturating_sub(size.at(self.rate)))
     }
 
-    /// Takes `size` tokens out of the bucket at `now`. If it holds fewer, it goes into debt, and later packets wait
-    /// until the debt is repaid.
+    /// Takes `size` tokens out of the bucket at `now`. If it contains fewer, the number of tokens becomes negative, and
+    /// later packets wait longer.
     pub fn take(&mut self, now: Time, size: Bytes) {
         self.full = self.full.max(now) + size.at(self.rate);
     }

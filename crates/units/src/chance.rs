@@ -15,7 +15,7 @@ impl Seed {
     /// Returns the seed of the part called `name`.
     #[must_use]
     pub fn derive(self, name: &str) -> Self {
-        // FNV-1a over the name, started from the seed. Names and seeds are few, so that collisions are unlikely.
+        // FNV-1a over the name, started from the seed. There are few names and seeds, so a collision is unlikely.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -33,7 +33,7 @@ impl Chance {
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Draws from the uniform distribution in (0, 1], whose logarithm is finite.
+    /// Draws from the uniform distribution in (0, 1]. Zero is excluded, so the logarithm is finite.
     pub fn unit_open(&mut self) -> f64 {
         1.0 - self.unit()
     }

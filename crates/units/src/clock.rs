@@ -91,7 +91,7 @@ impl Div<u64> for Span {
 }
 
 /// A point in time on the local clock, in whole nanoseconds since that clock's start. The library never reads a clock:
-/// the caller passes in the present time.
+/// the caller passes the present time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -215,11 +215,12 @@ impl OneWay {
         let sent = i64::try_from(sent.0).unwrap_or(i64::MAX);
         Self(arrived.0.saturating_sub(sent))
     }
-    /// Returns the difference to the delay of `anchor`; positive if this packet took longer.
+    /// Returns this delay minus the delay `anchor`; positive if this packet took longer.
     pub const fn variation_since(self, anchor: Self) -> Offset {
         Offset(self.0.saturating_sub(anchor.0))
     }
-    /// Returns the delay moved towards `sample` by the share `weight`: one step of an exponentially weighted mean.
+    /// Returns this delay plus `weight` (0…1) times its difference to `sample`: one step of an exponentially weighted
+    /// mean.
     #[must_use]
     pub fn towards(self, sample: Self, weight: f64) -> Self {
         Self(self.0.saturating_add((sample.variation_since(self).0 as f64 * weight) as i64))
@@ -262,8 +263,8 @@ impl Stamp {
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);
         PeerTime(near.0.saturating_add(((i128::from(ahead) * 1_000_000_000) >> 18) as i64))
     }
-    /// Returns this stamp plus `held`. A peer adds its hold time to an echoed stamp, so that the echo's age does not
-    /// include that time.
+    /// Returns this stamp plus `held`. A peer adds the time for which it held a stamp before echoing it, so that this
+    /// time is not counted as round-trip time.
     #[must_use]
     pub fn plus(self, held: Span) -> Self {
         Self(self.0.wrapping_add(((u128::from(held.0) << 18) / 1_000_000_000) as u32))

@@ -15,7 +15,7 @@ pub enum Ecn {
 impl Ecn {
     /// Returns the field in the two lowest bits, as in an IP header.
     pub const fn bits(self) -> u8 {
-        // ECT(1) has the lower codepoint: 0b01, while ECT(0) is 0b10 (RFC 3168, section 5).
+        // ECT(1) has the lower codepoint: ECT(1) is 0b01, ECT(0) is 0b10 (RFC 3168, section 5).
         match self {
             Self::NotEct => 0,
             Self::Ect1 => 1,

@@ -1,11 +1,13 @@
 //! The quantities of Steadycast.
 //!
-//! A [`Time`] is a point on one clock, a [`Span`] a length of time, a [`Rate`] bits per second on the wire, [`Bytes`]
-//! an amount. Their algebra is closed: `Bytes / Span = Rate`, `Bytes / Rate = Span`, `Rate * Span = Bytes`. Nothing
-//! else compiles, which prevents errors by a factor of 8 or 1000.
+//! A [`Time`] is a point in time on one clock, a [`Span`] a length of time, a [`Rate`] a number of bits per second on
+//! the wire, and [`Bytes`] an amount of data. They combine with `Bytes::per(Span)` (a rate), `Bytes::at(Rate)` (a span)
+//! and `Rate::over(Span)` (an amount). Other combinations do not compile, which prevents errors by a factor of 8 or
+//! 1000.
 //!
-//! Two clocks are two types: [`Time`] is the local clock, [`PeerTime`] the remote one. Their difference is an
-//! [`OneWay`], of which only the variation is meaningful.
+//! Each clock has its own type: [`Time`] is on the local clock, [`PeerTime`] on the remote clock. The difference
+//! between them is a [`OneWay`]. It includes the unknown offset between the clocks, so only its variation is
+//! meaningful.
 
 #[macro_use]
 mod sums;

@@ -1,11 +1,11 @@
 use crate::Span;
 
-/// A histogram of spans with logarithmic classes. Each class is at most 1/64 (1.6 %) of its spans wide, so that a
-/// percentile is accurate to 0.8 %.
+/// A histogram of spans with logarithmic classes. For spans above 66 µs, a class is at most 1/64 (1.6 %) as wide as its
+/// spans are long, so percentiles are accurate to 0.8 %. For shorter spans, a class is 1.024 µs wide.
 ///
-/// The memory of a histogram grows with the range of its spans. It is small enough for a run with 100,000 receivers and
-/// one histogram per receiver. The usual histogram crate keeps three significant digits in 100 kB per histogram, which
-/// would be 10 GB in such a run.
+/// A histogram needs little memory: it grows with the range of its spans. A run can have 100,000 receivers with one
+/// histogram each. A common histogram crate needs 100 kB per histogram for three significant digits, which would be 10
+/// GB in such a run.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     /// The number of spans of zero length. They are counted separately, because most packets do not wait.
@@ -13,8 +13,8 @@ pub struct Spread {
     /// Counts of the classes from `first` on; the classes before it are empty.
     classes: Vec<u32>,
     first: usize,
-    /// The sparse form: pairs of a class and its count, in ascending order. It is used instead of `classes` while the
-    /// classes are few and far apart.
+    /// The sparse form: pairs of a class and its count, in ascending order. It replaces `classes` if there are few
+    /// classes and they are far apart.
     few: Vec<(u16, u32)>,
     sum_ns: u128,
     max: Span,
@@ -25,7 +25,7 @@ const SUB_BITS: u32 = 6;
 /// Maximum number of classes in the sparse form. With more classes, a lookup would cost more time than the saved memory
 /// is worth.
 const FEW: usize = 128;
-/// Maximum distance, in classes, between the first and the last class at which the dense form is always used.
+/// If the range from the first to the last class has at most this number of classes, the dense form is used.
 const CLOSE: usize = 128;
 
 impl Spread {
@@ -37,7 +37,7 @@ impl Spread {
             return;
         }
         let class = Self::class(span.as_nanos());
-        // A class below `first` wraps to an index beyond the end.
+        // For a class below `first`, the index wraps to a value beyond the end.
         match self.classes.get_mut(class.wrapping_sub(self.first)) {
             Some(count) => *count += 1,
             None => self.count_in(class, 1),
@@ -56,7 +56,8 @@ impl Spread {
             }
             let (seen, end) = (self.iter().count() + 1, self.first + self.classes.len());
             let apart = end.max(class + 1) - self.first.min(class);
-            // The dense form is kept if it is small, or at least half full.
+            // The dense form is used if it is empty, short or at least half full, or if the sparse form would have too
+            // many classes.
             if self.classes.is_empty() || seen > FEW || apart <= CLOSE || 2 * seen >= apart {
                 return *self.place(class) += n;
             }
@@ -156,12 +157,13 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the spans that were counted since `earlier`, a copy of this histogram. If the longest span was already
-    /// counted in `earlier`, the maximum of the result is only as accurate as its class.
+    /// Returns the spans that were counted after `earlier` was copied from this histogram. If the longest span was
+    /// already counted in `earlier`, the maximum of the result is the middle of its class.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
-            // If `earlier` is not a copy of this histogram, the differences must not fall below zero.
+            // If `earlier` is not an earlier copy of this histogram, the differences could be negative. They are zero
+            // instead.
             zeros: self.zeros - earlier.zeros.min(self.zeros),
             sum_ns: self.sum_ns - earlier.sum_ns.min(self.sum_ns),
             max: self.max,
@@ -182,8 +184,8 @@ impl Spread {
         fresh
     }
 
-    /// Returns the class of a span. In units of 1.024 µs it is linear up to 64 units; above, there are 64 classes per
-    /// octave.
+    /// Returns the class of a span. Up to 128 units of 1.024 µs, a class is one unit wide. Above, each octave has 64
+    /// classes.
     fn class(ns: u64) -> usize {
         let units = ns >> 10;
         let octave = (64 - units.leading_zeros()).saturating_sub(SUB_BITS + 1);
@@ -193,7 +195,7 @@ impl Spread {
     fn middle(class: usize) -> u64 {
         let class = class as u64;
         if class == 0 {
-            return 0; // A class below the resolution, which most short waits are in.
+            return 0; // Waits shorter than one unit count as zero, because most short waits are in this class.
         }
         // Classes are one unit wide up to 128 units.
         if class < 2 << SUB_BITS {

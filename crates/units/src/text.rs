@@ -4,7 +4,7 @@ use crate::{Bytes, Rate, Span};
 use std::fmt;
 use std::str::FromStr;
 
-/// Returns a number with its noun: "1 packet", "2 packets".
+/// Returns a number with its noun in the singular or plural: "1 packet", "2 packets".
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
@@ -39,7 +39,7 @@ pub enum QuantityError {
         text: String,
         /// The name of the quantity.
         what: &'static str,
-        /// The largest valid value.
+        /// The exclusive upper limit of the quantity.
         limit: &'static str,
     },
 }
@@ -82,7 +82,7 @@ const SIZE: Kind = Kind {
 
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
-    // An "e" is part of the number only if a digit or sign follows, as in "1e3ms". No unit starts with "e".
+    // An "e" always belongs to the number, as in "1e3ms", because no unit starts with "e".
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -106,7 +106,7 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     Ok((value + 0.5) as u64)
 }
 
-/// Writes the value in the largest unit in which it is an integer; with a fraction if there is none.
+/// Writes the value in the largest unit in which it is an integer above 0. Zero has the smallest unit.
 fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let best = units.iter().rev().find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor));
     let (name, factor) = best.unwrap_or(&units[0]);
