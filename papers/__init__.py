@@ -1,4 +1,4 @@
-"""The laboratory of papers: what they say, what is measured here, and a verdict on each statement.
+"""Experiments of published papers: their statements, our measurements, and a verdict on each statement.
 
 It is part of a checkout, not of the wheel: `steadycast reproduce` finds it there.
 """

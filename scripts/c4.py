@@ -117,8 +117,8 @@ def behaviour(part: Mapping[str, float]) -> dict[str, str]:
 def sender(spec: Spec, role: str) -> Iterator[str]:
     """Yield the flows of a role as TOML, for a transfer of a fixed size.
 
-    If a media controller can run in the place of the TCP, a video comes first, and the TCP has ``count = 0`` until a
-    variant changes to it. The video of the main role sends without an end; the bound counts its bytes.
+    If a media controller can replace the TCP, both flows are written: the video first, and the TCP with ``count = 0``,
+    which a variant changes. The video of the main role sends without an end; the bound counts its bytes.
     """
     first, named, size = role == "main", spec[f"{role}_cc_algo"], amount(spec[f"{role}_scenario_text"])
     start = f'start = "{int(spec[f"{role}_start_time"]) / 1e6:g}s"'

@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
-A cell shows a value in per cent. It is the share of its fair rate that the side with the smaller share receives, or the
-share of the bounds that hold. The cell of a judged pair has the share of pictures that are shown in time and, beside a
-TCP, the TCP's share.
+A cell shows a value in per cent, which depends on the figure. It is the smaller one of both sides' shares of their fair
+rates, or the share of bounds that hold. For a judged pair, it is the share of pictures that are shown in time and,
+beside a TCP, the TCP's share.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@
     python -m validation.judge table --from DIR,DIR --write    # from kept results; a cell in both takes the later one
 
 Each command names its bounds, which were written before the first run. `own` and `table` write docs/data with
-`--write`; rows of the table that were not judged again are kept. A cell takes the lead and the time of its network,
-and about 9 s more. Only one cell runs at a time. `scripts/grids.py` draws the table.
+`--write`; rows of the table that were not judged again are kept. A cell takes its lead time, the measured time of its
+network, and about 9 s. Only one cell runs at a time. `scripts/grids.py` draws the table.
 """
 
 from __future__ import annotations

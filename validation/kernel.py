@@ -4,8 +4,8 @@
     python -m validation.kernel --write     # and write crates/tcp/src/sender/kernel-*.txt
 
 The files have the acknowledgments as they reached the sender, and the windows that the kernel reported.
-crates/tcp/src/sender/tests.rs feeds the acknowledgments to the model's sender. It needs the rights that `steadycast
-emulate` needs, and tshark.
+crates/tcp/src/sender/tests.rs feeds the acknowledgments to the model's sender. The command needs the rights that
+`steadycast emulate` needs, and tshark.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ the `judge.toml` in each folder of integrations says.
 
 Bounds, written before the first run, for each adapter, of the trusted cells of the six networks:
 
-- Beside the CUBIC, the TCP has at least half of its fair share, and the pair at least half of the smaller of its own
-  fair share and its cap, in all cells but one.
-- Alone, the 95th percentile of the delay is at most 20 ms above that of the best of the stack's own estimators, in all
+- Beside the CUBIC, in all cells but one, the TCP has at least half of its fair share, and the pair at least half of its
+own fair share, or half of its cap if the cap is smaller. - Alone, the 95th percentile of the delay is at most 20 ms
+above that of the best of the stack's own estimators, in all
   cells but one.
 - The loss is at most one percentage point above that of the best of the stack's own estimators, in all cells but two.
 """
@@ -214,7 +214,7 @@ HEADS = (
 
 
 FEWEST = 6
-"""The least number of networks, alone and beside a CUBIC, that a mean is made of."""
+"""Minimum number of cells of a mean; a network counts once alone and once beside a CUBIC."""
 RATES = ("stack", "estimator", "networks", "Mb/s alone", "Mb/s beside", "TCP's share, %")
 DELAYS = (
     *("stack", "estimator", "delay p95 alone, ms", "delay p95 beside, ms"),

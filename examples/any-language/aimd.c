@@ -1,4 +1,4 @@
-/* Additive increase, multiplicative decrease: half the rate on loss, else a packet more per round trip.
+/* Additive increase, multiplicative decrease: halves the rate on loss, else adds a packet per round trip.
  *
  *   cc -O2 -ffp-contract=off -o aimd-c aimd.c        controller = "exec:./aimd-c", or "exec:./aimd-c stats"
  */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Additive increase, multiplicative decrease: half the rate on loss, else a packet more per round trip.
+"""Additive increase, multiplicative decrease: halves the rate on loss, else adds a packet per round trip.
 
 controller = "exec:./aimd_exec.py"
 """

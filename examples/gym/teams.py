@@ -1,14 +1,15 @@
 """Runs a published bandwidth estimator as a controller: the baseline of ACM MMSys 2024's challenge, by Microsoft.
 
-The model (MIT licence) takes 15 measures over the last five intervals of 60 ms and of 600 ms, and gives a rate in
-bit/s. Get it, and name it in the environment:
+The input of the model (MIT licence) is 15 measures over each of the last five intervals of 60 ms and of 600 ms. Its
+output is a rate in bit/s. Download the model, and set its path in the environment:
 
     git clone https://github.com/microsoft/RL4BandwidthEstimationChallenge
     export ESTIMATOR=RL4BandwidthEstimationChallenge/onnx_models/Offline_RL_baseline_bandwidth_estimator_model.onnx
     steadycast run examples/aimd.toml --set flow.video.controller=examples/gym/teams.py:Teams
 
-The measures are as https://www.microsoft.com/en-us/research/academic-program/bandwidth-estimation-challenge/data/
-describes them. There is no audio here: all packets are video. It needs the package onnxruntime.
+The measures are described at
+https://www.microsoft.com/en-us/research/academic-program/bandwidth-estimation-challenge/data/. All packets count as
+video, because the flow has no audio. The controller needs the package onnxruntime.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BASE_MS = 200.0
 
 @cache
 def session():
-    """The model, loaded once."""
+    """Return the model, which is loaded once."""
     import onnxruntime
 
     one = onnxruntime.SessionOptions()
@@ -36,7 +37,7 @@ def session():
 
 
 def measures(packets, least_ms, length_s):
-    """The 15 measures of an interval; packets are (arrival in s, number, bytes, delay in ms)."""
+    """Return the 15 measures of an interval; a packet is a tuple (arrival in s, number, bytes, delay in ms)."""
     if not packets:
         return [0.0] * 5 + [least_ms] + [0.0] * 9
     at, number, size, delay = (np.array(column) for column in zip(*packets, strict=True))
@@ -64,12 +65,12 @@ def measures(packets, least_ms, length_s):
 
 
 class Teams:
-    """The rate is what the receiver's estimator says."""
+    """A controller whose rate is the estimate of the model, which runs at the receiver."""
 
     report_every_s = SHORT_S
 
     def __init__(self, setup):
-        # On less than 0.6 Mb/s the model estimates less than what it sees, and would stay there.
+        # Below 0.6 Mb/s the model's estimate is lower than the received rate, so the rate would never rise.
         self.rate = max(setup.floor_bps, 1e6)
 
     def on_report(self, report):
@@ -84,8 +85,8 @@ class Teams:
 
     class Receiver:
         def __init__(self, setup):
-            self.packets = deque()  # of the last 3 s
-            self.full_s = None  # when the intervals are full for the first time
+            self.packets = deque()  # those of the last 3 s
+            self.full_s = None  # the time at which all intervals are full for the first time
             self.least_ms = float("inf")
 
         def on_arrival(self, packet):
@@ -113,6 +114,6 @@ class Teams:
                 ],
                 np.float32,
             )
-            none = np.zeros((1, 1), np.float32)  # the states of a model that has none
+            none = np.zeros((1, 1), np.float32)  # the model has no recurrent state
             given = {"obs": seen.T.reshape(1, 1, -1), "hidden_states": none, "cell_states": none}
             return struct.pack("<d", float(session().run(None, given)[0][0, 0, 0]))

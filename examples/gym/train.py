@@ -1,10 +1,10 @@
-"""Learns a rate controller in minutes, and sets it beside others on networks that it has not seen.
+"""Trains a rate controller in minutes, and compares it with others on networks that were not used for training.
 
     python examples/gym/train.py --out mine.onnx
 
-The policy is a network of 8 inputs, 16 tanh units and one output that moves the rate; it is searched for by the
-cross-entropy method (Rubinstein 1999): draw weights, keep the best eighth, draw around these. It needs the packages
-gymnasium, onnxruntime and onnx.
+The policy is a neural network with 8 inputs, 16 tanh units, and one output that changes the rate. It is trained by the
+cross-entropy method (Rubinstein 1999): draw weights, keep the best eighth, and draw new weights around these. The
+script needs the packages gymnasium, onnxruntime and onnx.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ INPUTS, UNITS = len(gym.OBSERVATION), 16
 SHAPES = ((UNITS, INPUTS), (UNITS,), (UNITS,), ())
 SIZES = [int(np.prod(shape)) for shape in SHAPES]
 SPAN = np.maximum(np.abs(gym.LOW), gym.HIGH)
-MOST = 0.25  # by how much one step moves the action at the most
+MOST = 0.25  # the largest change of the action in one step
 
 
 def parts(weights):
-    """The layers of a policy, from one vector."""
+    """Return the layers of a policy from the vector of its weights."""
     cut = np.split(weights, np.cumsum(SIZES)[:-1])
     return [each.reshape(shape) for each, shape in zip(cut, SHAPES, strict=True)]
 
 
 def act(weights, seen):
-    """The action of a policy: where the rate stands, and a step from there."""
+    """Return the action of a policy: the present action plus a step."""
     inner, bias, outer, last = parts(weights)
     return 2 * seen[0] - 1 + MOST * np.tanh(outer @ np.tanh(inner @ (seen / np.sqrt(SPAN)) + bias) + last)
 
 
 @cache
 def environment():
-    """This process's environment."""
+    """Return the environment of this process."""
     return gym.RateEnv(networks=SEEN, set={"flow.video.floor": "150kbps", "flow.video.cap": "20Mbps"})
 
 
 def worth(task):
-    """The mean reward of a policy over one episode per network."""
+    """Return the mean reward of a policy over one episode per network."""
     weights, seed = task
     env, rewards = environment(), []
     for number, network in enumerate(SEEN):
@@ -61,7 +61,7 @@ def worth(task):
 
 
 def search(rounds, population, processes, seed):
-    """The best mean of the weights after that many rounds."""
+    """Return the mean of the best weights after ``rounds`` rounds."""
     chance = np.random.default_rng(seed)
     mean, deviation = np.zeros(sum(SIZES)), np.full(sum(SIZES), 0.7)
     with ProcessPoolExecutor(processes) as pool:
@@ -124,7 +124,7 @@ def compare(policies, networks, seeds):
 
 
 def one(policy, network, seed):
-    """Rate, delay and loss of one run of 60 s."""
+    """Return rate, delay and loss of one run of 60 s."""
     changes = {"network": network, "duration": "60s", "warmup": "5s"}
     changes |= {"flow.video.floor": "150kbps", "flow.video.cap": "20Mbps"}
     classes = {"video": policy} if isinstance(policy, type) else {}
@@ -137,7 +137,7 @@ def one(policy, network, seed):
 
 
 def speed():
-    """Print how many steps a second of processor time makes: random actions on 2 Mb/s."""
+    """Print the number of steps per second of processor time, with random actions on 2 Mb/s."""
     env, steps = gym.RateEnv(), 0
     env.action_space.seed(1)
     began = time.process_time()
@@ -151,7 +151,7 @@ def speed():
 
 
 def main():
-    """Learn, save, compare."""
+    """Train, save and compare a policy."""
     words = argparse.ArgumentParser(description="Learn a rate controller in minutes.")
     words.add_argument("--out", type=Path, default=Path("mine.onnx"))
     words.add_argument("--rounds", type=int, default=20)

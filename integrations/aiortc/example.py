@@ -17,7 +17,7 @@ from world import Link, call, virtual_time
 
 
 async def watch(peer: PeerConnection, link: Link) -> None:
-    """Print what the controller decides, and what arrives."""
+    """Print the link's rate, the controller's target, the received rate and the reason, once per second."""
     print("second  link  target  arrives (Mb/s)  why")
     while True:
         await asyncio.sleep(1)

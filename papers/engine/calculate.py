@@ -2,8 +2,8 @@
 
 `python scripts/reproduction.py --calculate` prints them. Each is an equation or a short Monte Carlo calculation under
 the paper's own conditions. Values that the paper leaves open are varied, with three seeds each. A statement that our
-runs don't reproduce counts as refuted only if two conditions are met. No calculated value keeps the statement's bound,
-under any condition or seed. None of our own runs with a change keeps the bound either.
+runs don't reproduce counts as refuted only if two conditions are met. First, no calculated value keeps the statement's
+bound, under any condition or seed. Second, none of our own runs with a change keeps the bound.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _conditions(law: Law) -> dict[str, tuple[Law, Law]]:
 
 
 def _gain(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
-    """Return the share of the link that one connection worth n receives, minus the share that n connections receive."""
+    """Return the link share of one connection that sends n times its rate, minus the share of n connections."""
     return lambda: {
         f"{name}, seed {seed}": share(single, p, one=True, seed=seed) - share(many, p, one=False, seed=seed)
         for name, (many, single) in _conditions(law).items()
@@ -234,9 +234,9 @@ def _many(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
 
 
 def _averaged(law: Law) -> Callable[[], Mapping[str, float]]:
-    """Return the share of one connection worth n minus the share of n connections, at two loss rates.
+    """Return the share of one connection that sends n times its rate, minus the share of n connections.
 
-    The keys are the numbers of loss intervals that the one connection averages.
+    The keys are two loss rates, and the number of loss intervals that the one connection averages.
     """
     return lambda: {
         f"p_w = {p:g}, {8 * times} intervals": share(replace(law, times=times), p, one=True)

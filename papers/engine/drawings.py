@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DPI, _COLOURS = 104, 40
 _PER_PROCESS = 8
-"""Number of figures per process from which drawing in processes takes less time than starting them."""
+"""Separate processes save time only if each draws at least this number of figures."""
 _WIDTH = 5.8
 """Width in inches. Two pictures side by side are 400 pixels wide each, with letters of at least 8 pixels."""
 

@@ -1,8 +1,8 @@
 """Grades the pictures of a run against references other than the original of each display slot.
 
 The Multi-Evalvid-RA paper compares "the encoded video at the sender side … with the one 'as seen' by the receivers",
-frame by frame. A tool that counts the frames that a decoder outputs compares frame i of the original with picture i of
-a stream from which the lost frames are missing.
+frame by frame. A tool that numbers a decoder's output compares frame i of the original with the i-th decoded picture,
+even if earlier frames were lost.
 """
 
 from __future__ import annotations

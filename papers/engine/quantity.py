@@ -468,8 +468,8 @@ def overflow_entries(flow: Flow) -> float:
 DECISIONS = ("decisions", "decided_rtt", "decision_period", "overflow_entries", "loss_kept")
 """Quantities that are computed from the single decisions of the sender.
 
-In runs that last hours, the decisions are nearly all of an observation's data. So they are read only if a statement or
-a figure needs one of these quantities.
+In runs that last hours, decisions are most of an observation's data. They are therefore read only if a statement or a
+figure needs one of these quantities.
 """
 
 
@@ -681,7 +681,7 @@ def rate_while_there(run: Observed, flows: str, start: float, end: float) -> flo
 def settles(run: Observed, flows: str, start: float, end: float, first: float, last: float) -> float:
     """Seconds from `start` until the mean rate over 5 s is within 20 % of the mean between `first` and `last`.
 
-    The rate of each second is the mean over the flows with this name, which may contain `*`, that receive in it.
+    The rate of a second is the mean over the flows with this name (may contain `*`) that receive data in that second.
     """
     rates = []
     for now in zip(*(flow.rates for flow in _flows(run, flows)), strict=False):

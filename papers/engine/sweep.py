@@ -15,9 +15,10 @@ A setting chooses one level for each value: the value as set up, or one of its `
    undecided which is better, twenty are used.
 
 A statement holds in a setting if its mean keeps its bound, the mean without its event does not, and the flows load the
-network. The number of statements of the best of many settings is too high by chance. The fresh seeds correct for that,
-because only one candidate per paper is run with them. Ten comparisons were planned, at most two for each of the five
-papers. Their confidence intervals are widened accordingly (Bonferroni: 99.5 % each, 95 % together).
+network. The number of statements that hold in the best setting is biased upwards, because this setting was selected for
+its number. The fresh seeds remove the bias, because only one candidate per paper is run with them. Ten comparisons were
+planned, at most two for each of the five papers. Their confidence intervals are widened accordingly (Bonferroni: 99.5 %
+each, 95 % together).
 """
 
 from __future__ import annotations
@@ -438,8 +439,11 @@ def turned(base: Found, found: Found) -> tuple[list[Place], list[Place]]:
 
 
 HEADS = ("kind", "setting", "seeds", "statements that hold", "of", "gained", "lost", "difference per seed")
-"""Gained and lost are the statements that hold only in the setting, and only in the joint setting. The difference is
-that of the candidate and the joint setting on fresh seeds, with its 99.5 % interval."""
+"""The headings of the table of a search.
+
+"gained" are the statements that hold only in the setting, "lost" those that hold only in the joint setting. The
+difference is the candidate's number minus the joint setting's on fresh seeds, with its 99.5 % interval.
+"""
 
 
 def table(found: Search) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Answers a call, and writes its pictures as y4m when they are decoded: receive.py FOLDER Y4M [steady]."""
+"""Answers a call, and writes the decoded pictures as y4m: receive.py FOLDER Y4M [steady]."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from aiortc.mediastreams import MediaStreamError
 
 
 async def show(track, path):
-    """Write what is decoded, until the track ends."""
+    """Write the decoded pictures until the track ends."""
     with open(path, "wb") as file, suppress(MediaStreamError):
         sides = None
         while True:
@@ -34,7 +34,7 @@ def peer(configuration):
 
 
 async def main(folder, path):
-    """Answer, and show until the process is ended."""
+    """Answer the call, and write pictures until the process is ended."""
     call = peer(RTCConfiguration(iceServers=[]))
     track = asyncio.get_running_loop().create_future()
     call.on("track", track.set_result)

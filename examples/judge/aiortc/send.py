@@ -1,4 +1,4 @@
-"""Offers a call, and sends the pictures that come as y4m: send.py FOLDER Y4M [steady]."""
+"""Offers a call, and sends the pictures that it reads as y4m: send.py FOLDER Y4M [steady]."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from av import VideoFrame
 
 
 class Clip(VideoStreamTrack):
-    """Pictures as they come; those that come while one is encoded are left out."""
+    """A track that sends the newest picture; pictures that arrive while one is encoded are dropped."""
 
     def __init__(self, path):
         super().__init__()
@@ -33,7 +33,7 @@ class Clip(VideoStreamTrack):
                 self.loop.call_soon_threadsafe(self.take, samples.reshape(height * 3 // 2, width))
 
     def take(self, samples):
-        """Keep the newest picture, with the time at which it came."""
+        """Keep the newest picture, with its arrival time."""
         self.newest = VideoFrame.from_ndarray(samples, format="yuv420p")
         self.newest.pts, self.newest.time_base = (
             int((time.monotonic() - self.began) * 90000),
@@ -58,7 +58,7 @@ def peer(configuration):
 
 
 async def main(folder, path):
-    """Call, and send until the process is ended."""
+    """Offer the call, and send until the process is ended."""
     call = peer(RTCConfiguration(iceServers=[]))
     clip = Clip(path)
     sender = call.addTrack(clip)

@@ -13,7 +13,7 @@ ELEMENTS = {
     "gcc": "rtpgccbwe estimated-bitrate=1000000",
     "steady": "rtpsteadycastbwe",
 }
-"""The estimators, by the third word."""
+"""The estimator elements, by the last argument."""
 PIPELINE = """
 rtpsession name=s rtp-profile=avpf
 filesrc location={y4m} ! y4mdec ! vp8enc name=encoder deadline=1 end-usage=cbr keyframe-max-dist=600
@@ -32,7 +32,7 @@ encoder, estimate = pipeline.get_by_name("encoder"), pipeline.get_by_name("estim
 
 
 def told(*_):
-    """Give the encoder what the estimate leaves after headers; each change begins its rate control anew."""
+    """Set the encoder's rate to the estimate minus headers. Small changes are skipped: each restarts rate control."""
     rate = int(0.95 * estimate.get_property("estimated-bitrate"))
     if not 0.9 < rate / encoder.get_property("target-bitrate") < 1.1:
         print(rate, flush=True)

@@ -1,6 +1,6 @@
-"""Steadycast's sender's kit in aiortc.
+"""Steadycast's sender kit for aiortc.
 
-`PeerConnection` takes the place of ``aiortc.RTCPeerConnection``. It offers and reports transport-wide numbers, sends
+`PeerConnection` replaces ``aiortc.RTCPeerConnection``. It offers and reports transport-wide numbers, sends
 audio immediately and video at the pacing rate, retransmits within the rate, and sets the encoder's bitrate.
 """
 
@@ -64,7 +64,7 @@ class PeerConnection(RTCPeerConnection):
 
     @property
     def decision(self) -> Decision | None:
-        """The controller's current decision; `None` while nothing is sent under its control."""
+        """The controller's current decision; `None` while it controls no stream."""
         return next((kit.sender.decision for kit in self._kits.values()), None)
 
     async def setLocalDescription(self, description: Any) -> None:  # noqa: N802

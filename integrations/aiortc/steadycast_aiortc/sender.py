@@ -1,4 +1,4 @@
-"""The sender's kit between aiortc's senders and their transport."""
+"""The sender kit, which sits between aiortc's senders and their transport."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAYLOAD_SHARE = 0.9
 KEPT = 4096
 """Number of packets whose bytes are stored for retransmission: those of one second at 40 Mb/s."""
 WAITING_BYTES = 3000
-"""Bytes in the kit's queue, up to which it counts as short. Only an unusually large frame makes it longer."""
+"""The kit's queue counts as short up to this number of bytes. Only an unusually large frame makes it longer."""
 HOLD_S, CHANGE = 1.0, 1.1
 """The encoder's rate follows the kit's rate once the two have differed by this factor for this time, in seconds. aiortc
 creates a new encoder for each change above 10 %, and a new encoder begins with a key frame."""
@@ -117,7 +117,7 @@ class Kit:
             sender._next_encoded_frame = partial(self.frame, stream, handle, sender._next_encoded_frame)
 
     async def frame(self, stream: Stream, handle: Any, encode: Any, codec: Any) -> Any:
-        """Encode the next frame as the kit decides: at its rate, and as a key frame if requested. Or skip the frame."""
+        """Encode the next frame at the kit's rate, and as a key frame if requested; skip it if the queue is long."""
         plan = self.sender.encoder(self.loop.time(), stream.number)
         self.poke.set()
         if plan.key_frame:
