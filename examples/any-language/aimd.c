@@ -8,7 +8,7 @@
 
 static char line[1 << 20];
 
-/* A key's number; -1 where it is null or absent. The keys of a message are unique, and no text holds a quote. */
+/* Returns the number of a key; -1 if it is null or absent. A message's keys are unique, and no text has a quote. */
 static double number(const char *key) {
     char quoted[32];
     snprintf(quoted, sizeof quoted, "\"%s\":", key);

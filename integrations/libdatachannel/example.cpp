@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <future>
 
-// Reports what has arrived, as a browser does.
+// Reports the arrived packets, as a browser does.
 class Reporter final : public rtc::MediaHandler {
   public:
     Receiver receiver;

@@ -1,4 +1,4 @@
-// What a browser does as the receiver: transport-wide feedback each 50 ms, and NACKs. For the test and the example.
+// A receiver that behaves like a browser, for the test and the example: transport-wide feedback every 50 ms, and NACKs.
 #pragma once
 
 #include <rtc/rtc.hpp>
@@ -13,7 +13,7 @@ class Receiver {
     uint64_t bytes = 0, packets = 0, again = 0;
     std::set<uint16_t> missing; // RTP numbers that have not arrived
 
-    // An RTP packet with a transport-wide number as the last element of its extension.
+    // Processes an RTP packet, whose transport-wide number is the last element of its extension.
     void arrived(const rtc::Message &packet, double at_s) {
         auto rtp = reinterpret_cast<const rtc::RtpHeader *>(packet.data());
         if (!rtp->extension())
@@ -37,7 +37,7 @@ class Receiver {
         bytes += packet.size() - end, packets++;
     }
 
-    // Feedback on what has arrived since the last call, with NACKs; empty if nothing has.
+    // Returns feedback on the packets that arrived since the last call, with NACKs; empty if none arrived.
     rtc::binary report() {
         rtc::binary all;
         if (arrivals.empty())

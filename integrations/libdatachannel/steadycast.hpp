@@ -1,4 +1,4 @@
-// Steadycast's sender's kit in libdatachannel: a handler of media, last in the chain of a video track.
+// Steadycast's sender kit for libdatachannel: a media handler, the last one in the chain of a video track.
 #pragma once
 
 #include <rtc/rtc.hpp>
@@ -25,7 +25,7 @@ struct Config {
     std::function<int64_t()> clock = {}; // for tests: nanoseconds. The program then calls `poll`; no thread runs
 };
 
-// What the encoder has to do with its next frame. The rate is in bit/s without headers.
+// The encoder's task for its next frame. The rate is in bit/s without headers.
 struct Plan {
     uint64_t rate_bps;
     bool skip, key_frame;
@@ -67,7 +67,7 @@ class Sender final : public rtc::MediaHandler {
         return {plan.rate_bps * 19 / 20, plan.skip != 0, plan.key_frame != 0}; // headers are a twentieth
     }
 
-    // Call it before an encoded frame is given to the track. If it returns false, the frame is not to be sent.
+    // Call it before an encoded frame is passed to the track. If it returns false, the frame must not be sent.
     bool frame(bool key) {
         std::lock_guard lock(mutex);
         return steadycast_sender_frame(kit.get(), now(), 0, key ? STEADYCAST_FRAME_KEY : STEADYCAST_FRAME_REFERENCE);
@@ -115,7 +115,7 @@ class Sender final : public rtc::MediaHandler {
         changed.notify_all();
     }
 
-    // Sends what is due; returns the time of the next call.
+    // Sends the packets that are due; returns the time of the next call.
     int64_t poll() {
         std::lock_guard lock(mutex);
         return send_due();
@@ -148,7 +148,7 @@ class Sender final : public rtc::MediaHandler {
         return output.at_ns;
     }
 
-    // A copy of a packet with its transport-wide number.
+    // Returns a copy of a packet with its transport-wide number.
     rtc::message_ptr numbered(const rtc::Message &packet, uint16_t number) const {
         auto copy = std::make_shared<rtc::Message>(packet);
         copy->resize(packet.size() + EXTENSION);

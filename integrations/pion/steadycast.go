@@ -1,7 +1,7 @@
-// Package steadycast is a bandwidth estimator for pion with a pacer: Steadycast's sender's kit.
+// Package steadycast is a bandwidth estimator for pion with a pacer: Steadycast's sender kit.
 //
-// It takes its place in a chain of interceptors as pion's own estimator does (cc.NewInterceptor). Audio leaves at once;
-// retransmissions and video leave at the pacing rate, and a packet is sent again at most once per round trip.
+// It is used in a chain of interceptors like pion's own estimator (cc.NewInterceptor). Audio is sent immediately;
+// retransmissions and video are sent at the pacing rate. A packet is retransmitted at most once per round trip.
 package steadycast
 
 import (
@@ -37,7 +37,7 @@ type stream struct {
 	newest         uint16
 }
 
-// Estimator is a cc.BandwidthEstimator. The pacer's lock guards all of it.
+// Estimator is a cc.BandwidthEstimator. The pacer's lock guards all its fields.
 type Estimator struct {
 	*kit.Pacer
 	streams   []*stream
@@ -59,7 +59,7 @@ func New(config kit.Config) (*Estimator, error) {
 	return e, err
 }
 
-// AddStream adds a stream, which leaves by the writer at the pacing rate.
+// AddStream adds a stream, whose packets are passed to writer at the pacing rate.
 func (e *Estimator) AddStream(info *interceptor.StreamInfo, writer interceptor.RTPWriter) interceptor.RTPWriter {
 	s := &stream{ssrc: info.SSRC, writer: writer, repairs: map[uint16]*packet{}}
 	for _, extension := range info.RTPHeaderExtensions {
@@ -87,7 +87,7 @@ func (e *Estimator) AddStream(info *interceptor.StreamInfo, writer interceptor.R
 	})
 }
 
-// push queues a packet, or requests that it is sent again.
+// push queues a packet, or requests its retransmission.
 func (e *Estimator) push(sender *kit.Sender, now time.Duration, s *stream, p *packet) {
 	seq := p.header.SequenceNumber
 	again := s.begun && int16(seq-s.newest) <= 0
@@ -108,7 +108,7 @@ func (e *Estimator) push(sender *kit.Sender, now time.Duration, s *stream, p *pa
 	s.begun, s.newest, s.inFrame = true, seq, !last
 }
 
-// take returns what sends a packet that is due.
+// take returns the function that sends a packet that is due.
 func (e *Estimator) take(out kit.Output) func() (uint16, bool) {
 	s, p := e.streams[out.Stream], e.waiting[out.ID]
 	delete(e.waiting, out.ID)
@@ -121,7 +121,7 @@ func (e *Estimator) take(out kit.Output) func() (uint16, bool) {
 	}
 	return func() (transport uint16, named bool) {
 		_, err := s.writer.Write(&p.header, p.payload, p.attributes)
-		// The chain has numbered the packet, before us or behind.
+		// An interceptor before or after this one has numbered the packet.
 		if number := p.header.GetExtension(s.extension); err == nil && len(number) == 2 {
 			transport, named = binary.BigEndian.Uint16(number), true
 		}
@@ -129,7 +129,7 @@ func (e *Estimator) take(out kit.Output) func() (uint16, bool) {
 	}
 }
 
-// update reads what the encoder is to do, and says when its rate has changed.
+// update reads the encoder's target, and calls onChange if the rate has changed.
 func (e *Estimator) update() (after int) {
 	before, changed := 0, func(int) {}
 	e.Do(func(sender *kit.Sender, now time.Duration) {
@@ -145,15 +145,15 @@ func (e *Estimator) update() (after int) {
 	return after
 }
 
-// Encoder returns the rate of the first video stream in bit/s, whether its next frame should be skipped, because too
-// much waits, and whether it has to be a key frame, because one was skipped.
+// Encoder returns the rate of the first video stream in bit/s, whether its next frame should be skipped (the queue is
+// too long), and whether its next frame has to be a key frame (a frame was skipped).
 func (e *Estimator) Encoder() (rate int, skip, key bool) {
 	e.update()
 	e.Do(func(*kit.Sender, time.Duration) { rate, skip, key, e.key = e.rate, e.skip, e.key, false })
 	return
 }
 
-// WriteRTCP reads transport-wide feedback.
+// WriteRTCP processes transport-wide feedback.
 func (e *Estimator) WriteRTCP(packets []rtcp.Packet, _ interceptor.Attributes) error {
 	for _, p := range packets {
 		if feedback, is := p.(*rtcp.TransportLayerCC); is {
@@ -169,7 +169,7 @@ func (e *Estimator) WriteRTCP(packets []rtcp.Packet, _ interceptor.Attributes) e
 // GetTargetBitrate returns the rate of the first video stream, in bit/s without headers.
 func (e *Estimator) GetTargetBitrate() int { return e.update() }
 
-// OnTargetBitrateChange sets what is called when that rate changes.
+// OnTargetBitrateChange sets the function that is called when the target bitrate changes.
 func (e *Estimator) OnTargetBitrateChange(f func(bitrate int)) {
 	e.Do(func(*kit.Sender, time.Duration) { e.onChange = f })
 }

@@ -1,8 +1,8 @@
 //! One direction of a call: `call send HOST SECONDS [CONTROLLER]` on one host, `call receive HOST SECONDS` on the
 //! other.
 //!
-//! The sender's frames have the size that `estimated-bitrate` allows, 30 in a second, as those of an encoder that
-//! always hits its target would. Each side ends by itself and prints what it counted as JSON.
+//! The sender produces 30 frames per second. Like those of an ideal encoder, their sizes follow `estimated-bitrate`
+//! exactly. Each side ends by itself, and prints its counts as JSON.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -16,7 +16,7 @@ const PORTS: [u16; 3] = [21_000, 21_001, 21_005];
 /// Frames per second.
 const FPS: u64 = 30;
 
-/// Returns caps with which `rtpsession` gives packets transport-wide numbers.
+/// Returns caps that make `rtpsession` add transport-wide numbers to packets.
 fn caps() -> String {
     format!(
         "application/x-rtp, media=(string)application, clock-rate=(int)90000, encoding-name=(string)X-GST, payload=(int)96, \
@@ -112,7 +112,7 @@ fn send(host: &str, seconds: u64, controller: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a receiver counts: IP bytes of each second, and sequence numbers.
+/// The counts of a receiver: IP bytes per second, and sequence numbers.
 #[derive(Default)]
 struct Counted {
     seconds: Vec<u64>,
@@ -161,8 +161,8 @@ fn receive(host: &str, seconds: u64) -> Result<(), Error> {
         }
         gst::PadProbeReturn::Ok
     });
-    // The session's bandwidth, of which RTCP gets a twentieth. By default it is derived from the present receiving
-    // rate, which can delay feedback.
+    // RTCP gets a twentieth of the session's bandwidth. The default, derived from the present receiving rate, can delay
+    // feedback.
     let session = named(&pipeline, "bin")?.emit_by_name::<gst::Element>("get-session", &[&0_u32]);
     session.set_property("bandwidth", 2e6);
     pipeline.set_state(gst::State::Playing)?;

@@ -20,19 +20,19 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// The header extension that carries a transport-wide number.
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-/// Time without feedback after the first packet, after which a warning names the likely causes.
+/// If no feedback arrives for this time after the first packet, a warning names the likely causes.
 const FEEDBACK_TIMEOUT: Span = Span::secs(5);
-/// A new estimate is reported only if it differs by at least this share, since encoders adapt slowly, ...
+/// A new estimate is reported only if it differs by at least this share, because encoders adapt slowly.
 const MIN_CHANGE: f64 = 0.01;
-/// ... and at least this time after the last report, ...
+/// Minimum time between two reported estimates, except for a fall by [`URGENT_FALL`].
 const MIN_INTERVAL: Span = Span::millis(50);
-/// ... unless it falls by at least this share.
+/// A fall of the estimate by at least this share is reported immediately.
 const URGENT_FALL: f64 = 0.1;
 /// Maximum time between the events of one RTCP compound.
 const COMPOUND: Span = Span::millis(2);
-/// Maximum number of packets that are pushed at once, so that an event behind them waits only for a short time.
+/// Maximum number of packets that are pushed together, so that an event behind them waits only for a short time.
 const MAX_LIST: usize = 32;
-/// The sender's stream of the first SSRC's paced packets. Its encoder target is that of all SSRCs.
+/// The sender's stream of the first SSRC's paced packets. Its encoder target is used for all SSRCs.
 const PACED: StreamId = StreamId(0);
 /// The sender's stream of all packets that are not paced: `pace` is false, or they have no frames.
 const UNPACED: StreamId = StreamId(1);
@@ -61,7 +61,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the lower limit of the estimate. If an application sets one limit after the other, the upper limit wins.
+    /// Returns the lower limit of the estimate. While an application changes both limits one after the other, the lower
+    /// one can exceed the upper one; the upper limit then applies.
     fn least(&self) -> u32 {
         self.min.min(self.max)
     }
@@ -97,7 +98,7 @@ struct Counts {
     key_units: u64,
 }
 
-/// What waits in the element, in the order of its arrival.
+/// An entry of the element's queue.
 enum Item {
     Packet(gst::Buffer, Rtp),
     Event(gst::Event),
@@ -107,13 +108,13 @@ enum Item {
 struct State {
     sender: Option<MediaSender>,
     decision: Option<Decision>,
-    /// The items by their numbers. The sender knows packets by them.
+    /// The queued items by number, in order of arrival. The sender uses these numbers as packet identifiers.
     items: BTreeMap<u64, Item>,
     next: u64,
     numbers: Numbers,
     flushing: bool,
     flow: Option<gst::FlowError>,
-    /// The clock that the thread waits for.
+    /// The clock entry on which the thread waits.
     clock_id: Option<gst::SingleShotClockId>,
     /// The RTP streams by their SSRCs.
     sources: BTreeMap<u32, Source>,
@@ -157,7 +158,7 @@ fn now() -> Time {
 }
 
 impl State {
-    /// Reads what the encoder has to do, which may have changed.
+    /// Reads the encoder's target. If it has changed, sets the corresponding notifications.
     fn read(&mut self, at: Time, settings: &Settings, notifications: &mut Notifications) {
         let Some(sender) = &mut self.sender else { return };
         let mut encoder = sender.encoder(at, PACED);
@@ -167,7 +168,7 @@ impl State {
         notifications.key_unit |= encoder.key_frame;
         self.counts.key_units += u64::from(encoder.key_frame);
         self.decision = Some(sender.decision());
-        // The encoder's rate is that of the payloads.
+        // The encoder's rate does not include headers.
         let share = self.mean.map_or(1.0, |(size, payload)| payload / size.max(1.0));
         let target = (encoder.rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
         let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
@@ -179,7 +180,7 @@ impl State {
         }
     }
 
-    /// Adds an item behind all others, and returns its number.
+    /// Appends an item to the queue, and returns its number.
     fn add(&mut self, item: Item) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -187,14 +188,14 @@ impl State {
         number
     }
 
-    /// Moves the events that no packet precedes any more to `leaving`.
+    /// Moves the events at the head of the queue to `leaving`.
     fn take_events(&mut self, leaving: &mut Vec<Item>) {
         while let Some(first) = self.items.first_entry().filter(|first| matches!(first.get(), Item::Event(_))) {
             leaving.push(first.remove());
         }
     }
 
-    /// Moves what leaves now to `leaving`, in its order. Returns the time until which the rest waits.
+    /// Moves the items that are due to `leaving`, in order. Returns the time at which the next item is due.
     fn poll(&mut self, now: Time, leaving: &mut Vec<Item>) -> Option<Time> {
         let until = loop {
             match self.sender.as_mut()?.poll(now) {
@@ -216,7 +217,7 @@ impl State {
         until
     }
 
-    /// Counts a packet that leaves.
+    /// Records a departing packet.
     fn leaves(&mut self, now: Time, departure: &Departure, rtp: &Rtp) {
         self.numbers.sent(departure.number, now.as_nanos(), rtp.payload);
         self.counts.sent += 1;
@@ -231,16 +232,16 @@ impl State {
         let Some(sender) = &mut self.sender else { return };
         let is_first = self.sources.is_empty();
         let source = self.sources.entry(rtp.ssrc).or_insert_with(|| {
-            // Each SSRC has its own queue, so that a key frame of one does not end the skipping of another's frames.
+            // Each SSRC has its own stream: a key frame ends the skipping of frames, but only in its own stream.
             Source::new(if is_first { PACED } else { sender.add_stream(StreamSettings::video(rtp.ssrc)) })
         });
         let role = source.read(&rtp, buffer.flags().contains(gst::BufferFlags::DELTA_UNIT));
         if let Some(role) = role {
-            // An unpaced packet overtakes those that wait. After `pace` became false, the stream is therefore paced
-            // until its queue is empty.
+            // An unpaced packet would overtake queued packets. After `pace` becomes false, the stream is therefore
+            // paced until its queue is empty.
             let waits = sender.backlog_of(source.stream).bytes > Bytes::ZERO;
             source.is_paced = source.has_frames() && (pace || waits);
-            // A key frame that is not paced also answers the requests for one.
+            // An unpaced key frame also fulfils requests for a key frame.
             if source.is_paced || role == FrameRole::Key {
                 sender.frame(now, source.stream, role);
             }
@@ -251,7 +252,7 @@ impl State {
         if sender.push(now, stream, &packet) {
             self.add(Item::Packet(buffer, rtp));
         } else if is_paced {
-            // Without flags, it is not known whether other frames depend on this one.
+            // The packet was dropped. Without flags, other frames may depend on it, so a key frame is needed.
             sender.request_key_frame(stream);
         }
     }
@@ -287,7 +288,7 @@ impl Bwe {
 
     fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer) {
         let now = now();
-        // GStreamer can store a header extension in a separate memory.
+        // GStreamer can store a header extension in a separate memory block, so the header is copied.
         let mut head = [0; HEAD];
         let size = buffer.size();
         let head = &mut head[..size.min(HEAD)];
@@ -348,7 +349,7 @@ impl Bwe {
         gst::Pad::event_default(pad, Some(&*self.obj()), event)
     }
 
-    /// Stores feedback. A compound can contain several, each of which is an event.
+    /// Stores feedback. An RTCP compound can contain several feedback messages; each arrives as a separate event.
     fn feedback(&self, packets: &gst::StructureRef) {
         let mut state = lock(&self.state);
         state.reported.extend(ReportedPacket::all(packets));
@@ -374,7 +375,7 @@ impl Bwe {
         gst::log!(CAT, imp = self, "feedback on {all} packets");
     }
 
-    /// One step of the thread.
+    /// Runs one step of the thread: processes due feedback, then sends due packets or waits.
     fn step(&self) {
         let settings = lock(&self.settings).clone();
         let mut notifications = Notifications::default();
@@ -418,7 +419,7 @@ impl Bwe {
         }
     }
 
-    /// Pushes packets and events in their order, neighbouring packets together.
+    /// Pushes packets and events in their order; consecutive packets are pushed as one list.
     fn push(&self, leaving: Vec<Item>) {
         let mut list = Vec::new();
         for item in leaving {
@@ -625,7 +626,7 @@ impl ObjectImpl for Bwe {
             "params" => settings.params = value.get().ok().flatten(),
             "pace" => settings.pace = value.get().unwrap_or(settings.pace),
             "max-delay" => settings.max_delay = value.get().map_or(settings.max_delay, Span::nanos),
-            // webrtcsink sets the start rate of `rtpgccbwe`. Our controllers find theirs.
+            // webrtcsink sets the start rate of `rtpgccbwe`, which our controllers do not need.
             _ => {}
         }
     }

@@ -1,10 +1,10 @@
-//! Per-packet feedback of `rtpsession`, and the assignment of its packets to the controller's.
+//! Per-packet feedback of `rtpsession`, and the mapping of its packet numbers to the controller's.
 
 use gstreamer::glib;
 use std::collections::VecDeque;
 use steadycast_remote::{PacketResult, PeerTime};
 
-/// Number of packets in the history, as many as in the controller's.
+/// Number of packets in the history. The controller's history has the same length.
 const REMEMBERED: usize = 1 << 14;
 
 /// A packet that was passed to `rtpsession`.
@@ -24,13 +24,14 @@ pub(crate) struct Numbers {
     kept: VecDeque<SentPacket>,
     /// The controller's number of the first packet in the history.
     first: u64,
-    /// The offset of transport-wide numbers against the controller's.
+    /// A packet's transport-wide number minus its controller's number, modulo 2^16.
     ahead: u16,
 }
 
-/// Maximum time in nanoseconds that a packet takes to `rtpsession` ...
+/// Maximum time from this element to `rtpsession`, in nanoseconds.
 const SOON: u64 = 1_000_000_000;
-/// ... and the difference above which its times must be those of another clock.
+/// If a packet's departure time and `rtpsession`'s sending time differ by more than this, in nanoseconds, they belong
+/// to different clocks.
 const OTHER_CLOCK: u64 = 60_000_000_000;
 
 /// A packet in an event of feedback.
@@ -99,8 +100,8 @@ impl Numbers {
         let fits = |place: &usize| packet.size == 0 || self.kept[*place].payload == packet.size;
         let near = |place: &usize| packet.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
         let Some(at) = packet.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
-        // The packet is the last that departed before `rtpsession` sent it. Packets with the same departure time are
-        // sent in the order of their numbers.
+        // The reported packet is the last one that departed before `rtpsession` sent it. Packets with the same
+        // departure time are sent in the order of their numbers.
         let after = self.kept.partition_point(|kept| kept.left <= at);
         let left = self.kept.get(after.checked_sub(1)?)?.left;
         if at - left > SOON {

@@ -1,5 +1,5 @@
-//! The GStreamer element `rtpsteadycastbwe`: Steadycast's rate controllers right before `rtpsession`, on transport-wide
-//! feedback.
+//! The GStreamer element `rtpsteadycastbwe`, which runs Steadycast's rate controllers directly before `rtpsession`,
+//! with transport-wide feedback.
 //!
 //! It paces the packets that pass through it. Its property `estimated-bitrate` is the rate that the encoder may
 //! produce. The properties have the same names as those of `rtpgccbwe`. docs/gstreamer.md has pipelines.

@@ -1,4 +1,4 @@
-//! An RTP stream of the session: its frames, and the dependence of other frames on them.
+//! An RTP stream of the session: its frames, and whether other frames depend on them.
 
 use crate::rtp::Rtp;
 use steadycast_sender::{FrameRole, StreamId};
@@ -6,7 +6,7 @@ use steadycast_sender::{FrameRole, StreamId};
 /// The state of one SSRC: video, audio or retransmissions.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The sender's stream of the packets that are paced.
+    /// The sender's stream of this SSRC's paced packets.
     pub(crate) stream: StreamId,
     /// Whether the incoming frame is paced.
     pub(crate) is_paced: bool,
@@ -26,7 +26,7 @@ impl Source {
         Self { stream, is_paced: false, frame: None, marker: false, is_unmarked: false, is_flagged: false }
     }
 
-    /// Forgets the incoming frame, whose rest a flush has removed.
+    /// Forgets the incoming frame, because a flush has removed the rest of it.
     pub(crate) fn flush(&mut self) {
         self.frame = None;
     }
@@ -41,7 +41,7 @@ impl Source {
         (self.frame, self.marker) = (Some(rtp.timestamp), rtp.marker);
         begins.then_some(match delta {
             true => FrameRole::Reference,
-            // An encoder begins with a key frame, before any flag shows which frames are none.
+            // The first frame of an encoder is a key frame, even though no flag has been seen yet.
             false if self.is_flagged || is_first => FrameRole::Key,
             // The stream has no flags, so it is not known which frames depend on this one.
             false => FrameRole::Disposable,

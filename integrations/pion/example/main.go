@@ -15,7 +15,7 @@ import (
 
 func main() {
 	link := peers.NewLink(2_000_000, 200*time.Millisecond, 25*time.Millisecond, 0)
-	// peers.New puts the estimator in the place of pion's own. NACK and RTX are pion's.
+	// peers.New replaces pion's own estimator by this one. NACK and RTX are pion's.
 	estimator := peers.Must(steadycast.New(kit.Config{Floor: 100_000, Cap: 4_000_000}))
 	sender, receiver := peers.New(link.Sender, estimator), peers.New(link.Receiver, nil)
 	track := peers.AddVideo(sender)

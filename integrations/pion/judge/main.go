@@ -1,7 +1,7 @@
 // Sends video from one PeerConnection to another for `steadycast judge`: judge send FOLDER ESTIMATOR [varied] and judge
-// receive FOLDER. ESTIMATOR is steady, or gcc, which is pion's own. Offer and answer are files in FOLDER. The frames have
-// the size that the estimator allows, 30 in a second; NACK and RTX are pion's. With varied, the sizes vary as those of
-// an encoder (RFC 8593, section 5.3): a Laplace distribution whose scale is 0.15 of the mean.
+// receive FOLDER. ESTIMATOR is steady, or gcc, which is pion's own. Offer and answer are files in FOLDER. The sender
+// produces 30 frames per second of the size that the estimator allows; NACK and RTX are pion's. With "varied", the
+// sizes vary like those of an encoder (RFC 8593, section 5.3): a Laplace distribution whose scale is 0.15 of the mean.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package kit is Steadycast's sender's kit for Go: a controller, a pacer and retransmission, by its C library. It sends
-// nothing and reads no clock. A Sender may be used by one goroutine at a time.
+// Package kit is Steadycast's sender kit for Go, a binding of its C library: a controller, a pacer and retransmission.
+// It does no network I/O and reads no clock. A Sender may be used by one goroutine at a time.
 package kit
 
 /*
@@ -26,11 +26,11 @@ const (
 type Config struct {
 	Controller string // by its name in "steadycast controllers"; "" is steady
 	Floor, Cap int
-	// Covered says that feedback covers retransmissions, as Chromium's does for the most part. Pion's does not.
+	// Covered means that the peer's feedback covers retransmissions. Chromium's mostly does; pion's does not.
 	Covered bool
 }
 
-// Sender is a sender's kit.
+// Sender is a controller with its pacer and retransmission.
 type Sender struct{ handle *C.SteadycastSender }
 
 // New makes a sender, which Close frees.
@@ -58,8 +58,8 @@ func New(config Config) (*Sender, error) {
 // Close frees the sender.
 func (s *Sender) Close() { C.steadycast_sender_free(s.handle); s.handle = nil }
 
-// Add adds a stream of a kind, and returns its number. Rate is reserved for audio and parity, and the maximum of video;
-// 0 is none. Covered says that feedback covers its packets.
+// Add adds a stream, and returns its number. For audio and parity, rate is reserved; for video, rate is the maximum,
+// and 0 means no maximum. Covered means that feedback covers the stream's packets.
 func (s *Sender) Add(kind int, ssrc uint32, covered bool, rate int) uint32 {
 	stream := C.SteadycastStream{kind: C.uint32_t(kind), ssrc: C.uint32_t(ssrc), retransmission: 1}
 	stream.size, stream.most_bps = C.size_t(unsafe.Sizeof(stream)), C.uint64_t(rate)
@@ -69,7 +69,7 @@ func (s *Sender) Add(kind int, ssrc uint32, covered bool, rate int) uint32 {
 	return uint32(C.steadycast_sender_stream(s.handle, &stream))
 }
 
-// Packet is a packet of a queue. The caller keeps its bytes under its ID.
+// Packet describes a queued packet. The caller stores the packet's bytes under its ID.
 type Packet struct {
 	ID          uint64
 	Size        int // of the IP packet, in bytes
@@ -77,7 +77,7 @@ type Packet struct {
 	First, Last bool // of its frame
 }
 
-// Push queues a packet, and returns false if it is not taken.
+// Push queues a packet, and returns false if the packet is not accepted.
 func (s *Sender) Push(now time.Duration, stream uint32, p Packet) bool {
 	made := C.SteadycastPacket{id: C.uint64_t(p.ID), size_bytes: C.uint32_t(p.Size), seq: C.uint16_t(p.Seq)}
 	if p.First {
@@ -89,22 +89,22 @@ func (s *Sender) Push(now time.Duration, stream uint32, p Packet) bool {
 	return C.steadycast_sender_push(s.handle, C.int64_t(now), C.uint32_t(stream), &made) == 1
 }
 
-// Resend requests a packet again, and returns false if it will not be sent: it waits already, was sent less than a round
-// trip ago, is not known, or retransmissions have had their share of the rate.
+// Resend requests a retransmission, and returns false if the packet will not be retransmitted: it is already queued,
+// was sent less than a round trip ago, is unknown, or retransmissions have used up their share of the rate.
 func (s *Sender) Resend(now time.Duration, stream uint32, seq uint16) bool {
 	return C.steadycast_sender_resend(s.handle, C.int64_t(now), C.uint32_t(stream), C.uint16_t(seq)) == 1
 }
 
-// Output is a packet to send now, or to forget.
+// Output is a packet to send now, or a dropped packet whose bytes are no longer needed.
 type Output struct {
 	ID, Number uint64
 	Stream     uint32
 	Seq        uint16
-	Dropped    bool // it will not be sent
-	Repair     bool // it is sent again
+	Dropped    bool // the packet will not be sent
+	Repair     bool // the packet is a retransmission
 }
 
-// Poll returns what is to be sent now. If that is nothing, it returns false and the time to wait.
+// Poll returns the next packet that is due. If none is due, it returns false and the time to wait.
 func (s *Sender) Poll(now time.Duration) (Output, bool, time.Duration) {
 	out := C.SteadycastOutput{}
 	out.size = C.size_t(unsafe.Sizeof(out))
@@ -117,12 +117,12 @@ func (s *Sender) Poll(now time.Duration) (Output, bool, time.Duration) {
 	return found, true, 0
 }
 
-// SentAs says under which transport-wide number a packet was sent.
+// SentAs sets the transport-wide number with which a packet was sent.
 func (s *Sender) SentAs(number uint64, transport uint16) {
 	C.steadycast_sender_sent_as(s.handle, C.uint64_t(number), C.STEADYCAST_NAME_TRANSPORT, 0, C.uint64_t(transport))
 }
 
-// Feedback reads RTCP with transport-wide feedback.
+// Feedback processes RTCP with transport-wide feedback.
 func (s *Sender) Feedback(now time.Duration, rtcp []byte) {
 	C.steadycast_sender_rtcp(s.handle, C.int64_t(now), (*C.uint8_t)(unsafe.SliceData(rtcp)), C.size_t(len(rtcp)))
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pacer drives a Sender by the clock, from a goroutine of its own.
+// Pacer polls a Sender in real time, in a separate goroutine.
 type Pacer struct {
 	mu     sync.Mutex
 	sender *Sender
@@ -17,9 +17,9 @@ type Pacer struct {
 	ended  sync.WaitGroup
 }
 
-// NewPacer starts a pacer, which Close ends. It calls take with each packet that leaves, inside of Do's lock, and then
-// what take returns, outside of it: that sends the packet, and returns its transport-wide number if the chain behind has
-// given it one. It calls after when the rate may have changed.
+// NewPacer starts a pacer, which Close ends. For each departing packet, the pacer calls take while it holds Do's lock,
+// and then, without the lock, the function that take returned. That function sends the packet, and returns the packet's
+// transport-wide number if a later interceptor has assigned one. The pacer calls after when the rate may have changed.
 func NewPacer(config Config, take func(Output) func() (uint16, bool), after func()) (*Pacer, error) {
 	sender, err := New(config)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *Pacer) Do(f func(s *Sender, now time.Duration)) bool {
 	return true
 }
 
-// Poke has the pacer look for packets.
+// Poke wakes the pacer, so that it polls for packets.
 func (p *Pacer) Poke() {
 	select {
 	case p.wake <- struct{}{}:
@@ -51,7 +51,7 @@ func (p *Pacer) Poke() {
 	}
 }
 
-// Close ends the pacer. What waits is not sent.
+// Close ends the pacer. Queued packets are not sent.
 func (p *Pacer) Close() error {
 	close(p.done)
 	p.ended.Wait()
@@ -77,7 +77,7 @@ func (p *Pacer) run() {
 	}
 }
 
-// flush sends what is due, and returns the time until more is.
+// flush sends the packets that are due, and returns the time until the next one is due.
 func (p *Pacer) flush() time.Duration {
 	for {
 		var send func() (uint16, bool)

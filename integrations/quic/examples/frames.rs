@@ -1,4 +1,4 @@
-//! Frames as streams over 5 Mb/s with 500 ms of queue, in virtual time: `cargo run --example frames`.
+//! Sends frames as streams over a link of 5 Mb/s with a queue of 500 ms, in virtual time: `cargo run --example frames`.
 
 #[path = "../tests/world/mod.rs"]
 mod world;

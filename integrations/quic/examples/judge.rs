@@ -1,8 +1,9 @@
 //! A sender and a receiver for `steadycast judge`: `judge send HOST FOLDER STACK CONTROLLER` and `judge receive FOLDER
 //! STACK`. STACK is quinn or noq; CONTROLLER is steady, or the stack's own cubic or bbr.
 //!
-//! Each frame is a stream, 25 in a second. The receiver's certificate is in FOLDER, and so is the record of the frames:
-//! the time of each from the sender's encoder to its last byte. Both ends read the same machine's clock.
+//! The sender opens a stream for each frame, 25 per second. FOLDER contains the receiver's certificate, and the record
+//! of the frames: each frame's time from the sender's encoder to the arrival of its last byte. Both ends read the clock
+//! of the same machine.
 #![allow(clippy::unwrap_used, reason = "a program of a measurement may stop")]
 #![allow(clippy::disallowed_methods, reason = "this program owns its clock and its socket")]
 
@@ -21,7 +22,7 @@ const PORT: u16 = 5004;
 /// Bounds of the encoder's rate, in bits per second.
 const FLOOR: f64 = 100e3;
 const CAP: f64 = 4e6;
-/// Frames are skipped while half a second of them is unacknowledged or waits.
+/// Frames are skipped while this number of frames (half a second) is queued or unacknowledged.
 const WAITING: usize = 12;
 /// The longest sleep of the loop.
 const STEP: Duration = Duration::from_millis(1);

@@ -1,6 +1,6 @@
-//! Steadycast's rate controllers as congestion controllers of QUIC, for frames that are sent as streams: of quinn
-//! ([`quinn_proto::congestion::Controller`]), whose interface does not identify packets, and of noq, whose interface
-//! identifies each packet.
+//! Steadycast's rate controllers as congestion controllers of QUIC, for frames that are sent as streams. Two stacks are
+//! supported: quinn ([`quinn_proto::congestion::Controller`]), whose interface does not identify packets, and noq,
+//! whose interface identifies each packet.
 //!
 //! ```
 //! use steadycast_quic::{Bounds, Rate, Steadycast};
@@ -8,12 +8,13 @@
 //! let controllers = Steadycast::new("steady", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(20)))?;
 //! let mut transport = quinn_proto::TransportConfig::default();
 //! controllers.configure_quinn(&mut transport);
-//! // Once a connection is there, this is the rate for its encoder:
+//! // As soon as there is a connection, its decision contains the rate for the encoder:
 //! assert!(controllers.decision().is_none());
 //! # Ok::<(), steadycast_quic::ParamError>(())
 //! ```
 //!
-//! QUIC has no timer for a controller. Its timers are served with its next packet or acknowledgement.
+//! The stacks provide no timer to a controller. Its timers are therefore handled together with the next packet or
+//! acknowledgement.
 
 mod noq;
 mod quinn;
@@ -27,8 +28,8 @@ use steadycast_remote::{Bytes, FrameEdge, Packet, PacketArrival, PacketResult, P
 /// Size of the IPv4 and UDP headers, which QUIC does not count.
 const HEADERS: u64 = 28;
 /// Bytes of the window in addition to what the rate has in flight: two full packets. Both stacks send a packet only if
-/// a full one fits into the window, and a receiver may wait for a second packet before it acknowledges one. With less, a
-/// low rate sends less than itself, and the controller, whose packets wait in the sender, does not raise it.
+/// a full packet fits into the window, and a receiver may delay an acknowledgement until it has two packets. With a
+/// smaller window, the sender would not reach a low rate, and the controller would not raise the rate.
 const EXTRA: u64 = 2_400;
 /// The round-trip time that is assumed before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
@@ -46,8 +47,9 @@ pub struct Steadycast {
 impl Steadycast {
     /// Creates a factory of the controller called `controller`. Rates and sizes in `bounds` are those of IP packets.
     ///
-    /// # Errors Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`]: quinn does not report a packet
-    /// when it is sent.
+    /// # Errors
+    /// Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`], because quinn does not report a packet when
+    /// it is sent.
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Arc<Self>, ParamError> {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
@@ -90,20 +92,21 @@ struct Connection {
 }
 
 impl Connection {
-    /// Returns a time of the connection. The first packets may have been sent before the controller was made.
+    /// Converts a time to the connection's clock. The clock starts at 60 s, because the first packets may have been
+    /// sent before the controller was created.
     fn time(&self, at: Instant) -> Time {
         let since = at.saturating_duration_since(self.start);
         Time::ZERO + Span::secs(60) + Span::nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Records a packet that left at `at`, and returns its number.
+    /// Records a packet that was sent at `at`, and returns its number.
     fn sent(&mut self, at: Instant, bytes: u64) -> u64 {
         let size = Bytes::new(bytes + HEADERS);
         let packet = Packet { size, edge: FrameEdge::default(), data_limited: self.data_limited };
         self.remote.sent(self.time(at), &packet)
     }
 
-    /// Notes that a packet was acknowledged or lost, at `now`. The time of an acknowledgement is that of the newest
+    /// Records at `now` that a packet was acknowledged or lost. The time of an acknowledgement is that of the newest
     /// packet in its batch (RFC 9002, section 5.1); the controller takes this into account.
     fn on_fate(&mut self, now: Instant, number: u64, arrived: bool) {
         let at = Some(PeerTime::from_nanos(i64::try_from(self.time(now).as_nanos()).unwrap_or(i64::MAX)));
@@ -119,7 +122,7 @@ impl Connection {
         self.serve(at);
     }
 
-    /// Serves timers that are due.
+    /// Handles expired timers.
     fn serve(&mut self, at: Time) {
         if self.remote.wake().is_some_and(|wake| wake.at <= at) {
             self.remote.timer(at);

@@ -1,4 +1,4 @@
-//! The interface to noq, which reports each packet by its number, and whose pacer takes a rate.
+//! The interface to noq, which reports each packet by its number, and whose pacer accepts a rate.
 
 use crate::{Connection, Steadycast, locked};
 use noq_proto::RttEstimator;

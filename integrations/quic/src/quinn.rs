@@ -10,8 +10,9 @@ use std::time::Instant;
 
 impl Steadycast {
     /// Sets the controllers of a sender's connections, and requests that the receiver acknowledges each packet at once
-    /// (draft-ietf-quic-ack-frequency). By default a receiver delays the acknowledgement of a single packet by 25 ms,
-    /// which `steady` takes for a queue: at low rates it then grows slowly. A peer that lacks the extension ignores it.
+    /// (draft-ietf-quic-ack-frequency). By default a receiver delays the acknowledgement of a single packet by 25 ms.
+    /// `steady` would mistake this for queueing delay, and would raise low rates slowly. A peer without the extension
+    /// ignores the request.
     pub fn configure_quinn(self: &Arc<Self>, transport: &mut quinn_proto::TransportConfig) {
         let mut acks = quinn_proto::AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(0_u32.into());

@@ -1,8 +1,8 @@
 //! A sender and a receiver for `steadycast judge`: `judge send HOST ESTIMATOR` and `judge receive`. ESTIMATOR is
 //! steady, or gcc, which is webrtc-rs' own.
 //!
-//! webrtc-rs' chain of interceptors (estimator, transport-wide numbers, pacer, NACK and RTX) over a UDP socket with
-//! plain RTP. The sender's frames have the size that the estimator allows, 30 in a second.
+//! Both use webrtc-rs' chain of interceptors (estimator, transport-wide numbers, pacer, NACK and RTX) over a UDP socket
+//! with plain RTP. The sender produces 30 frames per second of the size that the estimator allows.
 #![allow(clippy::unwrap_used, reason = "a program of a measurement may stop")]
 #![allow(clippy::disallowed_methods, reason = "this program owns its clock and its socket")]
 

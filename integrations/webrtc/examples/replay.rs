@@ -17,7 +17,7 @@ use steadycast_remote::{Bounds, Bytes, FrameEdge, Given, Packet, PacketResult, P
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// The delay of a report.
 const REPORT_DELAY: Duration = Duration::from_millis(20);
-/// The start rate of both, and their lower and upper limit, in bits per second.
+/// The start rate of both estimators, and their lower and upper limit, in bits per second.
 const START: u64 = 300_000;
 const FLOOR: u64 = 50_000;
 const CAP: u64 = 8_000_000;

@@ -20,9 +20,9 @@
 //! # Ok::<(), ParamError>(())
 //! ```
 //!
-//! An estimator of webrtc-rs is not informed of a sent packet before its feedback. It therefore can't distinguish a
-//! silent receiver from a silent application: if feedback stops, the rate falls by the controller's timer only.
-//! Controllers with a window (`scream`, `pgmcc`, `lda-plus`) are refused.
+//! webrtc-rs informs an estimator of a sent packet only together with the packet's feedback. The estimator therefore
+//! can't distinguish a silent receiver from a silent application: if feedback stops, only the controller's timer lowers
+//! the rate. Controllers with a window (`scream`, `pgmcc`, `lda-plus`) are refused.
 
 use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
@@ -42,7 +42,7 @@ const SOON: Duration = Duration::from_millis(1);
 
 /// A bandwidth estimator with a rate controller of Steadycast.
 pub struct Steadycast {
-    // A controller is `Send` but not `Sync`; it is never shared, so that the lock is only for the compiler.
+    // A controller is `Send` but not `Sync`. It is never shared between threads; the lock only satisfies the compiler.
     remote: Mutex<Remote>,
     decision: Decision,
     /// The share of a full IP packet that webrtc-rs counts.
@@ -69,8 +69,9 @@ impl Steadycast {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
         let mut remote = Remote::new(controller, params, &bounds)?;
-        // The pacer's queue is not known here. Its report tells the controller that the source has frames: `steady`
-        // then measures its share of a queue from the varying rate of frames, because there are no probes.
+        // The size of the pacer's queue is unknown here. An empty report tells the controller that the source has
+        // frames: `steady` then measures its share of a queue from the varying rate of frames, because there are no
+        // probes.
         remote.queued(&MediaQueue { at: Time::ZERO, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
         let packet = bounds.packet.as_f64();
         Ok(Self {
@@ -143,7 +144,7 @@ impl BandwidthEstimator for Steadycast {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        // Before the first report no timer runs.
+        // No timer runs before the first report.
         if self.clock.is_some() {
             let at = self.time(now, now);
             self.remote().timer(at);
@@ -177,7 +178,7 @@ impl std::fmt::Debug for SharedEstimator {
 }
 
 impl SharedEstimator {
-    /// Shares `estimator`, which may also be webrtc-rs' own. A clone is the same estimator.
+    /// Shares `estimator`, which may also be webrtc-rs' own. Clones share the same estimator.
     pub fn new(estimator: impl BandwidthEstimator + 'static) -> Self {
         Self(Arc::new(Mutex::new(estimator)))
     }

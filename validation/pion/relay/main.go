@@ -1,4 +1,5 @@
-// Command relay sends one stream to many viewers as pion does without a rate controller: a peer of "steadycast serve".
+// Command relay sends one stream to many viewers with pion, without rate control, for comparison with "steadycast
+// serve".
 //
 //	relay HOST:PORT FILM.ivf
 //
@@ -61,7 +62,7 @@ func answer(api *webrtc.API, track webrtc.TrackLocal, offer string) (string, err
 	if err != nil {
 		return "", err
 	}
-	go func() { // pion's interceptors see only what is read
+	go func() { // pion's interceptors process only RTCP that is read
 		for bytes := make([]byte, 1500); ; {
 			if _, _, err := sender.Read(bytes); err != nil {
 				return

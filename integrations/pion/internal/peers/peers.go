@@ -59,8 +59,8 @@ func NewLink(bps int, queue, way time.Duration, lossPercent int) *Link {
 // Close ends the link. The peers must be closed before.
 func (l *Link) Close() { l.close() }
 
-// New makes a PeerConnection with pion's default interceptors, which include NACK and RTX. Without a network, it uses
-// the machine's. A sender has an estimator.
+// New makes a PeerConnection with pion's default interceptors, which include NACK and RTX. If network is nil, it uses
+// the machine's network. If estimator is nil, the peer can only receive video.
 func New(network *vnet.Net, estimator cc.BandwidthEstimator) *webrtc.PeerConnection {
 	var settings webrtc.SettingEngine
 	if network != nil {
@@ -80,7 +80,8 @@ func New(network *vnet.Net, estimator cc.BandwidthEstimator) *webrtc.PeerConnect
 	return Must(api.NewPeerConnection(webrtc.Configuration{}))
 }
 
-// AddVideo adds a video track to a sender. It also reads the track's RTCP, because the interceptors get only what is read.
+// AddVideo adds a video track to a sender. It also reads the track's RTCP, because interceptors process only RTCP that
+// the program reads.
 func AddVideo(sender *webrtc.PeerConnection) *webrtc.TrackLocalStaticSample {
 	track := Must(webrtc.NewTrackLocalStaticSample(webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeVP8}, "v", "v"))
 	rtcp := Must(sender.AddTrack(track))
