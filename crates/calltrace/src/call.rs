@@ -23,7 +23,8 @@ pub struct Flight {
     pub arrival: Arrival,
     /// Whether the packet arrived or was lost.
     pub fate: Fate,
-    /// The size of the IP packet. A packet that is missing in the recording gets the size of its neighbour.
+    /// The size of the IP packet. A packet that is missing in the recording is assumed to have the size of its
+    /// neighbour.
     pub size: Bytes,
     /// The packet's SSRC.
     pub ssrc: u32,
@@ -42,8 +43,8 @@ pub struct Frame {
     pub size: Bytes,
 }
 
-/// A report on single packets: the time at which it arrived at the sender and, for each packet, its index in
-/// [`Exchange::sent`] and its arrival, or `None` if it is reported as missing.
+/// A report on individual packets: the time at which the report arrived at the sender and, for each packet, its index
+/// in [`Exchange::sent`] and its arrival. The arrival is `None` if the packet is reported as missing.
 pub type PacketReport = (Time, Vec<(u32, Option<PeerTime>)>);
 
 /// The input of the sender's controller on the sender's clock: packets that left, and reports that arrived.
@@ -56,7 +57,7 @@ pub struct Exchange {
     pub reports: Vec<PacketReport>,
 }
 
-/// One direction of a call, as a file has it.
+/// One direction of a call, as read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The kind of file, in words.
@@ -141,8 +142,8 @@ pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
     /// RTCP from the receiver: the time of the record and the RTCP's bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// Where the recording was made, if the user states it or the kind of log implies it; `None` if the recording has
-    /// to show it.
+    /// Where the recording was made, if the user states it or the kind of log implies it; `None` if it has to be
+    /// determined from the recording.
     pub(crate) side: Option<Side>,
     /// Where the recording was made, according to the recording itself.
     pub(crate) vantage: Vantage,
@@ -612,7 +613,7 @@ impl Direction {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
-            // Reports arrived by the same clock, so their arrival times are shifted as well.
+            // The arrival times of reports are on the same clock, so they are shifted as well.
             arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
             self.set_by.push(Span::nanos(by.unsigned_abs()));

@@ -56,8 +56,8 @@ struct Capture {
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
-    /// The places in the file of unread records that may have been packets of a call. Each has its endpoints if these
-    /// were readable.
+    /// Records that could not be read and may have been packets of a call: their places in the file and, if readable,
+    /// their endpoints.
     unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
     /// RTP packets whose record has no time, by SSRC and sequence number.
     untimed: BTreeSet<(u32, u16)>,
@@ -89,7 +89,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     if let Some(opener) = opener {
         let all = capture.rtcp.len();
         let sealed = counted(all as u64, "RTCP packet");
-        // RTCP that the key does not open is of another session, or is not authentic.
+        // RTCP that the key can't decrypt belongs to another session, or is not authentic.
         capture.rtcp.retain_mut(|rtcp| opener(&rtcp.bytes).map(|plain| rtcp.bytes = plain).is_some());
         if all > 0 && capture.rtcp.is_empty() {
             return Err(Problem::at(0, format!("the key opens none of its {sealed}"), "give its session's key file"));
@@ -182,7 +182,8 @@ fn direction(
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
-        // All records after the step have times of the clock that was set, whatever they contain.
+        // All records after the step are shifted, whatever they contain, because they have times of the clock that was
+        // set.
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
         set_by.push(Span::nanos(step.nanos.unsigned_abs()));

@@ -179,8 +179,8 @@ fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
     cells
 }
 
-/// Returns the candidates after switching those of `which`: chosen candidates become not chosen, and the reverse.
-/// Returns `None` if the sizes of the steps then contradict the observed changes.
+/// Returns the candidates after inverting the choice of those in `which`. Returns `None` if the sizes of the steps then
+/// contradict the observed changes.
 fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
     let mut other = candidates.to_vec();
     for &i in which {

@@ -250,7 +250,7 @@ impl Path {
         }
         let batch = batch(&points);
         if batch.is_some() {
-            // The times between arrivals are those between batches, so they don't show service times.
+            // The times between arrivals are the times between batches, and not service times.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
@@ -454,8 +454,8 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of steps of the delay if they are too many, or too small, for the delays beside them to be right.
-/// `steps` are their sizes in seconds.
+/// Returns the number of steps of the delay if the delays between the steps can't be trusted, because the steps are too
+/// many or too small. `steps` are the sizes of the steps in seconds.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
     // The size of a step is computed from the least delays, and is therefore not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
@@ -637,8 +637,8 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
         let waits = point.left + margin + level_before(levels, i);
         let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
-            // It is unknown whether this packet waited. It does not end the train, because later packets may have
-            // waited for it.
+            // This packet's departure is unknown, and so is whether it waited. The train continues, because later
+            // packets may have waited for this packet.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
@@ -854,7 +854,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
             first += 1;
         }
         let span = point.left - points[first].left;
-        // If neither a packet was lost nor the queue grew, the path carried this rate.
+        // If no packet was lost and the queue did not grow, the path carried this rate.
         let grew = points[first].delay().zip(point.delay()).is_some_and(|(a, b)| b - a > 2e-3);
         if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.delay().is_some() {
             // The first packet only marks the beginning of the window, so its bytes do not count.
@@ -875,7 +875,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
             pieces[place(&part[0])].push(sum);
         }
     }
-    // Jitter behind the queue that keeps the order of packets makes trains longer by at most the jitter.
+    // If jitter behind the queue keeps the order of packets, it makes a train longer by at most the jitter.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     let mut capacity = |k: usize| {
@@ -1049,8 +1049,8 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Returns each bin's capacity in bit/s. If a bin's capacity is unknown, returns the capacity of the nearest bin with a
-/// known one or, without any, the highest rate that arrived.
+/// Returns a capacity in bit/s for each bin: its own, or else the capacity of the nearest bin with a known one. If no
+/// capacity is known, returns the highest rate that arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =

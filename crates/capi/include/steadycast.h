@@ -148,7 +148,7 @@ typedef struct {
   // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
   // window is clocked by acknowledgements is rejected.
   uint32_t interval_ms;
-  // 1 if all packets of a feedback message have one arrival time, the time at which it was written or arrived,
+  // 1 if all packets of a feedback message share one arrival time (when the message was written or arrived),
   // otherwise 0. With 1 a controller that measures the time between two arrivals is rejected. For a program that was
   // compiled without this field, the value is 0.
   uint32_t acknowledged;
@@ -283,9 +283,9 @@ extern "C" {
 
 // Creates a controller, by its name in `steadycast controllers`.
 //
-// `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
-// On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
-// including the NUL.
+// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object of parameters that override the defaults, for example
+// `{"probes": false}`. On an error the function returns null and writes the problem and the remedy to `error`, which
+// has `room` bytes, including the NUL.
 //
 // # Safety
 // `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
@@ -461,8 +461,8 @@ int steadycast_sender_push(SteadycastSender *handle,
                            const SteadycastPacket *packet);
 
 // Returns what the program has to do now, and writes the details to `output`, whose `size` the caller has set. The
-// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at
-// `at_ns`, until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
+// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. After each other call, and at `at_ns`, call
+// it repeatedly until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`

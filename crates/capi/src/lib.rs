@@ -106,7 +106,7 @@ pub struct SteadycastBounds {
     /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
     /// window is clocked by acknowledgements is rejected.
     pub interval_ms: u32,
-    /// 1 if all packets of a feedback message have one arrival time, the time at which it was written or arrived,
+    /// 1 if all packets of a feedback message share one arrival time (when the message was written or arrived),
     /// otherwise 0. With 1 a controller that measures the time between two arrivals is rejected. For a program that was
     /// compiled without this field, the value is 0.
     pub acknowledged: u32,
@@ -201,9 +201,9 @@ unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, cal
 
 /// Creates a controller, by its name in `steadycast controllers`.
 ///
-/// `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
-/// On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
-/// including the NUL.
+/// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object of parameters that override the defaults, for example
+/// `{"probes": false}`. On an error the function returns null and writes the problem and the remedy to `error`, which
+/// has `room` bytes, including the NUL.
 ///
 /// # Safety
 /// `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null

@@ -346,8 +346,8 @@ pub unsafe extern "C" fn steadycast_sender_push(
 }
 
 /// Returns what the program has to do now, and writes the details to `output`, whose `size` the caller has set. The
-/// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it after each other call and at
-/// `at_ns`, until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
+/// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. After each other call, and at `at_ns`, call
+/// it repeatedly until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`

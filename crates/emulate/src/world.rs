@@ -37,15 +37,15 @@ pub const TCP_PORT: u16 = 5001;
 /// Maximum number of sessions, whose ports must fit below the kernel's ephemeral ports.
 const MAX_SESSIONS: usize = 10_000;
 
-/// Pacer credit: if a call is late by at most this, the pacer still keeps its rate.
+/// Pacer credit: after a call that is late by at most this, the pacer catches up, so that it keeps its rate.
 const PACER_CREDIT: Span = Span::millis(5);
 
 /// Interval between calls of `go_on`.
 const CHECK_INTERVAL: Span = Span::millis(50);
 
-/// After its end, the run continues until no packet has arrived for this time.
+/// After the scenario's end, the run continues until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
-/// Maximum time for which the run continues after its end.
+/// Maximum time for which the run continues after the scenario's end.
 const GRACE_TOTAL: Span = Span::secs(3);
 
 /// Maximum share of late releases for a trustworthy run.
@@ -157,7 +157,7 @@ impl Emulation {
     /// A privilege is missing, or the scenario can't be emulated on this machine.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
         inputs.credit = PACER_CREDIT;
-        // Processes of an earlier run that crashed would compete with this one.
+        // If an earlier run crashed, its processes may still exist, and would compete with this run.
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
@@ -691,8 +691,8 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // If the members of a group report to the sender only, it receives the reports at its own address, as with
-            // source-specific multicast.
+            // If the members of a group report to the sender only, the sender receives the reports at its own address,
+            // as with source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
             let source = alone.then_some(IpAddr::V4(host_address(flow.from)));

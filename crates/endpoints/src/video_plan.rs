@@ -51,15 +51,15 @@ pub struct HostContext {
 }
 
 impl HostContext {
-    /// Creates the context of a world in which both ends are in the same program, and both ends use the whole scenario.
+    /// Creates the context of a simulation or an emulation, in which both ends are in this program and use the whole
+    /// scenario.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
     }
 }
 
-/// Settings for a flow whose other end is another program. In this case a receiver announces its play-out delay, frames
-/// are divided into packets before the notices in these packets are known, and an operator may change the limits of the
-/// rate.
+/// Settings for a flow whose other end is another program. The receiver then announces its play-out delay, frames are
+/// packetised before the notices in their packets are known, and an operator may change the limits of the rate.
 #[derive(Clone, Debug)]
 pub struct RemotePeer {
     /// The canonical name (CNAME) of this end.
@@ -127,7 +127,8 @@ impl Supply {
                 // With a ladder, the frame period is that of the ladder's clip.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
-                    // Without a ladder, the default is 30 frames per second, for which RFC 8593's values are made.
+                    // Without a ladder, the default is 30 frames per second, the rate for which RFC 8593 defines its
+                    // values.
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))
@@ -403,7 +404,7 @@ impl VideoPlan {
             room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
             padding: video.padding,
             parity: self.parity(session),
-            // If a single receiver uses retransmission, it needs parity only if it announces that retransmissions would
+            // A single receiver that uses retransmissions gets parity only if it announces that retransmissions would
             // arrive too late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,

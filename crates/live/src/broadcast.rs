@@ -48,7 +48,7 @@ pub struct BroadcastJob {
     pub picture: u32,
     /// Whether the picture starts a group of pictures.
     pub first: bool,
-    /// The quantizer of each rung, and its size as an index of [`Steering::sizes`], from the finest rung on.
+    /// For each rung, from the finest on: the quantizer, and the picture size as an index of [`Steering::sizes`].
     pub rungs: Vec<(u8, u8)>,
 }
 
@@ -287,8 +287,8 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Gives up the finest rung if the encoders have left too many pictures out. If they have been on time for long
-    /// enough, encodes the rung that was given up last again, and returns true.
+    /// Gives up the finest rung if the encoders have left out too many pictures. If they have been on time for long
+    /// enough, starts to encode the last rung again that was given up, and returns true.
     fn judge_lag(&self, state: &mut State, now: Time) -> bool {
         let lasted = now.since(state.lag_since);
         if lasted < LAG_OVER {
@@ -363,7 +363,8 @@ impl Broadcast {
         if firsts.len() > KEPT_GROUPS {
             state.frames.drain(..firsts[firsts.len() - KEPT_GROUPS]);
         }
-        // The viewers' threads are woken after the lock is released, because each of them takes it first.
+        // The viewers' threads are woken after the lock is released, because each of these threads acquires the lock
+        // first.
         let wakers = state.wakers();
         drop(state);
         wakers.iter().for_each(Waker::wake);
@@ -576,7 +577,8 @@ pub(crate) struct RungFeed {
     cursor: u64,
     /// The time at which the session began.
     began: Option<Time>,
-    /// The picture from which the session's times count: the one that was due when the session began.
+    /// The number of the picture at which the session's timeline starts: the picture that was due when the session
+    /// began.
     base: Option<u32>,
     /// Whether frames are skipped until the next key frame.
     waits_for_key: bool,

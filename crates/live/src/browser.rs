@@ -303,8 +303,8 @@ struct Reporter {
 }
 
 impl Reporter {
-    /// Sets the SSRC of each packet of a compound, which is its second word (RFC 3550, section 6), to the first one
-    /// that is not 0.
+    /// Sets the SSRC of each packet of a compound, which is the packet's second word (RFC 3550, section 6), to the
+    /// first SSRC other than 0 that has arrived.
     fn unify(&mut self, mut compound: &mut [u8]) {
         while let Some(&[_, _, high, low]) = compound.first_chunk() {
             let len = 4 * (1 + usize::from(u16::from_be_bytes([high, low])));

@@ -265,7 +265,7 @@ pub struct LiveFeed {
     rate: Rate,
     /// Bytes of the group's first frame, with packet headers.
     intra: Bytes,
-    /// If the present group is to be aborted because it outgrew the rate: the quantizer that it should have had.
+    /// The quantizer that the present group should have had, if the group is to be aborted because it outgrew the rate.
     aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
     follows_aborted: bool,

@@ -60,7 +60,7 @@ pub const LATENCY: Span = Span::millis(300);
 /// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
 const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
-/// Resolution of play-out: if there is no drain rate, a player takes each frame at its time, rounded to this step.
+/// Resolution of play-out. Without a drain rate, a player removes each frame at its media time, rounded to this step.
 const PLAYOUT_STEP: Span = Span::millis(10);
 
 /// A running receiver.
@@ -107,7 +107,7 @@ impl DescribedSession {
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A restarted sender has other SSRCs than those in an old description. The receiver learns them from the
+            // A restarted sender uses other SSRCs than its old description, so the receiver learns the SSRCs from the
             // packets.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
@@ -136,8 +136,8 @@ impl DescribedSession {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // If the sender supports both kinds of repair, it needs the play-out delay to decide which kind arrives
-                // in time.
+                // If the sender supports both kinds of repair, the receiver announces its play-out delay, so that the
+                // sender can choose the kind that arrives in time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }

@@ -50,7 +50,8 @@ pub struct Description {
     pub others: Vec<u8>,
     /// Payload format; `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// Decoder configuration: that of MPEG-4, or the parameter sets of H.264 and H.265, each after a start code.
+    /// Decoder configuration: the configuration bytes of MPEG-4, or the parameter sets of H.264 and H.265, each after a
+    /// start code.
     pub config: Vec<u8>,
     /// The RTCP port, if it is not the one after RTP (RFC 3605).
     pub rtcp_port: Option<u16>,
@@ -69,7 +70,7 @@ pub struct Description {
     pub repair: Option<Retransmissions>,
     /// The parity stream; `None` if there is none.
     pub parity: Option<ParityStream>,
-    /// The audio stream; `None` if there is none, or none that this program supports.
+    /// The audio stream; `None` if the description has no audio that this program supports.
     pub audio: Option<AudioStream>,
     /// The SSRC and the canonical name of the media (RFC 5576), if they are not part of a repair stream's group.
     pub media: Option<(u32, String)>,
@@ -219,8 +220,8 @@ const PARITY_ENCODING: &str = "x-steadycast-rs";
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
-    /// Returns the description of a stream of which only the address and perhaps the format are known. It announces no
-    /// optional feature.
+    /// Returns the description of a stream of which only the address and perhaps the format are known. The description
+    /// announces no optional feature.
     pub fn bare(address: SocketAddr, format: Option<PayloadFormat>) -> Self {
         Self {
             address,

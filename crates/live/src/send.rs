@@ -377,7 +377,7 @@ impl SendOptions {
         let Destination::Address(to) = &self.to else { return Err(LiveError::unwritten("the offer is gone")) };
         let mut pair = Pair::sender(*to, &self.pair)?;
         if video.audio.is_some() {
-            // The audio's pair of ports follows that of the video.
+            // The audio's two ports follow the video's two ports.
             let local = self.pair.local.and_then(|port| port.checked_add(2));
             let beside = PairOptions { local, ..self.pair.clone() };
             pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);

@@ -325,7 +325,7 @@ pub struct SocketSink {
     pub parity: Option<(u8, ReceivedSymbols)>,
     /// The consumer of audio, if the source sends any.
     pub(crate) audio: Option<AudioIntake>,
-    /// Whether key frames are requested by RTCP, because the source makes them on request.
+    /// Whether to request key frames by RTCP. This requires a source that makes key frames on request.
     pub requests_key_frames: bool,
     /// The result of [`Consumer::lacks_key_frame`] that was last passed to the session.
     lacks: Option<bool>,
@@ -491,8 +491,8 @@ pub enum Reports {
     Nowhere,
     /// Reports go to the browser at the other end of the connection, while it is connected.
     Connection,
-    /// Reports go to the sender: to the address from which the sender's own reports arrive or, before the first of
-    /// these, to the port after that of its media.
+    /// Reports go to the sender, to the address from which the sender's own reports arrive. Before the first such
+    /// report, they go to the port after the media's port, or to the media's port if `mux` is set.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
@@ -624,7 +624,7 @@ impl SocketSink {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's pending output, and takes the SRTP keys when they are available.
+    /// Sends the connection's pending output, and stores the SRTP keys when they are available.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         let srtp = self.browser.as_mut().and_then(|browser| browser.drain(now, out));
         self.srtp = srtp.or(self.srtp.take());

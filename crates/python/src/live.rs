@@ -170,8 +170,8 @@ impl PyBroadcast {
     }
 
     /// Waits up to `patience` seconds for the next picture that is due. Returns (number of the picture, whether it
-    /// starts a group of pictures, list of a quantizer and an index of a size per rung from the finest rung on), `None`
-    /// if there is none yet, or `False` if the broadcast has ended.
+    /// starts a group of pictures, list of (quantizer, index of the size) for each rung from the finest on), `None` if
+    /// there is none yet, or `False` if the broadcast has ended.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         match py.detach(|| self.0.next_job(patience)) {
@@ -237,8 +237,9 @@ pub(crate) struct PyEncodedLadder {
 
 #[pymethods]
 impl PyEncodedLadder {
-    /// Copies a ladder. `table` is the dict of frame sizes; see `steadycast.media.ladder`. Each rung is its quantizer,
-    /// the bytes of all access units, their offsets with the end of the last one, and the decoder's configuration.
+    /// Copies a ladder. `table` is the dict of frame sizes; see `steadycast.media.ladder`. Each rung is a tuple: its
+    /// quantizer, the bytes of all access units, the offset of each access unit and the end of the last one, and the
+    /// decoder configuration.
     #[new]
     fn new(table: &Bound<'_, PyDict>, rungs: &Bound<'_, PyList>) -> PyResult<Self> {
         let py = table.py();
@@ -354,7 +355,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 /// The offer of a sender that publishes to a server. `options` and `medium` are dicts; see `steadycast.live.send`.
 #[pyclass(frozen, name = "Offer", module = "steadycast._core")]
 pub(crate) struct PyOffer {
-    /// The offer. It is taken by the sender that starts with the server's answer.
+    /// The offer; `None` after a sender has been started with the server's answer.
     offer: Mutex<Option<LocalOffer>>,
     sdp: String,
 }

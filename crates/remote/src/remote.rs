@@ -103,8 +103,8 @@ const REPORT_INTERVAL: Span = Span::secs(1);
 /// The maximum valid time of either clock.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
-/// The maximum number of buffered packets that feedback does not cover. If there are more, the oldest are never passed
-/// to the half.
+/// The maximum number of buffered packets that feedback does not cover. If there are more, the oldest are dropped and
+/// never passed to the half.
 const MOST_UNCOVERED: usize = 1_024;
 
 /// The minimum interval between assumed packets ([`Remote::assume_packet`]). It is used as well if the product's
@@ -177,7 +177,8 @@ impl Remote {
         let refuse = |problem: String, remedy: &str| {
             Err(ParamError::new(ParamErrorKind::UnmetNeed, controller, problem, remedy))
         };
-        // A window limits the bytes in flight. These are unknown if packets are only reported with their feedback.
+        // The bytes in flight are unknown if the product reports packets only together with their feedback, so a window
+        // can't be applied.
         if bounds.feedback.late && window.is_some() {
             return refuse(
                 "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
@@ -227,7 +228,8 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
-        // The receiver half of a controller that does not read per-packet feedback itself is replayed here.
+        // If a controller does not read per-packet feedback itself, its receiver half runs here, on the arrivals in the
+        // feedback.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
@@ -466,7 +468,7 @@ impl Remote {
             Due::Hold => false,
         };
         if due && self.media > 0 {
-            // The halves that are replayed here get the announcement by this call, so it need not be sent.
+            // This call also passes the announcement to the receiver halves that run here, so it need not be sent.
             self.half.announce(now);
             self.last_report = now;
         }

@@ -1,13 +1,13 @@
 //! Receiver halves at the sender, for receivers that send per-packet feedback instead of the controller's own reports.
 //! The halves run on the arrivals in the feedback.
 //!
-//! A receiver's clock is mapped to the sender's ([`ClockOffset`]). By this mapping, the one-way delay of a packet
-//! includes the delay of the feedback. Delay variation is preserved, and a half computes the correct round-trip time. A
-//! half's time only advances when feedback arrives, so that the sender half detects a silent receiver.
+//! A receiver's clock is mapped to the sender's clock ([`ClockOffset`]). The one-way delay of a packet then includes
+//! the delay of the feedback. Delay variations are not affected, and a half computes the correct round-trip time. The
+//! time of a half advances only when feedback arrives, so that the sender half detects a silent receiver.
 //!
-//! A sender report reaches the half with the first packet that was sent after it. In the half's next reports, the
-//! round-trip time is that of this packet. With RTCP, it would be that of the sender report (RFC 3550, section 6.4.1).
-//! Halves adjust it by the delay variation since then.
+//! A sender report reaches the half with the first packet that was sent after it. The half's next reports therefore
+//! contain the round-trip time of this packet. With RTCP, they would contain that of the sender report (RFC 3550,
+//! section 6.4.1). Halves adjust the round-trip time by the delay variation since then.
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
@@ -157,8 +157,8 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // An interpolated arrival must not be earlier than that of the previous packet. A half would count that as a
-        // gap.
+        // An interpolated arrival must not be earlier than the arrival of the previous packet, because a half would
+        // count the wrong order as a gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -182,8 +182,8 @@ impl UnknownFates {
         self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
 
-    /// Returns whether the next media packet is not delivered to the half, so that the half sees one of the losses that
-    /// are still to be replayed.
+    /// Returns true if the next media packet must not be delivered to the half, so that the half counts one of the
+    /// losses that are still to be replayed.
     fn takes_loss(&mut self) -> bool {
         let takes_loss = self.pending_losses > 0;
         self.pending_losses -= usize::from(takes_loss);
@@ -351,9 +351,9 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // If the sender has a window, and the receiver half reports every packet, it reports after each arrival
-            // here, too, so that the packets are acknowledged one by one. In all other cases it reports once, after the
-            // last arrival of this feedback, so that the hold time and the round-trip time are correct.
+            // If the sender has a window and the receiver half reports every packet, the half reports after each
+            // arrival, so that the packets are acknowledged one by one. In all other cases the half reports once, after
+            // the last arrival of this feedback, so that the hold time and the round-trip time are correct.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

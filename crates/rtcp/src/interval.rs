@@ -75,8 +75,8 @@ pub enum Profile {
     Rfc3550,
     /// RFC 3550 with a minimum of 1 s. The published reaction times of ASMP imply this minimum.
     Asmp,
-    /// RFC 4585: there is early feedback, and no minimum interval except 1 s before the first report in a group. Unless
-    /// `t_rr_interval` is zero, regular reports are about this time apart.
+    /// RFC 4585: early feedback is allowed, and there is no minimum interval except 1 s before the first report in a
+    /// group. If `t_rr_interval` is not zero, full regular reports are about this time apart.
     Avpf {
         /// The approximate time between two full regular reports.
         t_rr_interval: Span,
@@ -129,8 +129,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter than the present one: 360 s divided by
-    /// the session bandwidth in kbit/s. In a group, it is for active senders only.
+    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter than the present minimum. It is 360 s
+    /// divided by the session bandwidth in kbit/s. In a group, only active senders may use it.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());

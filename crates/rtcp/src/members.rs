@@ -15,7 +15,7 @@ pub struct Census {
 }
 
 impl Census {
-    /// Returns the census of a session whose only member is this participant. It has not sent media.
+    /// Returns the census of a session whose only member is this participant, which has not sent media.
     pub const fn alone() -> Self {
         Self { members: 1, senders: 0, we_sent: false }
     }
@@ -106,7 +106,7 @@ pub struct Members {
     earliest: (Time, Time),
     /// The number of members in the table, without ourselves.
     proven: u32,
-    /// The number of those that are senders.
+    /// The number of senders among these members.
     senders: u32,
     /// The addresses that have used our own SSRC, each with the arrival of the last packet from it.
     conflicts: BTreeMap<Origin, Time>,
@@ -169,7 +169,8 @@ impl SmallSsrcSet {
     }
 }
 
-/// The largest number of remembered addresses that have used our SSRC. They distinguish a loop from a collision.
+/// The largest number of remembered addresses that have used our SSRC. They show whether a conflict is a loop or a
+/// collision.
 const MAX_CONFLICTS: usize = 64;
 
 /// The kind of packet by which the presence of a source is observed.
@@ -277,7 +278,7 @@ impl Members {
         self.observe(now, ssrc, from, PacketKind::Rtcp, self.authenticated)
     }
 
-    /// Handles a CNAME. It makes its source a member. It is cut to 255 bytes.
+    /// Handles a CNAME, which makes its source a member. A CNAME of more than 255 bytes is cut.
     pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> SourceStatus {
         let status = self.observe(now, ssrc, from, PacketKind::Rtcp, true);
         if matches!(status, SourceStatus::Member | SourceStatus::Joined)
@@ -328,9 +329,10 @@ impl Members {
         counted
     }
 
-    /// Removes members without a packet for the time `member`. Senders without media for the time `sender` count as
-    /// receivers from then on (RFC 3550, section 6.3.5). Both times are the time-outs of [`Timer`](crate::Timer). This
-    /// has to be called at least once per RTCP interval. Returns the number of counted members that were removed.
+    /// Removes members from which no packet has arrived for the time `member`. Senders from which no media has arrived
+    /// for the time `sender` become receivers (RFC 3550, section 6.3.5). Both times are the time-outs of
+    /// [`Timer`](crate::Timer). This has to be called at least once per RTCP interval. Returns the number of counted
+    /// members that were removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.flush_last_media();
         let before = self.census().members;

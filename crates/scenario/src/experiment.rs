@@ -1,7 +1,7 @@
 //! Experiment files: a question, the runs that answer it, the measures of each run, and the bounds for the measures.
 //!
-//! This module reads and checks a file and resolves its draws. The caller receives the checked content as JSON
-//! ([`experiment`]). It runs the experiment, evaluates its measures and checks its bounds.
+//! This module reads and checks a file and resolves its draws. [`experiment`] returns the checked content as JSON. The
+//! caller runs the experiment, evaluates its measures and checks its bounds.
 
 use crate::file::FORMAT;
 use crate::tree::give_paths;
@@ -348,7 +348,7 @@ impl FromToml for Seeds {
         let mut unique = seeds.clone();
         unique.sort_unstable();
         unique.dedup();
-        // A repeated seed gives the same run twice. This would narrow the interval of the mean without new evidence.
+        // A repeated seed would repeat the same run, and narrow the mean's confidence interval without new evidence.
         if seeds.is_empty() || unique.len() < seeds.len() || seeds.len() as u64 > MOST {
             return out.refuse(&item.at, "the seeds are none, too many, or one of them stands twice", remedy);
         }
@@ -491,7 +491,8 @@ impl Quantity {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
             Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
             Value::Text(text) => {
-                // No unit belongs to two of these quantities, so the order of the tries does not matter.
+                // Each unit belongs to only one of these quantities, so the order in which they are tried does not
+                // matter.
                 let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
                 let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
                 let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
@@ -819,7 +820,7 @@ fn named<T>(
 struct Names<'a> {
     measures: &'a [String],
     variants: &'a [String],
-    /// The variants to which a bound applies if it names none.
+    /// The variants to which a bound applies if the bound names no variant.
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
@@ -1072,7 +1073,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
         "over": table.over.as_ref().map_or(names.over, |over| over.value).word(),
         "variants": match table.variant {
             Some(_) => among(&table.variant, "variant", names.variants, out),
-            // References (`judged = false`) are judged only by bounds that name them.
+            // A bound applies to a reference variant (`judged = false`) only if the bound names it.
             None => json!(names.judged),
         },
         "scenarios": of.map_or_else(|| among(&table.scenario, "scenario", names.scenarios, out), |of| json!([of])),

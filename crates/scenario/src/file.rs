@@ -649,7 +649,8 @@ impl Declared for Params {
                         schema
                     }
                     (Of::Span(span), _) => with_default(Span::schema(), span.to_string()),
-                    // A rate below its range means "not set", which the description explains.
+                    // A default below the valid range means "not set", as the parameter's description explains. The
+                    // schema then has no default.
                     (Of::Rate(rate), Within::Range(least, _)) if Of::Rate(rate) < least => Rate::schema(),
                     (Of::Rate(rate), _) => with_default(Rate::schema(), rate.to_string()),
                     (Of::Choice(word), Within::Among(words)) => json!({ "enum": words, "default": word }),

@@ -1,4 +1,5 @@
-//! A checked scenario for the worlds that run it: every default is filled in, every shape and range is expanded.
+//! A checked scenario, as simulations, emulations and live sessions use it. Every default is filled in, and every shape
+//! and range is expanded.
 
 use crate::encode::Encode;
 use crate::recorded::Rows;
@@ -76,7 +77,7 @@ pub struct Scenario {
     /// Simulcasts. Each is a list of multicast groups that carry the same video at different rates. Each receiver is a
     /// member of one of them at a time.
     pub simulcasts: Vec<Simulcast>,
-    /// Changes during the run, ordered by time; events of the same time are in the file's order.
+    /// Changes during the run, in the order of time. Events at the same time keep the order of the file.
     pub events: Vec<Event>,
     /// What is recorded in addition to the summary.
     pub record: Recording,
@@ -335,7 +336,8 @@ pub struct Video {
     pub controller: ControllerRef,
     /// Whether the controller implements its paper literally, or with the paper's errors corrected.
     pub mode: Mode,
-    /// The given parameters per controller. All of them are checked; only those of the chosen controller are used.
+    /// The parameters that the scenario sets, by controller. All of them are checked, but only those of the chosen
+    /// controller are used.
     pub params: Vec<(String, Vec<(String, Given)>)>,
     /// The source of the video's frames.
     pub media: Media,
@@ -737,7 +739,7 @@ pub struct Change {
     pub rate: Option<RateSpec>,
     /// A new delay.
     pub delay: Option<Span>,
-    /// A new jitter; a mean of 0 removes it.
+    /// A new jitter; a mean of 0 removes the jitter.
     pub jitter: Option<Jitter>,
     /// A new loss; [`Loss::None`] removes it.
     pub loss: Option<Loss>,
@@ -824,15 +826,15 @@ impl Scenario {
     pub fn node_name(&self, node: NodeIx) -> &str {
         self.nodes.get(node.0 as usize).map_or("", String::as_str)
     }
-    /// Returns the simulcast that has `flow` as a group, by its index in [`Scenario::simulcasts`], and the group's
-    /// index in it.
+    /// Returns the index of the simulcast that has `flow` as one of its groups ([`Scenario::simulcasts`]), and the
+    /// index of `flow` among these groups.
     pub fn group_of(&self, flow: FlowIx) -> Option<(usize, usize)> {
         let place = |s: &Simulcast| s.flows.iter().position(|f| *f == flow);
         self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
     }
-    /// Returns the receivers of `flow`, by their index in [`Flow::to`], that are not members of the group at its start.
-    /// In a simulcast's groups above the lowest, these are all receivers, which join by themselves. In other groups,
-    /// these are the receivers with a join event.
+    /// Returns the receivers of `flow` that are not members of the group at its start, as indexes into [`Flow::to`]. In
+    /// a simulcast, these are all receivers of every group but the lowest, because receivers join the higher groups by
+    /// themselves. In other groups, these are the receivers with a join event.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
         if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
             return (0..self.flows[flow.0 as usize].to.len()).collect();

@@ -312,8 +312,8 @@ impl Network {
         let mut net = Self::default();
         let mut drafts = Drafts::default();
         let mut shaped = Vec::new();
-        // If the list of nodes or the shape could not be read, this was already reported, and missing names are a
-        // consequence.
+        // If the list of nodes or the shape could not be read, this was already reported. Missing names may be a
+        // consequence, so they are not reported.
         net.partial = !out.problems.is_empty() && nodes.is_none() && topology.is_none();
         if let Some(topology) = topology {
             let before = out.problems.len();
@@ -389,8 +389,7 @@ impl Network {
                     draft.over.push(all.len());
                 }
             }
-            // `make_links` compares these indexes with those of the links that it makes in ascending order, so they are
-            // sorted.
+            // `make_links` compares this list with other lists of indexes in ascending order, so it has to be sorted.
             links.sort_unstable();
             all.push(Change { name: name.value.clone(), links, keys: rest });
         }
@@ -507,8 +506,8 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
-            // Other entries can change all links of this entry by its name, or by its two ends in their original
-            // spelling.
+            // Other entries can refer to all links of this entry by its name or, if it has none, by its two ends as
+            // they are written here.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }

@@ -150,7 +150,7 @@ pub struct NegotiatedParameters {
     pub peer: Credentials,
     /// The accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// The audio, if it is wanted and the offer has a section for it in the video's BUNDLE group.
+    /// The negotiated audio; `None` if no audio is wanted, or if the video's BUNDLE group has no usable audio section.
     pub audio: Option<NegotiatedAudio>,
     /// Payload format of the media.
     pub format: PayloadFormat,
@@ -396,8 +396,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     negotiate(offer, &Wanted::Sent(stream))
 }
 
-/// Negotiates the first video section of an offer, in which the other end sends. `audio` is true if its audio is to be
-/// received as well.
+/// Negotiates the first video section of an offer, in which the other end sends. `audio` states whether to receive the
+/// other end's audio as well.
 ///
 /// # Errors
 /// The offer can't be answered.

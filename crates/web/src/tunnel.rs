@@ -375,7 +375,7 @@ impl Tunnel {
         }
     }
 
-    /// Calls the checks of this end, and takes their output: datagrams, and the nominated address.
+    /// Calls the checks of this end, and processes their output: datagrams, and the nominated address.
     fn with_checks(&mut self, now: Time, call: impl FnOnce(&mut Controlling)) {
         let epoch = self.epoch;
         let Some(checks) = self.controlling.as_deref_mut() else { return };
@@ -563,8 +563,8 @@ impl Tunnel {
         }
     }
 
-    /// Moves to the address that the browser nominated last, if it is validated and no packets arrive from the present
-    /// one.
+    /// Moves to the address that the browser nominated last, if this address is validated and no packets arrive from
+    /// the present address.
     ///
     /// An attacker can replay a check from another address, and may even make the browser respond. The attacker can't
     /// divert the media as long as the browser's packets arrive from the browser's present address.
@@ -616,7 +616,7 @@ impl Tunnel {
         true
     }
 
-    /// Calls DTLS and takes its output.
+    /// Calls DTLS, and processes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
         // Even if DTLS has failed, its output is sent first, because it contains an alert for the browser.

@@ -103,7 +103,7 @@ pub struct GroupSize {
 /// One packet of a compound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// Sender report: its participant has sent media since its previous report.
+    /// Sender report of a participant that has sent media since its previous report.
     SenderReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,
@@ -118,7 +118,7 @@ pub enum Packet {
         /// Report blocks. Those beyond 31 are written into receiver reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Receiver report: its participant has sent no media since its previous report.
+    /// Receiver report of a participant that has sent no media since its previous report.
     ReceiverReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,

@@ -185,8 +185,7 @@ pub struct VideoSource {
     pub backlog: steadycast_units::Spread,
     /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// Figures of the flow that are only known outside the agent. They replace figures of the source with the same
-    /// name.
+    /// Figures of the flow that the agent itself does not know. They replace the source's figures of the same name.
     pub also: Figures,
 }
 
@@ -716,7 +715,7 @@ pub struct VideoSink {
     pub audio: Option<Box<AudioPlayout>>,
     /// The arrivals of audio packets, if they are recorded.
     pub(crate) audio_arrivals: Option<Box<Rows<AudioArrival>>>,
-    /// The player. It decides how long to wait for a frame.
+    /// The player, which decides how long to wait for a frame.
     pub player: Player,
     /// The first sequence number of the source's media.
     first_seq: u64,
@@ -734,10 +733,9 @@ pub struct VideoSink {
     pub jitter: CumulativeJitter,
     /// The controller's view at each report.
     pub views: Rows<ViewRow>,
-    /// Whether views are kept. In a large group, they would take too much memory.
+    /// Whether views are recorded. In a large group they are not, because they would take too much memory.
     pub(crate) keep_views: bool,
-    /// Figures of the receiver that are only known outside the agent. They replace figures of the sink with the same
-    /// name.
+    /// Figures of the receiver that the agent itself does not know. They replace the sink's figures of the same name.
     pub also: Figures,
 }
 
@@ -1067,8 +1065,8 @@ impl VideoSink {
         }
     }
 
-    /// Sets whether the decoder needs a key frame: `Some(true)` because it has just joined, `Some(false)` for another
-    /// reason, `None` if it needs none.
+    /// Informs the session whether the decoder needs a key frame. `Some(true)`: it needs one because it has just
+    /// joined. `Some(false)`: it needs one for another reason. `None`: it needs none.
     pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
         let own = self.skew.own(now);
         if let Some(receiver) = &mut self.receiver {
