@@ -1,5 +1,5 @@
-//! Hashes the sources of the module: those of each controller, and all others together. A measurement with a controller
-//! stays valid as long as these two hashes do not change.
+//! Computes hashes of the module's sources: one for each controller, and one for all other sources. A measurement with
+//! a controller stays valid as long as the hash of that controller and the hash of the other sources do not change.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -63,7 +63,7 @@ fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String>
     hash(&files)
 }
 
-/// Returns the hash of a module's files and of those of the controllers whose code it uses.
+/// Returns the hash of a module's files and of the files of all controllers whose code the module uses.
 fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<String> {
     let (mut found, mut open) = (BTreeSet::new(), vec![module.to_owned()]);
     while let Some(next) = open.pop() {
@@ -86,7 +86,7 @@ fn names(text: &str, module: &str) -> bool {
     text.match_indices(&path).any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Collects all files of a folder in order, or the file itself; nothing if it does not exist.
+/// Collects all files of a folder in order, or the file itself. Collects nothing if `place` does not exist.
 fn walk(place: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if place.is_dir() {
         for entry in sorted(place)? {

@@ -81,13 +81,13 @@ pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> 
         .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
 }
 
-/// Returns the time for which packets are held until their batch is recorded, in nanoseconds. 90 % of the batches hold
-/// packets no longer than this. Returns `None` if few packets are in batches.
+/// Returns a time in nanoseconds that shows for how long packets are held until their batch is recorded: 90 % of the
+/// batches hold packets no longer than this time. Returns `None` if few packets are in batches.
 pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns the same time as [`held`], even if few packets are in batches, and the share of packets in batches.
+/// Returns the time that [`held`] returns, even if few packets are in batches, and the share of packets in batches.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();

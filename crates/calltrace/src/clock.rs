@@ -55,9 +55,9 @@ pub(crate) fn set_note(nanos: i64) -> String {
 /// another one: that of the send times, or that of the receiver's reports.
 ///
 /// `points` are the recording's times and delays in nanoseconds, in the order in which the packets were recorded. A
-/// queue drains again, and a late packet is alone. A clock that was set, however, changes all later delays: the least
-/// delay of the whole part after the step differs by the step from the least delay of the whole part before it.
-/// `delay_steps` finds shorter steps.
+/// queue changes the delays only until it drains, and a late packet changes only its own. A clock that was set changes
+/// all later delays: the least delay of the whole part after the step differs by the step from the least delay of the
+/// whole part before it. `delay_steps` finds shorter steps.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
@@ -95,7 +95,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether delays beside a step are constant. After a stall they are not: they fall as the queue drains.
+/// Whether delays beside a step are constant. After a stall they are not constant, because they decrease while the
+/// queue drains.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;

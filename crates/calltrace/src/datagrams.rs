@@ -43,7 +43,8 @@ pub struct Datagrams {
     pub notes: Vec<String>,
 }
 
-/// The fragments of a datagram so far, and its index among the datagrams once its first fragment was captured.
+/// The fragments of a datagram that were captured so far, and, once its first fragment was captured, its index among
+/// the datagrams.
 struct Fragments {
     last: Duration,
     bytes: u64,

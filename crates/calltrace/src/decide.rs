@@ -20,9 +20,9 @@ pub type Decided = (Time, Rate, Cow<'static, str>);
 
 /// Returns each decision whose target or rule differs from that of the previous one.
 ///
-/// Probes of the controller are not sent: the controller gets the reports on the packets that were actually sent. If
-/// the recording begins in mid-call, a controller with the parameter `start` starts at the mean rate of the recording's
-/// first [`BEGUN`].
+/// The controller's probes are not sent, so it gets only the reports on the packets that were actually sent. If the
+/// recording begins in mid-call and the controller has the parameter `start`, the controller starts at the mean rate of
+/// the recording's first [`BEGUN`].
 ///
 /// # Errors
 /// No controller has this name.

@@ -7,10 +7,10 @@ use steadycast_units::{PeerTime, Time};
 pub enum Departure {
     /// The packet carries its send time: abs-send-time, or the time stamp of this project's own sessions.
     Stamped(Time),
-    /// The recording was made where packets left, and this is its time.
+    /// The recording was made where packets left, and has this time for the packet.
     Recorded(Time),
-    /// Unknown: the packet is not in the recording, or carries no send time. The packets before and after it left near
-    /// this time.
+    /// The time is unknown: the packet is not in the recording, or carries no send time. The packets before and after
+    /// it left near this time.
     Unknown(Time),
 }
 

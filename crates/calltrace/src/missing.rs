@@ -22,8 +22,8 @@ const LEAST_REPORTED: usize = 20;
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
-    /// Adds the packets that are missing in the recording according to their neighbours' sequence numbers. Returns the
-    /// streams whose numbers began anew.
+    /// Adds the packets that are missing in the recording according to the sequence numbers of the packets before and
+    /// after them. Returns the streams whose numbers restarted.
     ///
     /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
@@ -73,8 +73,8 @@ impl Direction {
                 }
             }
         }
-        // This is earliest deadline first: the packet with the lowest upper bound chooses first, so that each packet
-        // finds a number if that is possible.
+        // This is the rule "earliest deadline first": the packet with the lowest upper bound chooses first. With this
+        // rule each packet gets a number if that is possible.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
@@ -86,9 +86,9 @@ impl Direction {
         restarted
     }
 
-    /// Returns the fates of missing packets by receiver reports. Between two reports, the receiver counts its losses;
-    /// the remaining gaps are due to the recording. A stream in `restarted` is left out, because its receiver restarts
-    /// its counts too.
+    /// Returns the fates of missing packets according to receiver reports. From two reports follows how many packets
+    /// the receiver lost between them; the remaining missing packets are only missing in the recording. A stream in
+    /// `restarted` is left out, because its receiver restarts its counts too.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
@@ -128,7 +128,7 @@ impl Direction {
                     Some(at + *cycle)
                 })
                 .collect();
-            // The count in the first report includes losses before the recording, unless it is zero.
+            // The count in the first report includes losses before the recording, unless the count is zero.
             let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
             let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
             let known: Vec<(i64, i32)> = known.collect();
@@ -147,11 +147,11 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets of unknown fate that the capture itself may have missed. Either a record near them
-    /// is unreadable, or nothing at all was recorded at that time.
+    /// Returns the missing packets of unknown fate that the capture itself may have missed. A capture may have missed a
+    /// packet if a record near it is unreadable, or if nothing at all was recorded at that time.
     ///
-    /// Returns `None` if the capture may have missed any packet. Either it dropped packets at unknown times, or most of
-    /// the missing packets with reports did arrive.
+    /// Returns `None` if the capture may have missed any packet: it dropped packets at unknown times, or most of the
+    /// missing packets whose fate is reported did arrive.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();

@@ -88,8 +88,8 @@ impl Direction {
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // If the newest packet with this number is half a number space old, the report is about a packet
-                    // that is not in the recording.
+                    // If the newest packet with this number is half a number space old, the report is about another
+                    // packet, which is not in the recording.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));

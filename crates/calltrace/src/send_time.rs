@@ -27,8 +27,8 @@ const LEAST_PACKETS: usize = 20;
 const FRACTION_BITS: u32 = 18;
 
 /// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of this project's sessions (4
-/// bytes, with a fixed id). `packets` are in the order of the recording: their times, SSRCs and extension elements.
-/// `named` is the id that a session description or the user gives.
+/// bytes, with a fixed id). `packets` contains the time, the SSRC and the extension elements of each packet, in the
+/// order of the recording. `named` is the id that a session description or the user gives.
 ///
 /// # Errors
 /// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is. Or the named

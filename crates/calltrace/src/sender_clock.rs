@@ -14,8 +14,8 @@ const OVERTAKEN_SHARE: f64 = 0.1;
 /// The least number of pairs of packets for a comparison by order. With fewer pairs, only the two packets that are
 /// nearest in time are compared.
 const LEAST_PAIRS: usize = 10;
-/// Two streams, one after the other, belong to one sender if their delays differ by less than this. A queue may explain
-/// a smaller difference.
+/// If one stream follows another and their delays differ by less than this, both belong to one sender. A queue may
+/// explain a smaller difference.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
 /// The largest number of packets per stream in the comparison.
 const MOST_COMPARED: usize = 20_000;
@@ -64,7 +64,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
 }
 
 /// Whether the packets of two streams arrived in the order in which they left. A queue keeps the order of one sender's
-/// packets. If the send times are of two clocks, or the packets took two paths, they seem to overtake each other.
+/// packets. If two clocks stamped the packets, or if the packets took two paths, some packets seem to overtake others.
 ///
 /// The packets may be compared in the order of the file, because a clock may have been set, or in the order of times,
 /// because records may be out of order.

@@ -6,7 +6,8 @@ use steadycast_remote::Given;
 
 /// Reads a text from C; `None` for null.
 ///
-/// # Errors The text is not UTF-8.
+/// # Errors
+/// The text is not UTF-8.
 ///
 /// # Safety
 /// `text` is null, or is terminated by a NUL and unchanged while it is used.
@@ -38,7 +39,8 @@ pub(crate) unsafe fn write(text: &str, to: *mut c_char, room: usize) {
 
 /// Parses parameters by name from a JSON object.
 ///
-/// # Errors `json` is not a JSON object of parameters. The error has the problem and the remedy.
+/// # Errors
+/// `json` is not a JSON object of parameters. The error has the problem and the remedy.
 pub(crate) fn params(json: &str) -> Result<Vec<(String, Given)>, String> {
     use serde_json::Value;
     let remedy = "give a JSON object, for example {\"probes\": false}";

@@ -44,8 +44,8 @@ pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io
     })
 }
 
-/// Creates a host. Returns its namespace and the relay's end of its device. Afterwards the calling thread is in the
-/// namespace.
+/// Creates a host. Returns its namespace and the relay's end of its device. When the function returns, the calling
+/// thread is in the namespace.
 pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> Result<(Namespace, OwnedFd), EmulateError> {
     kernel::new_network().map_err(during("network namespaces"))?;
     // If these values can't be written, the host still works, but also sends IPv6 datagrams and caches TCP metrics

@@ -111,8 +111,8 @@ impl Started {
     }
 }
 
-/// Returns the name of the environment variable for a host. It contains the host's address, or, if `what` is `NET_`,
-/// the path of its namespace.
+/// Returns the name of the environment variable for a host. If `what` is `NET_`, the variable contains the path of the
+/// host's namespace; otherwise it contains the host's address.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())

@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Span};
 const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
 /// Returns all parts of the scenario that the emulation can't reproduce, each with its place. A run without these parts
-/// is an approximation of the scenario.
+/// only approximates the scenario.
 pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let scenario = &loaded.scenario;
     let places = loaded.places();

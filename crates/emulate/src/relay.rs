@@ -34,7 +34,7 @@ const READ_BATCH: usize = 64;
 /// Size of the read buffer: the largest IPv4 datagram.
 const MAX_DATAGRAM: usize = 65_536;
 
-/// A host as the relay sees it: its node and the relay's end of its TUN device.
+/// A host in the relay: its node and the relay's end of its TUN device.
 pub(crate) struct Gate {
     pub(crate) node: NodeIx,
     pub(crate) addr: Ipv4Addr,
@@ -127,7 +127,7 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     timing: Punctuality,
-    /// Datagrams that are held back by send jitter, each with its gate. The key is the release time and the order.
+    /// Datagrams that send jitter holds back, each with its gate. The key is the release time and the order of arrival.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 

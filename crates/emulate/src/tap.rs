@@ -198,10 +198,10 @@ const MIN_STREAM_PACKETS: u32 = 16;
 /// Maximum step between consecutive sequence numbers of an RTP stream.
 const MAX_STREAM_STEP: u16 = 64;
 
-/// Returns the paths that carry RTP. On a path of this kind, one SSRC and payload type has at least 16 packets, and in
-/// nine of ten steps its sequence numbers grow by 1 to 64. All packets on the path that look like RTP then count as
-/// RTP, for example a few retransmissions. On other paths no packet counts as RTP, because long headers of QUIC look
-/// like RTP if the fixed bit is greased (RFC 9287).
+/// Returns the paths that carry RTP. A path carries RTP if one SSRC and payload type on it has at least 16 packets, and
+/// if the sequence numbers of this stream grow by 1 to 64 in nine of ten steps. All packets on such a path that look
+/// like RTP then count as RTP, for example a few retransmissions. On other paths no packet counts as RTP, because long
+/// headers of QUIC look like RTP if the fixed bit is greased (RFC 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
     // The values are the number of packets, the number of regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();

@@ -100,8 +100,8 @@ impl Runner {
         Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
-    /// Drives the connections until `stop` is set. No data is written after `end`, and each connection is sampled at
-    /// every `step` up to it. The calling thread changes its namespace.
+    /// Drives the connections until `stop` is set. No data is written after `end`. Each connection is sampled at every
+    /// `step` until `end`. The calling thread changes its namespace.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -291,7 +291,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // The connection attempt timed out. It is repeated, as a user would do.
+                // The connection attempt timed out. It is repeated, as a user would repeat it.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);

@@ -28,8 +28,8 @@ const JITTER_MARGIN: u64 = 256;
 /// Maximum number of successive calls of an agent before the other agents are served.
 const MAX_CALLS: usize = 1_000;
 
-/// The packets that a session's source sent. Because a datagram does not contain the fragment of the frame that it
-/// carries, the receiving end looks it up here.
+/// The packets that a session's source sent. A datagram does not contain which fragment of a frame it carries, so the
+/// receiving end looks this up here.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
@@ -63,7 +63,8 @@ impl Sent {
         (sent == *header).then_some((media, *at, stream.parity))
     }
 
-    /// Returns the header of the latest packet of this source with this sequence number, without its extension.
+    /// Returns the header of the latest packet of this source that has this sequence number. The header is without its
+    /// extension.
     fn bare(&self, ssrc: u32, number: u16) -> Option<RtpHeader> {
         let (media, _) = self.streams.get(&ssrc)?.numbered(number)?;
         Some(RtpHeader { send_time: None, ..media.header })
@@ -155,7 +156,7 @@ impl UdpEnd {
         }
     }
 
-    /// Ends the run for the agent, so that it sends nothing new.
+    /// Ends the run for the agent. From then on it sends nothing new.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
@@ -181,7 +182,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // As in the simulation, packets that are emitted while a packet is held back leave together with it.
+                // Packets that are emitted while a packet is held back leave together with it, as in the simulation.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
@@ -348,8 +349,8 @@ impl End for UdpEnd {
                 self.leaves = self.hosted.member_of.is_some();
             }
         }
-        // A plain source sends one packet per call. The limit is needed so that an agent whose timer does not advance
-        // can't block the loop.
+        // A plain source sends one packet per call. The limit keeps an agent whose timer does not advance from blocking
+        // the loop.
         for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;

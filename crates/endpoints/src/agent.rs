@@ -94,9 +94,9 @@ pub(crate) trait Recorded {
 pub(crate) struct FigureContext<'a> {
     /// The time for which the agent's flow was active.
     pub(crate) active: Span,
-    /// The time from which means are taken.
+    /// The time from which mean values are computed.
     pub(crate) from: Time,
-    /// The first step of the series that counts for means.
+    /// The first step of the series that is included in mean values.
     pub(crate) first_step: usize,
     /// For a video sink, the source of its flow.
     pub(crate) source: Option<&'a VideoSource>,

@@ -8,7 +8,7 @@ use steadycast_units::Span;
 /// `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
-/// The minimum time by which a freeze is longer than the mean duration of a picture.
+/// A freeze is longer than the mean duration of a picture by at least this.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// Counts of freezes.

@@ -24,7 +24,7 @@ pub struct Inputs {
     pub credit: Span,
 }
 
-/// The reason why a world can't run a scenario.
+/// The reason why a scenario can't be simulated or emulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BuildError {

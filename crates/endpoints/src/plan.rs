@@ -1,4 +1,5 @@
-//! The plan of a run: when the ends of flows start, stop, join and leave. All worlds follow the same plan.
+//! The plan of a run: when the ends of flows start, stop, join and leave. Simulations and emulations follow the same
+//! plan.
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};
@@ -58,8 +59,8 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Receivers that are members at the start join before the first packet. If a receiver joined before the
-                // flow's first start, it already has its session.
+                // Receivers that are members at the start join before the first packet. A receiver that joined before
+                // the flow's first start already has its session, so it does not join again.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));

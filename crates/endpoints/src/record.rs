@@ -8,7 +8,7 @@ use steadycast_record::row;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// The record of a run, as its world delivers it.
+/// The record of a run, as a simulation, an emulation or a live session delivers it.
 pub struct Record<'a> {
     /// The world: simulated, emulated or live.
     pub world: &'static str,
@@ -26,7 +26,7 @@ pub struct Record<'a> {
     /// For each flow, the directions of links that its data uses, as indices into `links`. There is one list for all
     /// receivers or, if each receiver has a separate source, one list for each.
     pub ways: Vec<Vec<Vec<u32>>>,
-    /// For each agent, its packets, if its flow is recorded packet by packet.
+    /// For each agent whose flow is recorded packet by packet: its packets.
     pub logs: &'a [Option<Vec<PacketRow>>],
     /// The number of packets that have left a link, summed over all links.
     pub hops: u64,
@@ -120,8 +120,9 @@ impl PacketRow {
     const STREAMS: [(Stream, &str); 4] =
         [(Stream::Media, "video"), (Stream::Repair, "repair"), (Stream::Padding, "padding"), (Stream::Audio, "audio")];
 
-    /// Creates the row of a packet. `seq` is its number in the flow, and `frame` the frame that it belongs to, if any.
-    /// `at` is when it was sent or arrived. `ecn` sets the CE flag. `delay` is the one-way delay if this is an arrival.
+    /// Creates the row of a packet. `at` is the time at which it was sent or arrived. `seq` is its number in the flow.
+    /// `frame` is the number of the frame that it belongs to, if any. `ecn` sets the CE flag. `delay` is the one-way
+    /// delay, if the row is of an arrival.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & Self::SIZE) | if ecn == Ecn::Ce { Self::CE } else { 0 };

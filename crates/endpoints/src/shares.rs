@@ -95,7 +95,7 @@ impl Record<'_> {
             let fair = mean(streams.iter().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
-        // A stream that never competes has no share for the time of competition.
+        // A stream that never competes is left out, because it has no share while competing.
         let fair =
             mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
@@ -269,7 +269,7 @@ impl Record<'_> {
             return at_most(spec.kind.rate_while_active());
         };
         let content = video.self_limited(self.now);
-        // If neither its encoder nor its cap ever limited a video, its demand is constant.
+        // If neither the encoder nor the cap ever limited the video, its demand is constant.
         if content.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }

@@ -109,7 +109,8 @@ impl Record<'_> {
         FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
-    /// Returns when a sink's means begin. For a member that joins late, they begin with its join.
+    /// Returns the time from which a sink's mean values are computed. For a member that joins late, this is the time of
+    /// its join.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
         self.recorded(sink).joined().max(ends.means_from)
     }
@@ -173,7 +174,7 @@ impl Record<'_> {
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
-            // Transfers that ended in the warm-up are left out of the mean, as in all means.
+            // Transfers that ended in the warm-up are left out of the mean value, as all values of the warm-up are.
             let counted = transfers.iter().filter(|(_, ended)| *ended >= ends.means_from);
             counted.for_each(|(began, ended)| times.add(ended.since(*began)));
             into.put(&flow::TRANSFERS, transfers.len());
@@ -184,8 +185,8 @@ impl Record<'_> {
         rate
     }
 
-    /// Returns the mean bytes per receiver in each step of the series. If no receiver is in this world, returns the
-    /// bytes that were sent.
+    /// Returns the mean bytes per receiver in each step of the series. If all receivers are in other programs, returns
+    /// the bytes that were sent.
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {

@@ -81,7 +81,7 @@ impl Record<'_> {
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
-            // Each step counts by its number of packets, so this is the mean over packets.
+            // Each step is weighted by its number of packets, so the result is the mean over packets.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
             // Packets that were expected in earlier steps may arrive in these steps, so that more packets arrive than
             // are expected.
@@ -143,8 +143,8 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // A frame from outside the receiver's membership was not sent to it. A gap is only a skipped frame
-                // number. Neither gets a row.
+                // A frame that was sent while the receiver was not a member gets no row, because it was not sent to
+                // this receiver. A gap gets no row either, because it is only a skipped frame number.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }

@@ -1,13 +1,13 @@
-//! A receiver of a simulcast. It is in one of the simulcast's groups at a time.
+//! A receiver of a simulcast. At any time it is in one of the simulcast's groups.
 
 use crate::{Agent, AgentIx};
 use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver of a simulcast. It has a sink for each group, and exactly one of the sinks is joined. The world calls
-/// [`Viewer::look`] after each call of that sink. If this returns a change, the world moves the receiver to the other
-/// group.
+/// A receiver of a simulcast. It has a sink for each group, and exactly one of the sinks is joined. The simulation or
+/// emulation calls [`Viewer::look`] after each call of that sink. If the method returns a change, the simulation or
+/// emulation moves the receiver to the other group.
 pub struct Viewer {
     /// The index of the simulcast in the scenario.
     pub simulcast: usize,

@@ -35,7 +35,7 @@ pub struct Hello {
     pub feedback: FeedbackFormat,
     /// Whether the law receives the packets that were sent.
     pub sent: bool,
-    /// Whether the law makes a decision for each packet that was sent.
+    /// Whether the law decides anew for each packet that was sent.
     pub each: bool,
 }
 

@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The shortest wait for a timer. Without this limit, a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// The size of an [`Echo`] in bytes. An external receiver appends content of its own after it.
+/// The size of an [`Echo`] in bytes. An external receiver appends its own content to the echo.
 const ECHO: usize = 24;
 
 /// The decision rules of a controller outside this program.

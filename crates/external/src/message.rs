@@ -1,4 +1,4 @@
-//! The messages to a program. Each is one line of JSON. Its values are only numbers.
+//! The messages to a program. Each message is one line of JSON, and all its values are numbers.
 
 use crate::answer::VERSION;
 use crate::half::LawReport;

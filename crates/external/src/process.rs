@@ -44,7 +44,7 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard starts first, so that the program is left behind only if this process is killed between the
+        // The guard starts first. Therefore the program is left behind only if this process is killed between the
         // program's start and the line that names its group.
         let mut guard = start_guard()?;
         let mut child = Command::new(name)

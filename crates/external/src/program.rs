@@ -159,7 +159,7 @@ impl Source {
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
     }
 
-    /// Truncates the log to its limit. The file is open for appending, so later output goes to its new end.
+    /// Truncates the log to its limit. The file is open for appending, so later output goes to the new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());

@@ -49,7 +49,7 @@ impl AudioQueue {
             return Some(false);
         }
         queue.waiting.push_back((at, begins, bytes.to_vec()));
-        // If other packets were already waiting, the session has been woken for the first of them, and then finds this
+        // If other packets were already waiting, the session has been woken for the first of them. It will find this
         // packet as well.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();

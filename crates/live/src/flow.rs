@@ -62,8 +62,8 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// Adds the defaults of a live sender to this address: feedback is checked for plausibility, and pictures are
-    /// repaired. Neither applies in paper mode.
+    /// Adds the defaults of a live sender to this address. By default it checks feedback for plausibility and repairs
+    /// pictures. In paper mode it does neither.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
@@ -77,7 +77,7 @@ impl FlowKeys {
     }
 
     /// Reads the flow from a session description. If the description does not name a controller, the sender is a
-    /// standard one, and gets standard reports only.
+    /// standard one, and receives only standard reports.
     ///
     /// # Errors
     /// The session bandwidth is out of range.

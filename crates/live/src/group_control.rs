@@ -63,7 +63,7 @@ pub(crate) enum LastGroup {
 #[derive(Clone, Debug)]
 pub(crate) struct GroupControl {
     pub(crate) steering: Steering,
-    /// The quantizer of the present group of pictures. The encoder gets it rounded.
+    /// The quantizer of the present group of pictures. The encoder receives the rounded value.
     pub(crate) quantizer: f64,
     /// The level of the leaky bucket.
     fill: f64,

@@ -45,7 +45,7 @@ impl Shared {
 
     /// Builds and publishes the status if one was requested.
     pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
-        // One status answers all requests so far.
+        // This status answers all requests so far.
         if self.asked.swap(false, Ordering::Relaxed) {
             self.show_now(make());
         }

@@ -104,8 +104,8 @@ impl LiveRecord {
     }
 }
 
-/// Returns the names of the receivers that reported, and their figures for the sender's summary. A figure that no
-/// report contains is null.
+/// Returns the names of the receivers that reported, and their figures for the sender's summary. A figure that a
+/// receiver did not report is null.
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {

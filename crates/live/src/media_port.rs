@@ -19,9 +19,10 @@ use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 /// Maximum number of datagrams in the queue of a session. A viewer sends about 25 datagrams per second, a publisher
 /// 1,000 at 8 Mb/s, so only a flood reaches this limit.
 const MAX_QUEUE: usize = 512;
-/// Size of the send buffer, which all sessions share. The kernel limits it to its own maximum.
+/// Size of the send buffer, which all sessions share. If this exceeds the maximum of the kernel, the buffer has the
+/// maximum.
 const SEND_BUFFER: usize = 4 << 20;
-/// Maximum number of datagrams that a session takes from its queue before its timers are served.
+/// Maximum number of datagrams that a session takes from its queue before it serves its timers.
 const BATCH: usize = 64;
 
 /// A datagram in the queue of a session, with its arrival time by the clock of the machine.

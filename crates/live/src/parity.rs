@@ -1,8 +1,8 @@
-//! The symbols of forward error correction: of sent packets, from which parity is computed, and of received packets,
-//! from which lost ones are recovered.
+//! The symbols of forward error correction. Parity is computed from the symbols of sent packets. Lost packets are
+//! recovered from the symbols of received packets.
 //!
-//! The session decides on the blocks and their parity, and detects when a block is recoverable. This module stores and
-//! computes the bytes.
+//! The session decides which packets form a block and how much parity it gets, and detects when a block is recoverable.
+//! This module stores and computes the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};

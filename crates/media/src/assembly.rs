@@ -79,8 +79,8 @@ pub struct SentFrames {
     lean: bool,
 }
 
-/// The minimum number of frames that a lean list retains. They cover several seconds of video; packets arrive late by
-/// one second at most.
+/// The minimum number of frames that a lean list keeps. They cover several seconds of video, and packets are at most
+/// one second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
@@ -112,7 +112,7 @@ impl SentFrames {
     /// Resumes after a pause with frame number `index`, and fills the skipped numbers with gaps.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.count()..index {
-            // A gap is a B frame, on which no frame depends, so that it does not break the decode chain.
+            // A gap is recorded as a B frame. No frame depends on a B frame, so the decode chain does not break.
             let (kind, size) = (FrameKind::B, Bytes::ZERO);
             let coded = Coded { index, clip: 0, display: index, kind, quantizer: 0, size };
             let first_packet = self.packets.len() as u32;

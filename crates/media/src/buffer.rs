@@ -8,7 +8,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 pub enum Consume {
     /// Playback at a constant rate, in IP bytes.
     Rate(Rate),
-    /// One frame per period. At each period the bytes that have arrived of the current frame are removed.
+    /// One frame per period. At the start of each period the bytes of the current frame that have arrived are removed.
     Frames(Span),
 }
 
@@ -17,8 +17,8 @@ const START_FRACTION: u64 = 5;
 
 /// A play-out buffer, in IP bytes.
 ///
-/// It receives packets from the RTP receiver. A packet that does not fit has arrived for RTP and for RTCP reports, but
-/// the player does not get it.
+/// The RTP receiver passes its packets to the buffer. A packet that does not fit has arrived for RTP and for RTCP
+/// reports, but the player does not get it.
 #[derive(Clone, Debug)]
 pub struct PlayBuffer {
     size: Bytes,

@@ -35,8 +35,8 @@ pub struct Frame {
     pub sampled: Time,
 }
 
-/// The part of a frame in one packet, if the payload format determines it. Such a format does not divide codec units at
-/// arbitrary places.
+/// The part of a frame in one packet, if the payload format determines the part. Such a format does not divide codec
+/// units at arbitrary places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The bytes of the frame in this packet.

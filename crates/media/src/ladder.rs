@@ -7,7 +7,7 @@ use steadycast_units::{Bytes, Rate, Span};
 pub enum Scale {
     /// The step size is proportional to the quantizer (MPEG family, H.263).
     Linear,
-    /// This many quantizer steps double the step size and halve the rate: six QPs in H.264 and H.265.
+    /// This many quantizer steps double the step size and halve the rate. H.264 and H.265 have six.
     Logarithmic(u8),
 }
 
@@ -55,7 +55,8 @@ pub enum LadderError {
 impl Ladder {
     /// Checks that the ladder's lists match.
     ///
-    /// # Errors A list is empty, of the wrong length, or out of range.
+    /// # Errors
+    /// A list is empty, of the wrong length, or out of range.
     pub fn check(&self) -> Result<(), LadderError> {
         let frames = self.kinds.len();
         if frames == 0 {

@@ -1,12 +1,12 @@
-//! Adaptive play-out: the time from when a frame is ready at the sender to its display. It is adapted to the delay of
-//! the path and of the repair of losses.
+//! Adaptive play-out. The play-out delay is the time from when a frame is ready at the sender to its display. It is
+//! adapted to the delay of the path and to the time that the repair of losses takes.
 
 use std::collections::VecDeque;
 use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
 
-/// The delay is determined by the frames of this period before the present.
+/// The frames of this period before the present determine the play-out delay.
 const WINDOW: Span = Span::secs(10);
 /// The share of the frames in [`WINDOW`] that must arrive in time without repair.
 const PERCENTILE: f64 = 0.95;
@@ -47,8 +47,8 @@ impl Bounds {
 }
 
 /// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus the repair time of
-/// a lost packet, plus a margin. It increases immediately. A late frame raises the play-out delay to the delay of that
-/// frame. The play-out delay decreases by 10 ms per second.
+/// a lost packet, plus a margin. The play-out delay increases immediately. A late frame raises it to the delay of that
+/// frame. It decreases by at most 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,

@@ -141,9 +141,9 @@ impl Traces {
     }
 }
 
-/// The time in which the pacer's backlog is drained, in seconds. The following frames are smaller by the backlog, but
-/// keep at least half their size. Without this rule the backlog of a burst would persist if the pacer sends exactly at
-/// the target rate. RFC 8593 has no pacer.
+/// The time in which the pacer's backlog is drained, in seconds. While there is a backlog, frames are smaller, but they
+/// keep at least half their size. If they kept their full size, and the pacer sent exactly at the target rate, the
+/// backlog of a burst would persist. RFC 8593 has no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
 /// A source of frames without content. Each frame is independent, because the models say nothing about dependencies.
@@ -193,8 +193,8 @@ impl SyntheticCodec {
         }
     }
 
-    /// Applies the target `rate` at `now`, unless it follows the previous request too soon. Returns the target that is
-    /// then in force.
+    /// Applies the target `rate` at `now`, unless the previous request was too recent. Returns the target that is then
+    /// in force.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;

@@ -48,9 +48,10 @@ fn error(file: &str, error: EmulateError) -> PyErr {
 
 #[pymethods]
 impl PyEmulation {
-    /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a
-    /// host's name and the command that runs there, alongside the flows or, with `only`, without them. `tap`: hosts
-    /// whose datagrams are recorded in the table "wire". Raises MissingError for a missing right, UserError otherwise.
+    /// Creates the hosts and opens the flows' sockets. `ladders` and `controllers` are as for a simulation. `program`
+    /// is a host's name and the command that runs there. The command runs together with the flows, or, with `only`,
+    /// without them. `tap` are the hosts whose datagrams are recorded in the table "wire". Raises MissingError for a
+    /// missing right, UserError otherwise.
     #[new]
     #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false, tap=Vec::new()))]
     fn new(
@@ -86,7 +87,7 @@ impl PyEmulation {
 
     /// Runs in real time until the end of the scenario or of the program. See `Simulation.run`.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        // The emulation calls back every 50 ms. This is rare enough to ask the interpreter each time.
+        // The emulation calls back every 50 ms. This is so rare that the interpreter can be asked at each call.
         let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();

@@ -25,7 +25,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The compiled part of Steadycast. The real-time worlds need Linux; on other systems their names are missing.
+/// The compiled part of Steadycast. Emulations and live sessions need Linux; on other systems their names are missing.
 #[pymodule]
 #[allow(non_upper_case_globals, reason = "these names are Python's")]
 mod _core {

@@ -284,8 +284,8 @@ impl PyMediaSender {
     }
 }
 
-/// Converts the identification of a packet: its transport-wide number, its SSRC and sequence number, or the program's
-/// own number for it.
+/// Converts what identifies a packet: its transport-wide number, its SSRC and sequence number, or the program's own
+/// number for it.
 fn name_of(transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<PacketName> {
     match (transport, rtp, own) {
         (Some(low), None, None) => Ok(PacketName::Transport(low)),

@@ -107,8 +107,8 @@ impl PySimulation {
 
     /// Returns a table of the record as a list of columns, each a tuple (name, kind, content).
     ///
-    /// For the kinds "f64" and "i64" the content is the bytes of the numbers. For the kind "text" it is a pair: the
-    /// bytes of a u32 for each row, and the list of texts of which this u32 is the index.
+    /// For the kinds "f64" and "i64" the content is the bytes of the numbers. For the kind "text" the content is a
+    /// pair: the bytes of a u32 for each row, and a list of texts. The u32 is the index of the row's text in this list.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let table = self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         columns(py, table)
@@ -195,7 +195,8 @@ impl Guests {
     }
 }
 
-/// Returns the inputs of a run in addition to the scenario, and the users' controllers among them.
+/// Returns the inputs of a run, which contain the ladders and the factories of the users' controllers, and the users'
+/// controllers themselves.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,

@@ -91,7 +91,7 @@ impl Claims {
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
-            // Neither a demand nor a link limits the remaining claims.
+            // The remaining claims are limited neither by their demands nor by a link, so they get no share.
             if stopped.is_empty() {
                 break;
             }

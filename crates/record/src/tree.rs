@@ -1,4 +1,4 @@
-//! The figures of an object and of its parts. They are computed while they are written.
+//! The figures of an object and of its parts. They are computed while the summary is written.
 
 use crate::{Figure, Figures, Parts};
 use serde_json::{Map, Value};

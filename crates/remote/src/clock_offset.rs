@@ -7,8 +7,8 @@ const SLOT: Span = Span::secs(10);
 /// The difference between the sender's and a receiver's clock, plus the one-way delay of feedback. It is estimated as
 /// the minimum difference between the arrival time of feedback and the newest arrival time reported in it.
 ///
-/// Feedback does not carry the time at which it was written. The minimum occurs for feedback that was written right
-/// after an arrival.
+/// Feedback does not contain the time at which it was written. The difference is smallest for feedback that was written
+/// right after an arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
     /// The minima of this slot and the two before it, in nanoseconds.

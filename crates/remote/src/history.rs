@@ -79,8 +79,9 @@ impl History {
         self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false, uncovered: false });
     }
 
-    /// Declares that feedback does not cover packet `number`. If feedback reports it as missing, the report is ignored:
-    /// transport-wide feedback cannot distinguish a packet that the receiver leaves out from one that has not arrived.
+    /// Declares that feedback does not cover packet `number`. A report that this packet is missing is then ignored,
+    /// because transport-wide feedback can't distinguish a packet that the receiver leaves out from one that has not
+    /// arrived.
     pub fn leave_out(&mut self, number: u64) {
         if let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) {
             left.uncovered = true;
@@ -190,8 +191,8 @@ impl Joined {
         self.rtt = self.round_trip(0, now, reported);
     }
 
-    /// Does the same as [`Joined::measure`] for one of several reports that arrive together. Its packets begin at index
-    /// `first`. If none of these packets has arrived, the round-trip time is kept.
+    /// Measures the round-trip time as [`Joined::measure`] does, but from one of several reports that arrive together.
+    /// The packets of this report begin at index `first`. If none of them has arrived, the round-trip time is kept.
     pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(first, now, reported).or(self.rtt);
     }

@@ -1,4 +1,4 @@
-//! A receiver half that runs at the sender, for a receiver that has none, and the packets that are replayed to it.
+//! A receiver half that the sender runs for a receiver that has none, and the packets that are replayed to it.
 
 use std::collections::VecDeque;
 use steadycast_control::{Arrival, Departing, FrameEdge, Notice, ReceiverHalf, Reply, Sent, Slot};
@@ -129,7 +129,7 @@ impl Shadow {
         });
     }
 
-    /// Requests a report of the half. Returns it with the slot that it was based on.
+    /// Requests a report from the half. Returns the report with the slot that it is based on.
     pub fn report(&mut self, now: Time, members: u32, interval: Span) -> (Slot, Reply) {
         let all = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
         let expected = all - self.reported.0.min(all);

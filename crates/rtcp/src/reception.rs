@@ -44,8 +44,8 @@ const SPACED: u64 = 64;
 /// The number of packets after which the spacing is considered known.
 const KNOWN: u64 = 16;
 
-/// The unexplained packets since the last packet of the stream, as long as their sequence numbers ascend. They belong
-/// to the stream if a heavy loss lies between them and the stream's last packet ([`Reception::hold`]).
+/// The unexplained packets that arrived since the last packet of the stream, while their sequence numbers ascend. They
+/// belong to the stream if a heavy loss lies between them and the stream's last packet ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
@@ -121,7 +121,7 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // The unexplained packets with lower numbers than this one turn out to be packets of the stream.
+                // The unexplained packets with lower numbers than this one belong to the stream after all.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;

@@ -106,7 +106,7 @@ impl Encode {
         // A clip keeps its size and its frame rate. The other media have no size, so the default is used.
         let (size, fps) = match (has_clip, modelled) {
             (true, _) => (Size::Auto, Fps::Auto),
-            // The defaults of RFC 8593's codec are those of 30 frames per second.
+            // The default parameters of RFC 8593's codec are meant for 30 frames per second.
             (false, true) => (STANDARD.size, Fps::PerSecond(30.0)),
             (false, false) => (STANDARD.size, STANDARD.fps),
         };

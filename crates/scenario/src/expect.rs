@@ -18,8 +18,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) whole: bool,
 }
 
-/// Whether a run of the scenario produces the figure. Flows and receivers have the figures of their kind of flow.
-/// Figures of live sessions are never produced.
+/// Whether a run of the scenario produces the figure. A flow and its receivers have the figures of the flow's kind. No
+/// run produces the figures of live sessions.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
     // Figures of the run and of links do not depend on the kind of a flow.
     let Some(flow) = flow else { return true };

@@ -606,7 +606,8 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
 }
 
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
-    // The two tables are both read before one of them can fail, so that all problems are reported.
+    // Both tables are read before a problem in one of them ends the function, so that the problems of both are
+    // reported.
     let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
     let mut config = config?;
     config.packet = packet(table, config.packet, out);

@@ -57,7 +57,8 @@ impl Document {
         }
     }
 
-    /// Parses a text. `origin` is its file, which need not exist; relative paths start in its folder.
+    /// Parses a text. `origin` is the path of the text's file, which need not exist. Relative paths in the text are
+    /// relative to the folder of this file.
     ///
     /// # Errors
     /// The text is not TOML.
@@ -116,8 +117,8 @@ impl Document {
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a top-level key. VALUE is
-    /// TOML; if it does not parse as TOML, it is a string. The key `clip` makes all videos play that clip. A NAME with
-    /// `*` matches all names of that pattern; the NAME of a range can be written without its numbers.
+    /// TOML. A VALUE that does not parse as TOML is a string. The key `clip` makes all videos play that clip. A NAME
+    /// with `*` matches all names of that pattern; the NAME of a range can be written without its numbers.
     ///
     /// # Errors
     /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.
@@ -208,8 +209,8 @@ impl Scenario {
         Document::read(path)?.check()
     }
 
-    /// Parses, checks and resolves a text. `origin` is its file, which need not exist; relative paths start in its
-    /// folder.
+    /// Parses, checks and resolves a text. `origin` is the path of the text's file, which need not exist. Relative
+    /// paths in the text are relative to the folder of this file.
     ///
     /// # Errors
     /// Returns all problems, not only the first one.

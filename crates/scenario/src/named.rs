@@ -264,8 +264,8 @@ fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item
     Some(all)
 }
 
-/// Changes the places of values from another text to a place in this one, and makes the paths of files in `folder`
-/// absolute.
+/// Changes the places of values from another text to the place `at` in this one, and makes the paths of files, which
+/// are relative to `folder`, absolute.
 fn moved(item: &mut Item, at: &Place, folder: &Path) {
     item.at = at.clone();
     match &mut item.value {

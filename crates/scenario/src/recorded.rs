@@ -272,7 +272,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     let mut now = Span::ZERO;
     let mut all = [const { Vec::new() }; 3];
-    // Half of the RTT in milliseconds is the one-way delay.
+    // The one-way delay is half of the RTT, which is in milliseconds.
     let kinds = [("capacity", Quantity::Rate, 1e3), ("rtt", Quantity::Delay, 0.5e-3), ("loss", Quantity::Loss, 1.0)];
     let mut jitter = false;
     for (entry, n) in list.iter().zip(1..) {

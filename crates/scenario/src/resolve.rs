@@ -32,7 +32,8 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
-    // Set before the links are read, because reading a trace checks how many changes it makes in this duration.
+    // The duration is set before the links are read, because reading a trace checks how many changes it makes in this
+    // duration.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
     // A scenario that lists its nodes may have no flow, because other programs can use its network.
@@ -117,8 +118,8 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            // Only the missing duration is reported. With this stand-in no time is after the end of the run, so the
-            // checks of times find no further problems.
+            // Only the missing duration is reported. With `Span::MAX` in its place no time is after the end of the run,
+            // so the checks of times find no further problems.
             Span::MAX
         }
     };
@@ -453,7 +454,7 @@ struct Names<'a> {
     whole: bool,
 }
 
-/// Returns the receivers at each node, except those of TCP flows.
+/// Returns for each node the receivers at it, except those of TCP flows.
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {

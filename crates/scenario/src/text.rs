@@ -201,7 +201,7 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 }
 
 /// Returns a link's keys. If `change` is true, the keys override those of another link. Properties that this link does
-/// not have are then written as well, so that they are removed.
+/// not have are then written as well, because the keys have to remove them from the other link.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Loss applies to the forward direction by default. If both directions have the same loss, `back` is therefore
@@ -362,7 +362,7 @@ fn video_text(video: &Video, text: &mut Text) {
         }
     }
     text.setting("encode", &video.encode);
-    // The keys of the VBR controller are on the same level as those of the flow.
+    // The keys of the VBR controller are in the flow's own table.
     if let Some(Value::Table(vbr)) = video.vbr.value() {
         text.table(vbr);
     }

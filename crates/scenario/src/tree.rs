@@ -47,8 +47,8 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         text(over).is_some() && text(over) != text(base)
     };
     if other("kind") || other("preset") {
-        // If the `kind` of a queue changes, its `limit` is kept. Its other keys are dropped, because they belong to the
-        // old kind.
+        // If the `kind` of a queue changes, the queue keeps its `limit`. Its other keys are dropped, because they
+        // belong to the old kind.
         let mut whole = above.clone();
         if over.get("limit").is_none() {
             whole.extend(below.iter().filter(|(key, _)| key == "limit").cloned());

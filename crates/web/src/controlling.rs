@@ -56,8 +56,8 @@ impl Controlling {
         message: StunMessage<'_>,
     ) -> Option<bool> {
         let is_response = message.is_successful_binding_response();
-        // The ICE library requires these attributes, so a message without them is rejected here. Their absence is an
-        // error of the peer.
+        // The ICE library requires these attributes, so a message without them is rejected before the library gets it.
+        // Their absence is an error of the peer.
         let is_complete = if message.is_binding_request() {
             message.prio().is_some() && message.split_username().is_some()
         } else {

@@ -13,9 +13,10 @@ use steadycast_units::{Span, Time};
 
 /// Time without a valid check after which an address may be bound to another session.
 ///
-/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). With this time, a browser
-/// can't take over the address of another, active browser by a check with a forged source. If a NAT assigns the port of
-/// a browser that has died to a new browser, the new browser repeats its checks for longer than this time.
+/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). Both intervals are shorter
+/// than this time, so a browser can't take over the address of another, active browser by a check with a forged source.
+/// If a NAT assigns the port of a browser that has died to a new browser, the new browser can use it, because it
+/// repeats its checks for longer than this time.
 const ADDRESS_HOLD: Span = Span::secs(10);
 /// Maximum number of addresses bound to a session. The address with the oldest check is released first.
 const MAX_ADDRESSES: usize = 4;
@@ -61,8 +62,8 @@ impl DropReason {
     }
 }
 
-/// A session: where its datagrams are delivered, the credentials that authenticate the browser's ICE connectivity
-/// checks, and the addresses that are bound to it.
+/// A session: the place to which its datagrams are delivered, the credentials that authenticate the browser's ICE
+/// connectivity checks, and the addresses that are bound to it.
 struct Entry<T> {
     place: T,
     own: Credentials,
@@ -77,9 +78,10 @@ struct Binding {
     checked: Time,
 }
 
-/// Attributes the datagrams of a port to sessions. `T` is the place to which a session's datagrams are delivered.
+/// Assigns the datagrams of a port to sessions. `T` is the place to which a session's datagrams are delivered.
 ///
-/// Its memory is bounded by the number of sessions: a datagram without a valid check changes only the counters.
+/// Only the number of sessions determines the size of the demultiplexer: a datagram without a valid check changes only
+/// the counters.
 pub struct Demultiplexer<T> {
     sessions: BTreeMap<String, Entry<T>>,
     bindings: BTreeMap<SocketAddr, Binding>,
@@ -107,7 +109,7 @@ impl<T> Demultiplexer<T> {
         }
     }
 
-    /// Returns the destination for a datagram: the place of the session to which the datagram belongs.
+    /// Returns the place of the session to which the datagram belongs.
     ///
     /// # Errors
     /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].

@@ -90,7 +90,7 @@ pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedPara
 }
 
 impl NegotiatedParameters {
-    /// Returns the parameters that a server accepted. `self` has the parameters of the offer of this stream.
+    /// Returns the parameters that a server accepted. `self` contains the parameters that this stream offered.
     ///
     /// If the server rejects the audio section, the video remains, although a WHIP server should not answer so (RFC
     /// 9725, section 4.4.3).

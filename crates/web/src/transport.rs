@@ -9,7 +9,7 @@ use sdp_types::{Media, Session};
 /// Maximum length of a user name or a password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
-/// The transport attributes of a section. They may stand in the section itself, in the bundled section with which it
+/// The transport attributes of a section. They may be in the section itself, in the bundled section with which it
 /// shares a transport (RFC 9143, section 7.1.3), or at session level.
 pub(crate) struct Transport<'a> {
     own: Lines<'a>,

@@ -146,7 +146,7 @@ impl RtpHeader {
     /// Appends the packet to `out`. The extension has the one-byte form of RFC 8285, unless an element requires the
     /// two-byte form: an ID above 14, no bytes, or more than 16 bytes.
     ///
-    /// Each element needs an ID other than 0 and other than that of the send time, and at most 255 bytes.
+    /// Each element must have an ID other than 0 and other than that of the send time, and at most 255 bytes.
     pub fn encode(&self, extensions: &[Element<'_>], payload: &[u8], out: &mut Vec<u8>) {
         debug_assert_eq!(payload.len(), usize::from(self.payload_len), "the header was made for another payload");
         debug_assert!(self.payload_type < 128);
@@ -182,7 +182,7 @@ impl RtpHeader {
         let (mut header, extensions, mut payload) = Self::padded(datagram)?;
         if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
             let count = usize::from(payload.last().copied().unwrap_or(0));
-            // The padding length includes its own byte, so that it can't be 0 (RFC 3550, section 5.1).
+            // The padding length counts its own byte, so it can't be 0 (RFC 3550, section 5.1).
             if count == 0 || count > payload.len() {
                 return Err(ParseError::Padding { count, len: payload.len() });
             }

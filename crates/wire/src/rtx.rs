@@ -33,8 +33,8 @@ pub struct RtxStream {
 }
 
 impl RtxStream {
-    /// Returns the header of a retransmission with the sequence number `seq`. It has no send time, because the
-    /// original's send time does not apply. The sender adds the time of the retransmission.
+    /// Returns the header of a retransmission with the sequence number `seq`. The header has no send time, because the
+    /// send time of the original packet does not apply. The sender adds the time of the retransmission.
     ///
     /// # Errors
     /// The payload leaves no room for the OSN in a datagram.

@@ -21,10 +21,11 @@ pub enum Verdict {
     Newer(i64),
     /// The packet is not newer than the newest: it is reordered or a duplicate.
     Late(i64),
-    /// The source restarted, and its counts restart with it. Either two consecutive packets were far from the others,
-    /// or a packet continues the stream from before the last restart.
+    /// The source restarted, and the counts restart with this packet. Either two consecutive packets were far from the
+    /// others, or this packet continues the stream from before the last restart.
     Restarted(i64),
-    /// The packet is far from all others, the jump can't be explained, and the packet does not belong to the stream.
+    /// The packet does not belong to the stream: it is far from all others, and neither a loss nor a restart explains
+    /// this.
     Stray,
 }
 
@@ -56,8 +57,8 @@ pub struct ExtendedSeq {
     stray: Option<u16>,
     /// The number of sequence numbers covered since the last restart.
     ran: u64,
-    /// The stream that was current before the last restart: its newest number, and the number of sequence numbers that
-    /// it had covered.
+    /// The stream that was current before the last restart: its newest number, and how many sequence numbers it had
+    /// covered.
     left: Option<(i64, u64)>,
 }
 

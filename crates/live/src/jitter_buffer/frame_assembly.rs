@@ -39,8 +39,9 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// If the step of the timestamps to a new run differs from the step of the arrival times by at most this, in ticks (1
-/// s), the new run continues the timestamps of the previous one.
+/// Maximum error of the first timestamp of a new run, in ticks: 1 s. If the step of the timestamps to the new run
+/// differs from the step of the arrival times by at most this, the new run continues the timestamps of the previous
+/// one.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
 /// Maximum step of a timestamp within a run, in ticks, by which it may be ahead of the arrival time: 60 s.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
@@ -63,7 +64,7 @@ pub(super) struct FrameAssembler {
     /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// If there is a gap before the next packet: the number of packets that are known to be missing in it.
+    /// If there is a gap before the next packet: how many packets are known to be missing in it.
     gap: Option<u64>,
     pub(super) markers: Markers,
     /// Whether the next packet starts a new run.
@@ -194,8 +195,8 @@ impl FrameAssembler {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Packets were lost between two frames. It is unknown to which of the frames they belong, so both count as
-            // damaged.
+            // Packets between two frames were lost. It is unknown to which of the two frames they belong, so both count
+            // as damaged.
             self.depacketiser.gap();
             open.damaged = true;
         }
@@ -235,8 +236,8 @@ impl FrameAssembler {
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run may start at any timestamp. The run therefore continues the old timeline only if its step matches
-        // the arrival times.
+        // A new run may start at any timestamp. It continues the old timeline only if its step matches the arrival
+        // times.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),

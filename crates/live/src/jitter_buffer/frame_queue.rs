@@ -1,4 +1,5 @@
-//! The queue of received frames for their reader in another thread, with their counts and their records.
+//! The queue of received frames, from which a reader in another thread takes them. The queue also counts and records
+//! the frames.
 
 use crate::TempStore;
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ pub struct ReceivedFrame {
     pub last: Time,
 }
 
-/// The number of frames by their fate, as far as the packets show it.
+/// How many frames had each fate, as far as the packets show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
     /// Frames that are complete, and for which all frames on which they depend are complete, too.

@@ -111,8 +111,8 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 
 impl Fragments<'_> {
     /// Returns the next payload: the rest of an OBU or the next OBU, as far as it fits. If that OBU fits completely and
-    /// is not the last one, the start of the OBU after it shares the payload. An OBU that continues keeps at least one
-    /// byte for the next packet, so that Z and Y show that the frame continues.
+    /// is not the last one, the payload also contains the start of the OBU after it. An OBU that continues keeps at
+    /// least one byte for the next packet, so that Z and Y show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -141,8 +141,8 @@ impl Fragments<'_> {
     }
 }
 
-/// Returns the aggregation header, followed by the length of the first of two elements, or by the header of an OBU that
-/// starts here and is alone.
+/// Returns the aggregation header. After it follows the length of the first of two elements, or the header of an OBU
+/// that starts in this packet and is alone.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     // N is set in the first packet of a coded video sequence only.
     let begins = key && fragment.offset == 0;

@@ -77,8 +77,8 @@ impl Depacketiser {
     /// Processes the payload of the next packet.
     ///
     /// # Errors
-    /// The payload contradicts its format, and then counts as lost. Or its packetisation or layer is not supported, and
-    /// it does not count as lost.
+    /// The payload contradicts its format, or its packetisation or layer is not supported. It counts as lost only in
+    /// the first case.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
             PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),
@@ -92,7 +92,7 @@ impl Depacketiser {
         };
         match pushed {
             Err(ParseError::Unsupported { .. }) => self.frame.unsupported = true,
-            // A payload of a layer that is not used leaves no gap in the layers that are.
+            // A payload of an unused layer leaves no gap in the layers that are used.
             Ok(_) | Err(ParseError::OtherLayer { .. }) => {}
             Err(_) => self.gap(),
         }
@@ -266,7 +266,7 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
-        // This is a start within a frame, or a continuation outside of one.
+        // The payload starts a frame while a frame is open, or continues one while none is open.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

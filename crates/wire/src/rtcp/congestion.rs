@@ -88,8 +88,8 @@ impl CongestionFeedback {
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // RFC 8888 has no media source in its header. In the place of RFC 4585's media source field it has the SSRC of
-        // the first stream, or, without streams, the report timestamp.
+        // A header of RFC 8888 has no media source. Where RFC 4585 has its media source field, the report has the SSRC
+        // of the first stream, or, if it has no streams, the report timestamp.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }

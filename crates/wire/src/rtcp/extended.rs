@@ -10,7 +10,8 @@ const REFERENCE_TIME: u8 = 4;
 /// Type of the DLRR report block (RFC 3611, section 4.5).
 const SINCE_REFERENCE: u8 = 5;
 
-/// A receiver reference time. The receiver sends it to measure the round-trip time, because it sends no sender report.
+/// A receiver reference time. A receiver sends it to measure the round-trip time, because receivers send no sender
+/// reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferenceTime {
     /// The SSRC of the receiver.

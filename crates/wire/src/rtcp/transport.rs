@@ -64,8 +64,8 @@ pub struct TransportFeedback {
 
 impl TransportFeedback {
     /// Returns the report as RTCP packets of at most `max` bytes. Each packet has at least one status, even if it then
-    /// exceeds `max`. The feedback counts of these packets start at the report's `count`. A new packet also starts if
-    /// two consecutive arrivals are more than 8.19 s apart, because a delta has 16 bits.
+    /// exceeds `max`. The feedback counts of these packets start at the report's `count`. If two consecutive arrivals
+    /// are more than 8.19 s apart, a new packet starts, because a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
@@ -249,7 +249,6 @@ fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
         // One-bit symbols only distinguish "not received" and "small delta".
         let narrow = symbols.iter().take(14).all(|symbol| *symbol < 2);
         let most = symbols.len().min(if narrow { 14 } else { 7 });
-        // A run-length chunk is written if it covers at least as many packets as a vector chunk.
         let (chunk, taken) = if run >= most {
             (u16::from(*first) << 13 | run as u16, run)
         } else if narrow {

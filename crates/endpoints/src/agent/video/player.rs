@@ -78,8 +78,8 @@ impl Player {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// Creates a player whose play-out delay adapts within `bounds`. Frames are ready every `period`. Without a period,
-    /// they are ready at irregular times and in display order, and their RTP timestamps show these times.
+    /// Creates a player whose play-out delay adapts within `bounds`. Frames are ready every `period`. If there is no
+    /// period, they are ready at irregular times and in display order, and their RTP timestamps are these times.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
@@ -167,7 +167,8 @@ impl Origin {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        // The minima of two periods are kept, so that they cover at least one whole period, and an old minimum expires.
+        // The minima of two periods are kept. Together they cover at least one whole period, and an old minimum
+        // expires.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }

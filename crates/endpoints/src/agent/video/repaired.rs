@@ -62,8 +62,8 @@ impl Repaired {
         }
     }
 
-    /// Removes a packet whose original has arrived. Returns true if its repair arrived first. Such a packet was not
-    /// lost, and has already been processed.
+    /// Removes a packet whose original has arrived. Returns true if its repair arrived before the original. In this
+    /// case the packet was not lost, and it has already been processed.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
