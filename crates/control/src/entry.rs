@@ -252,7 +252,7 @@ impl Values {
         Ok(Self { mode, all: values, reading: Reading::default() })
     }
 
-    /// Returns the values of `params`. A parameter that is not among these values gets its default.
+    /// Returns the values of `params`. A parameter that `self` does not contain gets its default.
     pub(crate) fn of(&self, params: &[Param]) -> Self {
         let value = |p: &Param| self.iter().find(|(name, _)| *name == p.name).map_or(p.default(self.mode), |(_, v)| *v);
         Self { mode: self.mode, all: params.iter().map(|p| (p.name, value(p))).collect(), reading: Reading::default() }
@@ -268,8 +268,8 @@ impl Values {
         self.all.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns what `read` computes from the values. It is computed once and shared by all halves, because a large
-    /// group has many of them.
+    /// Returns what `read` computes from the values. The result is computed once and shared, because a large group has
+    /// many halves.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
         // Only the first type that was read is cached. A value of another type is computed at each call.

@@ -43,14 +43,14 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns the format that a controller's own receivers use in a group or a unicast session: RFC 8888 if its sender
-    /// half reads per-packet feedback.
+    /// Returns the format that a controller's own receivers use in a group or a unicast session: RFC 8888 if the
+    /// controller's sender half reads per-packet feedback, otherwise the controller's own reports.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
-    /// Returns the per-packet format in use: this one, or the controller's `own` if none was configured. Coarse formats
-    /// have none.
+    /// Returns the per-packet format in use: the configured one (`self`), or `own` if none is configured. A coarse
+    /// format has no per-packet feedback, so the result is [`FeedbackFormat::Own`].
     pub fn or(self, own: Self) -> Self {
         match self {
             Self::Own => own,

@@ -44,7 +44,8 @@ pub struct Departing {
     pub at: Time,
     /// The extended sequence number.
     pub seq: u64,
-    /// The IP size, computed with the length of the previous packet's notice.
+    /// The IP size. It assumes a notice as long as that of the previous packet, because this packet's notice is not
+    /// known yet.
     pub size: Bytes,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
@@ -98,8 +99,8 @@ pub struct MediaQueue {
     pub frame: Option<Bytes>,
 }
 
-/// The per-packet feedback about one packet (RFC 8888, or transport-wide feedback), joined with the sender's record of
-/// it.
+/// The per-packet feedback about one packet (RFC 8888, or transport-wide feedback), joined with what the sender has
+/// stored about this packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketReport {
     /// The packet's number, as in [`Sent::number`].
@@ -170,8 +171,8 @@ pub struct Report<'a> {
     pub reception: Option<Reception>,
     /// The controller's own report, if there is one.
     pub body: Option<&'a Body>,
-    /// The per-packet feedback in the order of sending; empty if the format has none. A missing packet may be in
-    /// several reports, but a packet that has arrived is in one only.
+    /// The per-packet feedback in the order of sending; empty if the feedback format has none. A missing packet may be
+    /// in several reports, but a packet that has arrived is in one only.
     pub packets: &'a [PacketReport],
     /// The number of receivers in the session now, this one included.
     pub members: u32,
@@ -194,7 +195,7 @@ impl Window {
 }
 
 words! {
-    /// The current limit of the rate. The record has the total time spent in each limit.
+    /// The current limit of the rate. A session's record contains the total time for which each limit applied.
     #[derive(Default)]
     pub enum Limit {
         /// The start phase: the network's share is not known yet.
@@ -368,15 +369,15 @@ pub trait SenderHalf: Send {
     /// Returns the current decision. It changes no state.
     fn decision(&self) -> Decision;
 
-    /// Returns the byte budget, for controllers that a rate alone does not describe. Frames that exceed it are skipped.
-    /// It changes no state.
+    /// Returns the byte budget, for controllers that limit bytes and not only the rate. Frames that exceed the budget
+    /// are skipped. This function changes no state.
     fn allowance(&self) -> Option<Allowance> {
         self.inner()?.allowance()
     }
 
     /// Returns the probe to be sent now. It changes no state. A session that sends probes
-    /// ([`Setup::probes`](crate::Setup::probes)) sends each one once, by its `id`, from the next packet on. The half
-    /// itself counts the probe's packets, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
+    /// ([`Setup::probes`](crate::Setup::probes)) starts a probe with its next packet, and sends each `id` only once.
+    /// The half itself counts the probe's packets, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
         self.inner()?.probe()
     }
@@ -562,8 +563,8 @@ pub trait ReceiverHalf: Send {
     }
 
     /// Returns whether arrivals, announcements and sender reports never change [`ReceiverHalf::due`] and
-    /// [`ReceiverHalf::wake`]. If so, they may be delivered later with their own times, but before any other call. The
-    /// simulation of a large group delivers them in batches.
+    /// [`ReceiverHalf::wake`]. If so, the session may deliver these events late, with their own times, but before any
+    /// other call. The simulation of a large group delivers them in batches.
     fn is_patient(&self) -> bool {
         false
     }

@@ -130,8 +130,7 @@ impl Sender {
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
-        // TCP adds a packet per round trip, up to T/τ packets at the end of a report interval. This is the mean of that
-        // growth.
+        // Within a report interval, TCP adds 1, 2 … T/τ packets to its round trips. The mean is (T/τ + 1) / 2 packets.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
             // Without an estimate the increase can't be proportional to the unused share.

@@ -38,7 +38,7 @@
 //!     fn on_sent(&mut self, _: &Sent) {}
 //!
 //!     fn on_report(&mut self, report: &Report<'_>) {
-//!         // A body comes from the network: what can't be true is ignored.
+//!         // A body comes from the network, so impossible values are ignored.
 //!         let Some(&[a, b, c, d]) = report.body.map(|body| &body.bytes[..]) else { return };
 //!         let (expected, lost) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
 //!         if lost > expected {

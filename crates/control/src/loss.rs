@@ -80,7 +80,7 @@ impl LossRun {
     /// ```
     fn time(&self, seq: u64) -> Time {
         let gap = u128::from(self.after.0.saturating_sub(self.before.0));
-        // A mark has no gap around it: it counts at its own arrival.
+        // A marked packet has no gap around it, so it counts at its own arrival.
         if gap == 0 {
             return self.after.1;
         }
@@ -197,8 +197,8 @@ impl Events {
         }
     }
 
-    /// Within a long gap, skips the events that would leave the history again before the gap ends. They are only
-    /// counted. A gap of hours has many more events than the history holds. The result is the same, because the losses
+    /// Within a long gap, skips the events that would leave the history again before the gap ends, and only counts
+    /// them. A gap of hours has many more events than the history can store. The result is the same, because the losses
     /// in one gap are evenly spaced, and so are the gap's events.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
         // Enough events are kept to fill the history exactly as without skipping.
@@ -314,8 +314,8 @@ impl LossHistory {
     }
 
     /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`.
-    /// Like any packet it reveals the gaps before it, but it is not counted in the loss intervals. This is for flows
-    /// whose losses are counted among a marked share of the packets only.
+    /// Like any packet it reveals the gaps before it, but it is not counted in the loss intervals. It serves flows that
+    /// count losses only among some of their packets.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -478,8 +478,7 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Regroups all losses that are not final. It uses the round-trip time `rtt` instead of the one from the time when
-    /// the losses were found.
+    /// Regroups all losses that are not final, with the round-trip time `rtt` instead of the earlier round-trip times.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;

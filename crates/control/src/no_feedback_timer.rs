@@ -9,7 +9,8 @@ pub(crate) struct NoFeedbackTimer {
 }
 
 impl NoFeedbackTimer {
-    /// Starts the timer when a packet is sent, unless it runs. `timeout` is the longest time that feedback may take.
+    /// Starts the timer when a packet is sent, unless it is already running. `timeout` is the longest time that
+    /// feedback may take.
     pub(crate) fn on_sent(&mut self, at: Time, timeout: Span) {
         self.until.get_or_insert(at + timeout);
     }

@@ -21,7 +21,7 @@ pub const REPAIR_WITHIN_RATE: Promise = Promise {
     id: "repair.within-rate",
     about: "media, retransmissions, parity and padding together are sent no faster than the pacing rate",
 };
-/// A repaired packet stays lost to the controller.
+/// A repaired packet still counts as lost for the controller.
 pub const REPAIR_NOT_COUNTED: Promise = Promise {
     id: "repair.never-feeds-loss",
     about: "the controller's receiver half gets as many media packets as RTCP's counters have, so a packet that was \
@@ -80,7 +80,7 @@ impl Check {
 }
 
 impl Default for Check {
-    /// Returns the result of a nameless promise: the placeholder until a half names its own.
+    /// Returns the result of a nameless promise, a placeholder until a half sets its own.
     fn default() -> Self {
         Self::new(&Promise { id: "", about: "" })
     }

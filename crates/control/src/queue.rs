@@ -1,9 +1,9 @@
-//! Detection of a standing queue during the start phase, which then ends before it loses packets.
+//! Detection of a standing queue during the start phase. The start phase ends on detection, before packets are lost.
 
 use steadycast_units::{OneWay, Span, Time};
 
 /// The length of a period. The minimum delay is taken over the present and the previous period. In this time, two
-/// clocks whose rates differ by 200 ppm drift apart by 4 ms, which is no queue.
+/// clocks whose rates differ by 200 ppm drift apart by 4 ms, which is too little to be taken for a queue.
 const PERIOD: Span = Span::secs(10);
 /// The minimum number of delayed packets in a row. A single packet that is delayed on a radio link is no queue.
 const IN_A_ROW: u32 = 4;

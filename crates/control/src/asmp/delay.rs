@@ -16,7 +16,8 @@ pub(super) enum State {
     Congested,
 }
 
-/// A running mean of delays and of their times. With the times, two means can be compared in spite of clock drift.
+/// A running mean of delays, and of the times at which they were measured. The times serve to correct clock drift when
+/// two means are compared.
 ///
 /// `A_{k+1} = A_k + (CJ_{k+1} − A_k) / (k+1)` (ASMP, eq. 16 and 17).
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +45,7 @@ impl Mean {
 
 const SLICES: usize = 12;
 
-/// The mean over a window in twelve slices, or over the whole session if the window is zero.
+/// The mean over a sliding window of twelve slices, or over the whole session if the window is zero.
 #[derive(Clone, Copy, Debug)]
 struct Long {
     slices: [Mean; SLICES],
@@ -81,7 +82,7 @@ impl Long {
 }
 
 const MINIMA: usize = 24;
-/// The length of the window over which each minimum of the delay is taken, in seconds: 24 windows cover a minute.
+/// The duration in seconds over which each minimum of the delay is taken; 24 minima cover a minute.
 const MINIMUM_EVERY: f64 = 2.5;
 /// The maximum drift between two clocks. A steeper slope counts as a growing queue.
 const MOST_DRIFT: f64 = 250e-6;
@@ -89,8 +90,8 @@ const MOST_DRIFT: f64 = 250e-6;
 /// age of the samples in A_long (half a minute), such an error changes the delay by half a millisecond.
 const SURE_WITHIN: f64 = 15e-6;
 
-/// The slope of the delay's lower envelope: a regression line through the minima of 2.5 s each over the last minute.
-/// Queues raise delays above that line, while drift changes its slope.
+/// The slope of the delay's lower envelope: a regression line through the minima of the last minute, one per 2.5 s. A
+/// queue raises delays above the line, while clock drift changes its slope.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     minima: [(f64, f64); MINIMA],
@@ -159,8 +160,8 @@ impl Trend {
 /// ```
 ///
 /// The sum of jitters telescopes to this expression. A lost frame therefore needs no special case, and the offset of
-/// the clocks cancels. Their drift does not cancel, so both means are extrapolated to the same time along the [`Trend`]
-/// before they are compared.
+/// the clocks cancels. The drift of the clocks does not cancel, so both means are extrapolated to the same time along
+/// the [`Trend`] before they are compared.
 ///
 /// Source: ASMP, 3.7, equations 16–18.
 #[derive(Clone, Debug)]

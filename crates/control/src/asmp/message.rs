@@ -31,7 +31,7 @@ pub(super) fn rate_notice(rate: Rate) -> Notice {
     Notice::new(RATE_ID, &fields::units(rate).to_be_bytes()[1..])
 }
 
-/// Decodes the rate of a header extension; `None` if there is none or it is zero.
+/// Decodes the rate of a header extension; `None` if the extension is missing or the rate is zero.
 pub(super) fn read_rate(notice: &[u8]) -> Option<Rate> {
     let [a, b, c] = *notice.first_chunk::<3>()?;
     Some(fields::of_units(u32::from_be_bytes([0, a, b, c]))).filter(|rate| *rate > Rate::ZERO)

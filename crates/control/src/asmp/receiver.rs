@@ -15,28 +15,28 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// If no round-trip time was announced, the receiver waits for one during this number of reports, and during this
-/// number of minimum intervals after the first packet. It then uses the assumed round-trip time.
+/// A receiver waits for an announced round-trip time until it has made this number of reports, and until this number of
+/// minimum intervals has passed since the first packet. It then uses the assumed round-trip time.
 const ASSUMED_RTT_REPORTS: u32 = 2;
-/// During its first reports, up to this number, a receiver without a round-trip time is not suppressed. If the sender
-/// announces round-trip times of other receivers, the receiver also waits for its own instead of using the assumed one.
+/// A receiver without a round-trip time is not suppressed during this number of its first reports. During these reports
+/// it also does not use the assumed round-trip time if the sender announces those of other receivers.
 const NO_RTT_REPORTS: u32 = 8;
-/// If the send rate has not risen during this number of the receiver's reports and during this time, another receiver
-/// limits it, and the start phase ends.
+/// The start phase ends if the send rate has not risen during this number of reports and during this time, because
+/// another receiver then limits the rate.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// The windows of the receive rate. A report interval is not used, because it may contain one frame or none. A second
-/// averages over large and small frames, and a quarter of a second follows a rising send rate. The higher of the two
-/// rates counts, as the highest of several intervals does in RFC 5348, section 4.3.
+/// The receive rate is measured over two windows, and the higher rate is used, similar to the maximum over several
+/// intervals in RFC 5348, section 4.3. The long window averages over large and small frames, and the short window
+/// follows a rising send rate. A report interval can't serve as a window, because it may contain one frame or none.
 const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
 /// The minimum interval of reports in the start phase before the round-trip time is known.
 const START_INTERVAL: Span = Span::millis(100);
-/// A missing packet is finally lost once it is this far behind the newest packet. Sessions discard packets that arrive
-/// so late (RFC 3550, appendix A.1, has 100).
+/// A missing packet counts as lost once it is this number of packets behind the newest one. Sessions discard packets
+/// that arrive later (RFC 3550, appendix A.1, has 100).
 const REORDER: u64 = 128;
 /// The size of a report in bytes: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
-/// The receivers' part of RTCP's share (RFC 3550, section 6.3.1).
+/// The share of RTCP's bandwidth for the reports of receivers (RFC 3550, section 6.3.1).
 const RECEIVERS_SHARE: f64 = 0.75;
 
 /// The purpose and the time of the next call of `report`.
@@ -82,13 +82,16 @@ pub(super) struct Receiver {
     announced: Option<Rate>,
     received: Bytes,
     meter: Meter,
-    /// The highest receive rate so far. The path is known to carry it before the first loss (RFC 5348, section 6.3.1).
+    /// The highest receive rate so far. Before the first loss, the path is known to carry this rate (RFC 5348, section
+    /// 6.3.1).
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// The numbers of expected and lost packets since the last sent report that `losses` already includes.
+    /// The numbers of expected and lost packets that arrived after the last sent report and that `losses` already
+    /// includes.
     counted: (u64, i64),
-    /// The numbers of expected and lost packets that a sent report covered, but `losses` does not include yet.
+    /// The numbers of expected and lost packets that arrived before the last sent report and that `losses` does not
+    /// include yet.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
@@ -139,8 +142,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the numbers of packets expected and missing since the last call. The slot itself counts from the last
-    /// report that was *sent*.
+    /// Returns the numbers of packets expected and missing since the last call. `slot` counts them since the last
+    /// report that was *sent*, which can be longer ago.
     fn counts_since_last_slot(&mut self, slot: &Slot) -> (u64, i64) {
         let (expected, lost) = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
         let carried = std::mem::take(&mut self.carried);
@@ -148,8 +151,8 @@ impl Receiver {
         (slot.expected - expected + carried.0, slot.lost.saturating_sub(lost).saturating_add(carried.1))
     }
 
-    /// Returns two receive rates: that since the last call, and the higher of those over the last second and the last
-    /// quarter of a second. Returns `None` if nothing has arrived since the last call.
+    /// Returns the receive rate since the last call, and the higher of the rates over [`LONG`] and [`SHORT`]. Returns
+    /// `None` if nothing has arrived since the last call.
     fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
@@ -162,7 +165,8 @@ impl Receiver {
         Some((latest, lately))
     }
 
-    /// Ends a report interval. Returns a new report, or `None` if there is no basis for one.
+    /// Ends a report interval and returns a new report. Returns `None` if nothing has arrived, or if the receiver still
+    /// waits for a round-trip time.
     fn compute(&mut self, slot: &Slot) -> Option<Claim> {
         self.reports = self.reports.saturating_add(1);
         let (expected, lost) = self.counts_since_last_slot(slot);
@@ -182,8 +186,8 @@ impl Receiver {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        // The start phase's rate is twice the receive rate, which needs no round-trip time. The rate after the start
-        // phase needs one, and until it is known the rate does not rise.
+        // In the start phase, the rate is twice the receive rate, which needs no round-trip time. After the start
+        // phase, the rate does not rise until the round-trip time is known.
         let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
             Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
@@ -262,8 +266,8 @@ impl Receiver {
     ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The limits by P/t_RTT in the first and the last line are those of the repaired mode. With loss events the first
-    /// line applies to every report, because the open interval grows while nothing is lost.
+    /// The limit r + P/t_RTT in the first line and the limit in the last line apply only in repaired mode. With loss
+    /// events the first line applies to every report, because the open loss interval grows even if nothing is lost.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
@@ -281,8 +285,9 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // The limit is the announced send rate, so that a source with coarse rate steps can reach its next step. It is
-        // at most twice the receive rate, because a source whose announced rate is higher than that does not use it.
+        // The limit is the announced send rate, so that a source with coarse rate steps can reach its next step. A
+        // source whose announced rate is more than twice the receive rate does not use that rate, so the limit is then
+        // twice the receive rate.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -307,8 +312,8 @@ impl Receiver {
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
-            // Reports are at least `least` apart. The first one has no claim before it, and is sent at RTCP's own time,
-            // so that the sender announces the round-trip time early.
+            // Reports are at least `least` apart. The first report, before which there is no claim, is sent at RTCP's
+            // own time, so that the sender announces the round-trip time early.
             Some(_) if slot.interval < least => least,
             _ => return NextReport::Rtcp,
         };
@@ -389,7 +394,8 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         if let NextReport::Fire { until, .. } = self.next {
             self.next = NextReport::Round(until.max(slot.now));
-            // The report that is sent now includes the packets since the round began; the next round has to add them.
+            // Sending this report resets the session's counters. The packets counted since the round began are stored
+            // for the next computation.
             self.carried = self.counts_since_last_slot(slot);
             return self.reply();
         }

@@ -7,8 +7,7 @@ const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
 /// The weight of a packet in the mean one-way delay.
 const PACKET: f64 = 1.0 / 16.0;
-/// The weight of a packet in the recent delay. The delay at the time of an announcement is this mean over the last few
-/// packets before it.
+/// The weight of a packet in the mean of the most recent delays, which serves as the one-way delay of an announcement.
 const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +44,8 @@ pub(super) struct RoundTrip {
     /// The same values for the announcement that the last report answered.
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
-    /// The minimum announced round-trip time, from which the lower bound of the estimate follows. Announcements are a
-    /// second apart: in between, the path may become somewhat shorter, but not by half.
+    /// The minimum announced round-trip time. Half of it is the lower bound of the estimate: announcements are a second
+    /// apart, and in this time the path may become somewhat shorter, but not by half.
     least: Span,
     smoothed: Option<Span>,
 }
@@ -76,8 +75,8 @@ impl RoundTrip {
         }
     }
 
-    /// Processes an announcement. `rtt` is the sender's measurement of this receiver, if it has one. Before the first
-    /// packet there is no reference delay, and the measurement is ignored.
+    /// Processes an announcement. `rtt` is the round-trip time that the sender has measured for this receiver, if any.
+    /// Before the first packet there is no reference delay, so `rtt` is ignored.
     pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
         // Before the first report there is no answered announcement, so the current one is the best reference.
@@ -130,7 +129,8 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            // If a queue has drained since the reference, the result without a bound would be close to zero.
+            // If a queue has drained since the reference delay was taken, the result could be close to zero without
+            // this bound.
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
         // The paper's formula uses the difference of two clocks as a delay, which is wrong if they have an offset.

@@ -11,7 +11,7 @@ use steadycast_units::{Rate, Span, Time};
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// The number of intervals without any report after which the rate is halved.
 const NO_REPORT_INTERVALS: u64 = 4;
-/// The maximum number of receivers in the table. A new one replaces the one with the oldest report.
+/// The maximum number of receivers in the table. A new receiver replaces the receiver with the oldest report.
 const MOST_RECEIVERS: usize = 1 << 17;
 const REPORT_SIZE: f64 = 112.0;
 
@@ -59,7 +59,7 @@ pub(super) struct Sender {
     /// The mean interval between two reports of one receiver.
     gap: Span,
     highest: u64,
-    /// The time at which a report last showed that packets arrive; before the first, the time of the first packet.
+    /// The time of the last report that showed that packets arrive; before any report, the time of the first packet.
     last_progress: Option<Time>,
     halve_at: Option<Time>,
     /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table of N entries, so
@@ -102,8 +102,8 @@ impl Sender {
         }
     }
 
-    /// Returns the report that determines the rate: the one with the lowest rate, after the share of the lowest rates
-    /// that `agg` skips.
+    /// Returns the report that determines the rate: the one with the lowest rate. With `agg = "quantile"`, the lowest
+    /// rates of a small share of the receivers are skipped.
     fn limiting(&self) -> Option<(Rate, ReceiverId)> {
         let skip = self.config.skip.map_or(0, |share| (share * self.by_rate.len() as f64 + 0.5) as usize);
         self.by_rate.iter().nth(skip).copied()

@@ -8,7 +8,7 @@ use steadycast_units::{Rate, Span, Time};
 
 /// The weight of a new capacity sample.
 const ALPHA: f64 = 0.05;
-/// The bounds of the quotient of the capacity's variance and its mean, in kb/s.
+/// The bounds of the capacity estimate's variance divided by its mean, in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
 const MOST_VARIANCE: f64 = 2.5;
 /// The rate is at most this multiple of the acknowledged rate, plus [`ABOVE`].
@@ -21,8 +21,8 @@ const BELOW: Rate = Rate::kbps(5);
 const LEAST_STEP: f64 = 1_000.0;
 /// The minimum slope of the additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The additive increase is half a packet per response time. For this increase, the packet size is that of a frame at
-/// this frame rate, divided into equal packets of at most [`PACKET`] bytes.
+/// The frame rate from which the packet size is computed. The additive increase is half a packet per response time. A
+/// packet is a frame divided into equal parts of at most [`PACKET`] bytes.
 const FRAMES_PER_S: f64 = 30.0;
 const PACKET: f64 = 1_200.0;
 /// The detection time of overuse. A response takes a round trip and this time.

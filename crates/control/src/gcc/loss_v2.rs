@@ -37,20 +37,21 @@ const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
 /// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The lower value of this multiple, which applies while the acknowledged rate is below [`HELD`] times the rate that
-/// the last decrease has set.
+/// Replaces [`ABOVE_ACKNOWLEDGED`] after a decrease, while the acknowledged rate is below [`HELD`] times the rate that
+/// the decrease has set.
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 /// See [`ABOVE_ACKNOWLEDGED_HELD`].
 const HELD: f64 = 1.3;
 /// The loss above which the instant upper bound applies.
 const INSTANT_OFFSET: f64 = 0.05;
-/// The initial and the maximum hold time after a decrease. Each further hold is twice as long.
+/// The initial and the maximum hold time after a decrease. The hold time doubles with each decrease.
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
 /// The mean loss normally leaves out the worst observation. The worst observation is included if its send rate is at
 /// least this multiple of the median: the loss of a burst is caused by congestion and is no outlier.
 const BURST: f64 = 2.0;
-/// For this time after a rise has begun, the acknowledged rate is a candidate in application-limited phases, too.
+/// In an application-limited phase, the acknowledged rate is a candidate only during this time after the start of a
+/// rise.
 const RISING: Span = Span::secs(2);
 /// The bounds of a loss probability.
 const LEAST_P: f64 = 1e-6;
@@ -129,7 +130,7 @@ pub(super) struct LossV2 {
     observations: VecDeque<Observation>,
     count: u64,
     partial: Partial,
-    /// The last send time of the newest observation.
+    /// The send time of the last packet in the newest observation.
     seen: Option<Time>,
     best: Option<ChannelParameters>,
     acknowledged: Option<f64>,

@@ -28,8 +28,8 @@ const ALR_SCALE: f64 = 2.0;
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// A recovery probe is sent only up to these ages of the drop and of the end of an application-limited phase. The last
-/// value is the minimum interval between two recovery probes.
+/// The maximum age, for a recovery probe, of the drop and of the end of the application-limited phase; and the minimum
+/// interval between two recovery probes.
 const DROP_MAX_AGE: Span = Span::secs(5);
 const ALR_END_MAX_AGE: Span = Span::secs(3);
 const DROP_INTERVAL: Span = Span::secs(5);
@@ -44,8 +44,8 @@ const MOST_RATIO: f64 = 2.0;
 /// the share TARGET_UTILIZATION of the receive rate.
 const UNSATURATED: f64 = 0.9;
 const TARGET_UTILIZATION: f64 = 0.95;
-/// The minimum send rate for a valid result, as a share of the probe's rate. Below this share, the queue had too little
-/// data to send.
+/// The minimum send rate for a valid result, as a share of the probe's rate. A lower send rate means that the pacer's
+/// queue had too little data.
 const LEAST_SEND_RATIO: f64 = 0.8;
 /// Maximum number of probes that await their result.
 const MOST_CLUSTERS: usize = 8;
@@ -56,7 +56,7 @@ pub(super) enum ProbeLimit {
     /// Probing is allowed.
     #[default]
     Open,
-    /// Loss limits the rate while the estimate rises.
+    /// Loss limits a rising estimate, so a probe's rate is limited to [`LOSS_LIMITED`] times the estimate.
     LossRising,
     /// Probing is not allowed, because of loss, missing feedback, or a queue that grows or drains.
     Closed,
@@ -99,7 +99,8 @@ impl Cluster {
         });
         seen.packets += 1;
         seen.bytes += packet.size;
-        // The network can reorder packets, so the first and the last packet are found separately for both times.
+        // The network can reorder packets, so the first and the last packet are determined separately by send time and
+        // by arrival time.
         seen.first_sent = seen.first_sent.min(packet.sent);
         if packet.sent > seen.last_sent.0 {
             seen.last_sent = (packet.sent, packet.size);

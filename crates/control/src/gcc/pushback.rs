@@ -5,11 +5,12 @@ use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The number of reports over which the minimum of the longest round-trip times is taken.
+/// The number of reports in the history. From each report the longest round-trip time is stored, and the minimum of
+/// these times is used.
 const REPORTS: usize = 32;
 /// The minimum window: two packets of 1500 bytes.
 const LEAST: Bytes = Bytes::new(3_000);
-/// The minimum rate that a reduction may lead to.
+/// The pushback never lowers the encoder's rate below this rate.
 const FLOOR: Rate = Rate::kbps(30);
 
 /// The congestion window, and the encoder's share of the target.

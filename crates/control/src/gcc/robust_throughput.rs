@@ -26,7 +26,8 @@ const SHORTEST: Span = Span::millis(1);
 ///        t_n − t_1 − largest gap + second        T_last − T_first
 /// ```
 ///
-/// Leaving out the largest gap excludes a pause of the path. The send rate bounds the error that this can cause.
+/// Leaving out the largest gap excludes a pause of the path. This can make the receive rate too high, so the send rate
+/// limits the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RobustThroughput {
     /// The packets in the order of arrival.
@@ -75,7 +76,8 @@ impl RobustThroughput {
         let all: Bytes = self.window.iter().map(|packet| packet.size).sum();
         let span = (last.arrived.since(first.arrived).later().saturating_sub(largest) + second).max(SHORTEST);
         let received = all.saturating_sub(first.size).per(span);
-        // A packet sent before one that has left the window would stretch the send span beyond the counted bytes.
+        // A packet sent before a packet that has left the window is skipped. It would extend the send span, but not the
+        // counted bytes, to the time before the window.
         let sent = self.window.iter().filter(|packet| self.left.is_none_or(|left| packet.sent >= left));
         let Some((size, begun, last, count)) =
             sent.fold(None, |sum: Option<(Bytes, Time, &Received, usize)>, packet| {

@@ -25,7 +25,8 @@ const REPORTS: u8 = 1;
 const RECORD: usize = 4 + REPORT_BYTES;
 /// The maximum number of records in a report, so that it fits a packet.
 const MOST_RECORDS: usize = 48;
-/// The maximum number of connections at a receiver. A new one replaces the one that was silent for longest.
+/// The maximum number of connections at a receiver. A new connection replaces the connection that was silent for
+/// longest.
 const MOST_CONNECTIONS: usize = 128;
 
 struct Connection {
@@ -241,7 +242,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let mut bytes = Vec::new();
         for (id, connection) in &mut self.connections {
-            // Connections that find no room stay due, and are in the next report.
+            // Connections for which the report has no room remain due, and are in the next report.
             if bytes.len() >= RECORD * MOST_RECORDS
                 || !matches!(connection.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
             {

@@ -24,7 +24,7 @@ pub(super) struct SenderNotice {
     pub(super) acker: Option<ReceiverId>,
     /// Whether all receivers are to report, so that an acker can be elected.
     pub(super) report_now: bool,
-    /// The latest report that the sender has received. Other receivers need not send theirs.
+    /// The latest report that the sender has received. Other receivers need not send their reports.
     pub(super) confirmed: Option<Confirmation>,
 }
 

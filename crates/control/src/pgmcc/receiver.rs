@@ -81,8 +81,8 @@ impl Receiver {
 
     /// Cancels the pending report because of another receiver's report, unless the loss is higher at this receiver.
     fn suppress_by(&mut self, loss: f64) {
-        // A report only announces this receiver's loss, not which packets are missing: they are not repaired. A report
-        // of at least the same loss therefore makes it redundant.
+        // A report announces the receiver's loss rate, and does not request repairs. A report of at least the same loss
+        // by another receiver therefore makes this receiver's report redundant.
         if self.loss <= loss {
             self.nak = None;
         }

@@ -215,7 +215,8 @@ impl Sender {
             }
         }
         if lost.is_some_and(|seq| self.cut_at.is_none_or(|cut| seq > cut)) {
-            // One reduction per window, as in TCP: losses of packets sent before it belong to the same event.
+            // One reduction per window, as in TCP: losses of packets that were sent before the reduction belong to the
+            // same event.
             self.window = (self.window / 2.0).max(1.0);
             (self.cut_at, self.frozen, self.lossy) = (self.highest, true, true);
             self.rule = "loss: halved";

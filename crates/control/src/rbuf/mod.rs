@@ -161,7 +161,7 @@ impl Train {
         self.packet.per(self.sending + delay)
     }
 
-    /// Returns the delay for a rate; zero if the rate is out of reach.
+    /// Returns the delay for a rate. It is zero if the rate is higher than that of packets without delay.
     fn delay(&self, rate: Rate) -> Span {
         self.packet.at(rate).saturating_sub(self.sending)
     }

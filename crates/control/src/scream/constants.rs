@@ -3,8 +3,8 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// `VIRTUAL_RTT`: with a shorter round-trip time than this, the window grows more slowly in proportion. It is also the
-/// minimum interval between two reductions.
+/// `VIRTUAL_RTT`: if the round-trip time is shorter than this, the window grows proportionally more slowly. It is also
+/// the minimum interval between two reductions.
 pub(super) const VIRTUAL_RTT: Span = Span::millis(25);
 /// `BETA_LOSS`: the factor by which a loss multiplies the window.
 pub(super) const BETA_LOSS: f64 = 0.7;
@@ -33,7 +33,8 @@ pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
 /// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of the minimum queueing delay per round trip. If this mean exceeds a
 /// quarter of the target, the queue is drained.
 pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
-/// The gain of the round-trip time while it falls and the source is application-limited (EricssonResearch/scream).
+/// The gain of the smoothed round-trip time while it falls and the source is application-limited
+/// (EricssonResearch/scream).
 pub(super) const RTT_IDLE_GAIN: f64 = 1.0 / 1024.0;
 /// The initial reordering time: a packet counts as lost this long after a later one was acknowledged. If a packet
 /// arrives after it was declared lost, its lateness becomes the reordering time (EricssonResearch/scream).

@@ -2,7 +2,7 @@ use crate::PacketReport;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The maximum age of the record of a packet that was sent before the highest acknowledged one.
+/// The maximum time for which a packet below the highest acknowledged one is recorded.
 const MISSING_MAX_AGE: Span = Span::secs(2);
 
 /// A packet that was sent.

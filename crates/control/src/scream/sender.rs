@@ -334,8 +334,8 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.no_feedback.has_expired(now) {
-            // After the timeout, the packets in flight or their feedback are lost. A closed window would block the
-            // sender.
+            // The packets in flight or their feedback are taken to be lost. Otherwise they would fill the window and
+            // block the sender.
             self.flight.clear(now);
             self.window.halve(now);
             self.target = (self.target / 2.0).max(self.floor);

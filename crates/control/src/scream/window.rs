@@ -71,7 +71,7 @@ pub(super) struct ReferenceWindow {
     /// The inflection point: the window at the last reduction. Growth is slow near it.
     inflection: f64,
     /// Whether the next reduction sets the inflection point. It does so only if the window has grown since the last
-    /// one.
+    /// reduction.
     may_move: bool,
     /// Whether losses, and whether marks, were reported since the last reduction of the window.
     lost: bool,
@@ -165,14 +165,14 @@ impl ReferenceWindow {
                 }
             }
         }
-        // The inflection point only moves once per phase of growth, to the window before its first reduction.
+        // The inflection point moves once per growth phase, to the window before the first reduction after it.
         if std::mem::take(&mut self.may_move) {
             self.inflection = before;
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
-        // L4S and delay reductions are proportional and may be repeated. Losses and classic marks cost a fixed share,
-        // once per round trip.
+        // L4S and delay reductions are proportional and may be repeated. Losses and classic marks reduce the window by
+        // a fixed share, once per round trip.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }

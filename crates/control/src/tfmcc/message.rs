@@ -6,7 +6,7 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Time stamps are in units of 2⁻¹⁸ s. The primed ones are echoes, with the hold time subtracted. Numbers are in
+//! Time stamps are in units of 2⁻¹⁸ s. Primed time stamps are echoes, with the hold time subtracted. Numbers are in
 //! network byte order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};

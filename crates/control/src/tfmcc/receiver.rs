@@ -158,7 +158,8 @@ impl Receiver {
             self.fire = None;
         }
         let round = before.map(|b| forward.fb_nr.wrapping_sub(b.forward.fb_nr));
-        // A round number up to half the number space ahead starts a new round, and so does the first one received.
+        // A new round starts if its number is ahead by up to half the number space, or if it is the first number
+        // received.
         match round {
             None | Some(1..=127) => self.start_round(now, forward),
             _ if self.is_clr => {}
@@ -185,14 +186,14 @@ impl Receiver {
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
         // At the end of slow start the present round-trip time includes a queue, which drains afterwards. A loss
-        // interval derived from that round-trip time would then give too high a rate, so the least round-trip time is
-        // included.
+        // interval derived from that round-trip time would then give too high a rate. The mean of the minimum and the
+        // present round-trip time is used instead.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
             // The square-root law does not consider timeouts. At two packets per round trip, the throughput equation
-            // turns the law's interval into 1/50 of the measured rate.
+            // would give 1/50 of the measured rate for an interval by this law.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {
@@ -263,7 +264,8 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // The losses so far were grouped with R_max, and the first interval was derived with R_max.
+                    // The losses so far were grouped with R_max, and the first interval was derived with R_max. Both
+                    // are corrected.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());

@@ -14,7 +14,7 @@ const MOST: Span = Span::secs(60);
 ///  R'       = R_sample + (arrival_j − ts_j) − (arrival_i − ts_i)         with each packet j until the next sample
 /// ```
 ///
-/// Source: RFC 4654, sections 4.3.2 and 4.3.3. The third line is its D_r + arrival_j − ts_j, with the sign of D_r
+/// Source: RFC 4654, sections 4.3.2 and 4.3.3. The third line is the RFC's D_r + arrival_j − ts_j, with the sign of D_r
 /// corrected so that R' equals R_sample for j = i. Only delay variations are added, so the clocks need not be
 /// synchronized.
 #[derive(Clone, Debug, Default)]

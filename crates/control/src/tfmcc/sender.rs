@@ -174,8 +174,8 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// Returns the end of the round. A round lasts T. If only the limiting receiver has reported, it lasts until
-    /// another one does, but at most 2 T.
+    /// Returns the end of the round. A round lasts T. If only the limiting receiver has reported, the round lasts until
+    /// another receiver reports, but at most 2 T.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)
@@ -390,7 +390,8 @@ impl SenderHalf for Sender {
             // A report of an earlier round does not suppress reports of the present round.
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
-                // Reports whose rate is not lower by at least a share g are suppressed (RFC 4654, section 3.4).
+                // From now on, only receivers whose rate is lower by at least the share g still report (RFC 4654,
+                // section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }

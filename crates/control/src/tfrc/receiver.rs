@@ -98,8 +98,8 @@ impl Receiver {
         seq
     }
 
-    /// Records the timer expiries up to `now` during which nothing arrived and no report was sent. Returns true if
-    /// there was at least one.
+    /// Records the timer expiries up to `now` if nothing has arrived since the last report. Returns true if there was
+    /// at least one expiry.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
         if now < timer {

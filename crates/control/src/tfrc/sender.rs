@@ -234,7 +234,8 @@ impl Sender {
         // "No limit" is valid for two round trips from here.
         self.received = vec![(Rate::MAX, now)];
         if let Some(loss) = self.loss {
-            // The RFC takes the initial window even if the first report has a loss; here the equation bounds it.
+            // The RFC sets the rate to the initial window even if the first report has a loss. Here the equation limits
+            // this rate.
             let fair = self.equation(rtt, loss);
             if fair < self.allowed {
                 self.allowed = fair.max(self.least());

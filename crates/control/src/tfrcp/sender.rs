@@ -13,8 +13,8 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 const EARLY: Span = Span::micros(1);
 /// The minimum round-trip time in the equations.
 const LEAST_RTT: Span = Span::millis(1);
-/// The margin of a target over the rate of a quantizer's largest group. It covers rounding errors between here and the
-/// encoder.
+/// The margin of a target over the rate of a quantizer's largest group. It covers rounding errors in the controller and
+/// in the encoder.
 const ROUNDING: f64 = 1.001;
 /// The interval of the minimum rate of one packet.
 const LONGEST_GAP: Span = Span::secs(64);
