@@ -285,7 +285,8 @@ impl Flow {
             return None;
         };
         self.bytes -= head.size.get();
-        // If the queue holds at most one MTU, its delay is accepted: it can't be shorter without idling the link.
+        // If the queue contains at most one MTU, its delay is accepted, because an even shorter queue would leave the
+        // link idle at times.
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
             return Some((head, false));

@@ -123,7 +123,8 @@ impl State {
         let empty = self.l4s.waiting.is_empty() && self.classic.waiting.is_empty();
         while self.next_update <= now {
             if empty && self.prev_q.is_zero() {
-                // With both queues empty each further update subtracts the same amount, so they are applied as one.
+                // With both queues empty each further update subtracts the same amount, so all of them are applied in
+                // one step.
                 let missed = now.since(self.next_update).as_nanos() / t_update.as_nanos() + 1;
                 self.base_probability = (self.base_probability - alpha * target.as_secs_f64() * missed as f64).max(0.0);
                 self.next_update += t_update * missed;
@@ -166,8 +167,8 @@ impl State {
     fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
-        // The L4S queue marks with the larger one of its own ramp's probability and the coupled probability (RFC 9332,
-        // section 2.4).
+        // The L4S queue marks with the larger of two probabilities: that of its own ramp, and the coupled one (RFC
+        // 9332, section 2.4).
         let marks = if p_cl < 1.0 {
             let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
             self.l4s.recur(native.max(p_cl))

@@ -1,9 +1,9 @@
 //! One direction of a link: a queue, a transmitter, loss, and a propagation delay.
 //!
 //! A link decides the fate of a packet when the packet is offered: it is dropped, or it arrives at the other end at a
-//! known time. This is possible because every change of the link (rate steps, trace, delay steps) is known when it is
-//! built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the simulator.
-//! In real time, one timer holds the packet until its arrival. The code is the same in both cases.
+//! known time. This is possible because every change of the link (rate steps, trace, delay steps) is known when the
+//! link is built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the
+//! simulator. In real time, one timer holds the packet until its arrival. The code is the same in both cases.
 //!
 //! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The driver stores the
 //! packet and collects its fate with [`Link::take`], after each offer and at [`Link::due`].
@@ -234,7 +234,7 @@ struct LinkState {
     arq: Option<Arq>,
     queue: QueueState,
     /// On a plain link: the departure of the last packet whose size differs from [`Idle::size`]. After this time the
-    /// queue length follows from [`Idle::free`], and `queue` is not maintained. On other links it is NEVER.
+    /// queue length follows from [`Idle::free`], and `queue` is not maintained. On other links: NEVER.
     uniform_from: Time,
     /// The previous value of [`Idle::size`] and its transmission time. Flows often alternate between two sizes.
     before: (Bytes, Span),
@@ -355,9 +355,9 @@ impl Link {
         }
     }
 
-    /// Offers a packet on the fast path: a plain link that is idle, and a packet of the same size as the previous
-    /// one. Returns the time from offer to arrival. With `None` nothing has happened, and the packet must be offered
-    /// by [`Link::offer_slowly`].
+    /// Offers a packet on the fast path: a plain link that is idle, and a packet of the same size as the previous one.
+    /// Returns the time from offer to arrival. If it returns `None`, the packet was not offered, and the caller has to
+    /// use [`Link::offer_slowly`].
     #[inline]
     pub fn pass(&mut self, now: Time, size: Bytes) -> Option<Span> {
         let idle = &mut self.idle;
@@ -384,8 +384,8 @@ impl Link {
         self.state.disorder.is_some()
     }
 
-    /// Returns the arrival of the copy of the packet whose arrival [`Link::offer`] or [`Link::take`] returned last,
-    /// if it was duplicated. Each copy is returned once.
+    /// Returns the arrival of the copy, if the packet whose arrival [`Link::offer`] or [`Link::take`] returned last was
+    /// duplicated. Each copy is returned once.
     pub fn copy(&mut self) -> Option<Time> {
         self.state.copy.take()
     }

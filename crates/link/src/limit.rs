@@ -21,7 +21,7 @@ impl Limit {
     /// always empty, so a time means no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
-            // At a low rate the time may hold less than one packet, and nothing would ever pass.
+            // At a low rate a short time may correspond to less than one packet, and no packet would ever fit.
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
             (Self::Time(_), None) => Self::Packets(u32::MAX),
             (limit, _) => limit,

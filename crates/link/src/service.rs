@@ -90,7 +90,7 @@ pub(crate) struct Transmitter {
 }
 
 /// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size. The packet's own
-/// size is not known before, because a queue that decides at dequeue selects the packet only then.
+/// size is not known yet, because a queue that decides at dequeue selects the packet only when it leaves.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,

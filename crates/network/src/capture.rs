@@ -25,7 +25,7 @@ const IP_TCP_HEADER: u64 = 40;
 pub struct AgentInfo {
     /// The agent's node.
     pub node: NodeIx,
-    /// The shape of the connection's segments, if the agent is a TCP sender.
+    /// The sizes and options of the agent's segments, if it is a TCP sender.
     pub tcp: Option<TcpShape>,
 }
 

@@ -287,7 +287,7 @@ impl Datagrams {
         self.network.links(now)
     }
 
-    /// Returns what [`Network::directions_of_flow`] returns.
+    /// Returns the directions that a flow's data takes; see [`Network::directions_of_flow`].
     pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         self.network.directions_of_flow(flow)
     }

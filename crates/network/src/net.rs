@@ -452,7 +452,7 @@ impl Net {
         // The branches are taken out, because offering a packet needs mutable access to the whole network. The tree
         // does not change meanwhile.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // These are the copies so far that arrive at the same time.
+        // The copies so far that arrive at the time `together`.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {

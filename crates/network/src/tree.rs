@@ -60,7 +60,7 @@ pub(crate) struct Step {
 }
 
 impl Tree {
-    /// Creates the tree of a source that has no members yet. `up` is the link towards the source for each node.
+    /// Creates a tree without members. For each node, `up` contains the link towards the source.
     pub(crate) fn new(up: Vec<Option<u32>>) -> Self {
         let nodes = up.len();
         Self { up, branches: vec![Vec::new(); nodes], below: vec![0; nodes] }

@@ -53,9 +53,9 @@
 //!
 //! # Comparison with ns-2.35
 //!
-//! One FTP over one link of 10 Mb/s, all defaults but the window, Debian's `ns`. Our column is the preset `Ns2` over
-//! the path of this crate's tests, which check these figures. Drop-tail queue of *q* packets, one-way delay 22 ms,
-//! window 400, 60 s:
+//! One FTP transfer over one link of 10 Mb/s, with Debian's `ns` and its defaults except for the window. The column
+//! "ours" is the preset `Ns2` over the path of this crate's tests, which check these figures. Drop-tail queue of *q*
+//! packets, one-way delay 22 ms, window 400 segments, 60 s:
 //!
 //! | | q | kb/s, ns-2 | ours | repeated, ns-2 | ours |
 //! |---|---|---|---|---|---|
@@ -78,10 +78,11 @@
 //!
 //! # Comparison with Linux
 //!
-//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, and in recovery every
-//! hole below the highest arrival is lost (RACK without a reordering window). New segments leave in units as with TSO
-//! autosizing: pairs on most paths. The last segment of a unit carries PSH and is acknowledged immediately, so units
-//! and acknowledgments stay in step. An odd segment leaves alone and shifts that step for the following round trips.
+//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, and in recovery every hole
+//! below the highest arrival counts as lost (RACK without a reordering window). New segments leave in units as with TSO
+//! autosizing: pairs on most paths. The last segment of a unit carries PSH and is acknowledged immediately, so
+//! acknowledgments stay aligned with units. An odd segment leaves alone and shifts this alignment for the following
+//! round trips.
 //!
 //! # What is not modelled
 //!

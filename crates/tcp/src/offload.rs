@@ -33,7 +33,7 @@ pub(crate) struct SendState {
 }
 
 /// TSO autosizing: Linux sends new segments in units that the device, or GSO just before it, splits. A unit has two
-/// segments on most paths, more on fast or short ones. A single remaining segment is sent alone, or waits for an
+/// segments on most paths, and more on fast or short paths. A single remaining segment is sent alone, or waits for an
 /// acknowledgment that is due soon.
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
@@ -45,8 +45,7 @@ pub(crate) struct Offload {
     /// The first segment of each unit in flight, and the time at which the unit was sent.
     sent: VecDeque<(u32, Time)>,
     last: Option<Time>,
-    /// Whether a part of the window is unused because a segment waits until more segments can leave with it as one
-    /// unit of segmentation offload.
+    /// Whether a segment waits, although the window has room, until it can leave in one unit with further segments.
     defers: bool,
 }
 
