@@ -69,9 +69,9 @@ impl<T> FrameQueue<T> {
         self.broken
     }
 
-    /// Decides whether a frame is admitted. The backlog is the time at the rate `pacing` for this queue and for
-    /// `others`, the bytes in other queues. Returns `None` if the frame has to be skipped, and otherwise the frames
-    /// that were dropped in its favour.
+    /// Decides whether a frame is admitted. The backlog is the time that the bytes of this queue and of the other
+    /// queues (`others`) take at the rate `pacing`. Returns `None` if the frame has to be skipped, and otherwise the
+    /// frames that were dropped in its favour.
     ///
     /// If the queue is full, disposable frames are skipped first, then reference frames with all frames that depend on
     /// them. A key frame is never skipped. It drops the frames before it whose sending has not begun.

@@ -152,7 +152,7 @@ impl MediaSender {
         Ok(Self::around(Remote::new(controller, params, &bounds)?, settings))
     }
 
-    /// Creates a sender around a controller of the caller's own, which has sent nothing so far.
+    /// Creates a sender around a controller of the caller's own. The controller must not have sent anything so far.
     pub fn around(remote: Remote, settings: MediaSettings) -> Self {
         Self {
             remote,
@@ -183,7 +183,7 @@ impl MediaSender {
         self.remote.decision()
     }
 
-    /// Returns the bytes that wait, of all streams, and the number of frames that were skipped.
+    /// Returns the waiting bytes and the number of skipped frames of all streams.
     pub fn backlog(&self) -> Backlog {
         self.streams.iter().map(|stream| stream.queue.backlog()).fold(Backlog::default(), |all, one| Backlog {
             bytes: all.bytes + one.bytes,
@@ -191,7 +191,7 @@ impl MediaSender {
         })
     }
 
-    /// Returns the bytes of one stream that wait, and the number of its frames that were skipped.
+    /// Returns the waiting bytes and the number of skipped frames of one stream.
     pub fn backlog_of(&self, stream: StreamId) -> Backlog {
         self.streams.get(stream.0 as usize).map(|state| state.queue.backlog()).unwrap_or_default()
     }
@@ -277,9 +277,9 @@ impl MediaSender {
     /// Adds a packet. Returns false if the packet is not queued: its frame was skipped, the backlog is twice the
     /// maximum, the packet's size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
     ///
-    /// Only video has the bound of twice the maximum. The rest of a frame that exceeds it is skipped, and
-    /// [`MediaSender::encoder`] requests a key frame if other frames depend on the frame, or may depend on it because
-    /// the caller does not announce frames. A key frame is never cut.
+    /// The bound of twice the maximum applies to video only. If a frame exceeds it, the rest of the frame is skipped.
+    /// [`MediaSender::encoder`] then requests a key frame, unless the frame was announced as disposable. A key frame is
+    /// never cut.
     pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
         let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
         let waits = self.backlog().bytes.at(pacing);
@@ -428,7 +428,7 @@ impl MediaSender {
             if let Some(rtt) = rtt {
                 cache.on_round_trip(rtt);
             }
-            // Otherwise feedback does not cover retransmissions, and their absence has no meaning.
+            // If feedback does not cover retransmissions, their absence has no meaning.
             if self.settings.retransmissions_covered {
                 lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
             }
@@ -462,8 +462,8 @@ impl MediaSender {
         }
     }
 
-    /// Removes all packets that wait, of all streams, as a flush of the caller's pipeline does. The caller can free
-    /// them. Packets that were sent stay in the history and in the cache, so that their feedback and their
+    /// Removes the waiting packets of all streams, for example when the caller's pipeline is flushed. The caller can
+    /// free them. Packets that were sent stay in the history and in the cache, so that their feedback and their
     /// retransmission still work.
     pub fn clear(&mut self) {
         self.dropped.clear();

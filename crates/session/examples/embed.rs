@@ -49,14 +49,14 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     let end = Time::ZERO + Span::secs(1);
     let (mut frames, mut buffer) = (0_u32, [0; 2048]);
     while now() < end {
-        // 1. 1. Push a frame, as large as the controller's target allows.
+        // 1. Push a frame, as large as the controller's target allows.
         let sampled = Time::ZERO + Span::secs(1) / FRAMES_PER_SECOND * u64::from(frames);
         if now() >= sampled {
             let size = sender.decision().target.over(Span::secs(1) / FRAMES_PER_SECOND);
             sender.push_frame(now(), &Frame { index: frames, kind: FrameKind::P, size, sampled });
             frames += 1;
         }
-        // 2. 2. Send what the sender and the receiver return, until they return `Wait`.
+        // 2. Send what the sender and the receiver return, until they return `Wait`.
         let mut wake = end.min(sampled);
         for (socket, is_sender) in [(&to_receiver, true), (&to_sender, false)] {
             loop {
@@ -75,7 +75,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
                 }
             }
         }
-        // 3. 3. Receive what has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192
+        // 3. Receive what has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192
         //    to 223 are RTCP.
         while let Some(len) = arrived(&to_sender, &mut buffer)? {
             match buffer[..len] {

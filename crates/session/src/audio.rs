@@ -204,8 +204,8 @@ impl AudioReceiver {
         self.source.as_ref().map(|(ssrc, _)| *ssrc)
     }
 
-    /// Returns the reception state of this SSRC, which is followed from now on if no other one is; `None` if another
-    /// SSRC is followed.
+    /// Returns the reception state of this SSRC; `None` if another SSRC is followed. If no SSRC is followed, this one
+    /// is followed from now on.
     pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
         let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
         (source.0 == ssrc).then_some(&mut source.1)

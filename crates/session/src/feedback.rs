@@ -254,9 +254,9 @@ impl Reporter {
     /// Returns the report of the reporter `ssrc` as RTCP packets, each of which fits into `room`. `now` is the
     /// receiver's clock, and `ntp` is the same instant as the middle 32 bits of an NTP time.
     ///
-    /// Unless packets are reported once, each is included in three reports if a report fits into one datagram, or into
-    /// RTCP's share of the bandwidth. Otherwise it is included in two or one. If not even the unreported packets fit,
-    /// the oldest of them are left out and counted.
+    /// Each packet is included in three reports, or in one if `once` is set. If such a report exceeds both one datagram
+    /// and RTCP's share of the bandwidth, each packet is included in fewer reports. If not even the unreported packets
+    /// fit, the oldest of them are left out and counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         for (window, begin) in self.windows.iter().zip(&begins) {

@@ -106,7 +106,7 @@ pub struct Receiver {
     presence: Option<PresenceTimer>,
     /// The rates of the simulcast's groups, as the sender last announced them, in ascending order.
     siblings: Vec<Rate>,
-    /// Whether the receiver sends keep-alive reports. A sender that sends little while it has no receivers needs them.
+    /// Whether the receiver sends keep-alive reports, for senders that send little while they have no receivers.
     sends_keepalives: bool,
     /// The time of the last report.
     last_report: Option<Time>,

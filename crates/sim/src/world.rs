@@ -100,7 +100,7 @@ impl Simulation {
     /// Builds the simulation of a scenario.
     ///
     /// # Errors
-    /// A controller, a TCP or a ladder is invalid, or no path leads from a source to a receiver.
+    /// A controller, a TCP configuration or a bitrate ladder is invalid, or no path leads from a source to a receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
         Builder::build(scenario, inputs)
     }
