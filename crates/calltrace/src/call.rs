@@ -205,7 +205,6 @@ impl Recording {
     }
 }
 
-/// The clock of the departures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DepartureClock {
     /// The clock of the send times that packets carry.

@@ -32,7 +32,6 @@ const MOST_DRIFT: f64 = 1e-3;
 /// The largest number of changes that are examined as possible steps. If there are more, only the largest are examined.
 const MOST_CANDIDATES: usize = 64;
 
-/// A step of the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DelayStep {
     /// The index of the first packet after the step, in the order of departures.

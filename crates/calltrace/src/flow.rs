@@ -31,7 +31,6 @@ const GAP_OF_STEP: f64 = 0.8;
 /// The largest change of a queue between two packets. A larger difference between two clocks is a step of one clock.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
-/// A packet as captured.
 #[derive(Clone)]
 pub(crate) struct CapturedPacket {
     /// The number of the packet's record in the file, from 1.
@@ -45,7 +44,6 @@ pub(crate) struct CapturedPacket {
     pub(crate) is_outgoing: Option<bool>,
 }
 
-/// An RTCP datagram as captured.
 #[derive(Clone)]
 pub(crate) struct CapturedRtcp {
     pub(crate) place: usize,

@@ -113,7 +113,6 @@ impl Streams {
     }
 }
 
-/// The received bytes of a stream.
 #[derive(Debug, Default)]
 struct ReceivedBytes {
     /// The sequence number of the stream's first byte.

@@ -418,7 +418,6 @@ fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'stati
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
-/// Waits for a thread and returns its result.
 fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T, EmulateError> {
     let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
     ended.map_err(during(what))

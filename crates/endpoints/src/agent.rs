@@ -165,12 +165,10 @@ impl Agent {
         }
     }
 
-    /// Returns the agent if it is a video source.
     pub(crate) fn video_source(&self) -> Option<&VideoSource> {
         if let Self::VideoSource(source) = self { Some(source) } else { None }
     }
 
-    /// Returns the agent if it is a video sink.
     pub(crate) fn video_sink(&self) -> Option<&VideoSink> {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }

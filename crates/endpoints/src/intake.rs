@@ -7,15 +7,15 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 /// The counts of arrivals. Sampling them in each step gives a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
-    /// The time from which means are taken.
+    /// The start of the period over which mean values are computed.
     from: Time,
-    /// The time until which means are taken.
+    /// The end of the period over which mean values are computed.
     until: Time,
-    /// The pauses of the flow. Means leave them out.
+    /// The pauses of the flow. Mean values leave them out.
     pauses: Vec<(Time, Time)>,
-    /// The IP bytes of distinct packets in the period of the means.
+    /// The IP bytes of distinct packets in the period of the mean values.
     pub bytes: Bytes,
-    /// The one-way delays of packets in the period of the means.
+    /// The one-way delays of packets in the period of the mean values.
     pub delay: Spread,
     now: Sample,
     last: Sample,
@@ -96,12 +96,13 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Counts a bundle of packets, with the same result as [`Intake::add`] for each packet. Does nothing and returns
-    /// false if the period of the means begins, ends or pauses between the bundle's first and last packet.
+    /// Counts a bundle of packets, with the same result as [`Intake::add`] for each packet. If the period of the mean
+    /// values begins, ends or pauses between the bundle's first and last packet, the function does nothing and returns
+    /// false.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
-        // If the period of the means begins or ends during the bundle, only some of the bundle's packets are in the
-        // period.
+        // If the period of the mean values begins or ends during the bundle, it contains only some of the bundle's
+        // packets.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }

@@ -10,7 +10,7 @@ use steadycast_units::{Bytes, Span, Time};
 
 /// The record of a run, as a simulation, an emulation or a live session delivers it.
 pub struct Record<'a> {
-    /// The world: simulated, emulated or live.
+    /// How the scenario was run: `simulated`, `emulated` or `live`.
     pub world: &'static str,
     /// The scenario that was run.
     pub scenario: &'a Scenario,
@@ -20,8 +20,7 @@ pub struct Record<'a> {
     pub flows: &'a [FlowEnds],
     /// The receivers of simulcasts, in the scenario's order.
     pub viewers: &'a [Viewer],
-    /// The scenario's links in the scenario's order, with two directions each. Empty if the world does not model the
-    /// links.
+    /// The scenario's links in the scenario's order, with two directions each. Empty if the links are not modelled.
     pub links: Vec<LinkRecord<'a>>,
     /// For each flow, the directions of links that its data uses, as indices into `links`. There is one list for all
     /// receivers or, if each receiver has a separate source, one list for each.
@@ -58,7 +57,7 @@ pub struct FlowEnds {
     pub stop: Time,
     /// The active periods, each from a start to a stop.
     pub active: Vec<(Time, Time)>,
-    /// The time from which means are taken.
+    /// The time from which mean values are computed.
     pub means_from: Time,
     /// The source, or one source per receiver if several receivers are served by unicast.
     pub sources: Vec<AgentIx>,

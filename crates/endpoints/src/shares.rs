@@ -72,7 +72,6 @@ impl Stream {
 }
 
 impl Record<'_> {
-    /// Returns the fair share of each flow.
     pub(crate) fn fair_shares(&self) -> Vec<FlowShare> {
         let mut each: Vec<Vec<Shares>> = vec![Vec::new(); self.flows.len()];
         if !self.links.is_empty() {
@@ -146,12 +145,12 @@ impl Record<'_> {
         share
     }
 
-    /// Returns the claimants of shares in the run.
+    /// Returns the streams that share the capacities of the links.
     pub(crate) fn streams(&self) -> Vec<Stream> {
         let mut streams = Vec::new();
         for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
             let group = self.scenario.group_of(FlowIx(n as u32));
-            // The lowest group stands for the whole simulcast.
+            // Only the lowest group of a simulcast is listed. It represents the whole simulcast.
             if group.is_some_and(|(_, place)| place > 0) {
                 continue;
             }
@@ -175,7 +174,6 @@ impl Record<'_> {
         streams
     }
 
-    /// Returns the mean shares of each stream.
     fn shares_of(&self, streams: &[Stream]) -> Vec<Shares> {
         let (claims, link) = (claims(streams), |l: u32| self.links.get(l as usize).map(|record| record.link));
         let from: Vec<Time> = streams.iter().map(|stream| stream.from).collect();

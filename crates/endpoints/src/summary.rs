@@ -39,7 +39,7 @@ impl Record<'_> {
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
         into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
-        // The caller judges the expectations and fills them in.
+        // The caller evaluates the expectations and adds the results.
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -115,7 +115,7 @@ impl Record<'_> {
         self.recorded(sink).joined().max(ends.means_from)
     }
 
-    /// Returns how long the flow was active in the period of a sink's means.
+    /// Returns how long the flow was active in the period of a sink's mean values.
     fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
         ends.active(self.means_from(ends, sink), self.now)
     }
@@ -157,7 +157,7 @@ impl Record<'_> {
         self.recorded(ends.source_of(receiver)?).activity()
     }
 
-    /// Returns how long a receiver's source had data to send in the period of the receiver's means.
+    /// Returns how long a receiver's source had data to send in the period of the receiver's mean values.
     fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
         let from = self.means_from(ends, ends.sinks[receiver]);
         Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
@@ -207,7 +207,7 @@ impl Record<'_> {
         (Span::secs(1).as_nanos() / self.step.as_nanos()).max(1) as usize
     }
 
-    /// Returns the rates of all whole seconds in the period of the flow's means, in bit/s.
+    /// Returns the rates of all whole seconds in the period of the flow's mean values, in bit/s.
     fn seconds_from(&self, ends: &FlowEnds, bins: &[f64]) -> Vec<f64> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;

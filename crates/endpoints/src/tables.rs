@@ -23,7 +23,7 @@ impl Record<'_> {
             "tcp" => self.tcp_table(&mut table),
             "moves" => self.moves(&mut table),
             "packets" => self.packets(&mut table),
-            // The emulated world writes this table.
+            // The emulation writes this table.
             "wire" => {}
             _ => return None,
         }

@@ -31,7 +31,6 @@ const TRANSPORT_NUMBER_BYTES: u64 = 4;
 const MEDIA_PAYLOAD_TYPE: u8 = 96;
 /// The RTP payload type of retransmissions, unless another one is negotiated.
 pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
-/// RTP payload type of parity.
 const PARITY_PAYLOAD_TYPE: u8 = 98;
 /// The RTP payload type of audio, unless another one is negotiated. It is the one that libwebrtc uses for Opus.
 pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
@@ -584,7 +583,8 @@ impl ControllerChoice {
         if !video.defences {
             return Arc::new(served);
         }
-        // Receivers may send standard reports before they begin to report packets.
+        // Receivers may send standard reports before they begin to report packets, so a few standard reports are
+        // tolerated.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
         // A floor that the operator has set applies even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());

@@ -79,7 +79,7 @@ impl Process {
     }
 
     fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
-        // Output from before the question would be mistaken for its answer.
+        // Output that the process wrote before the request would be mistaken for the answer.
         let open = self.fill();
         if !self.buffer.is_empty() {
             return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));

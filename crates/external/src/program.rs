@@ -125,7 +125,6 @@ impl Source {
         Ok((process, hello))
     }
 
-    /// Returns the fault for an answer that is missing.
     fn missing_answer(&self, error: ExchangeError, now: Option<Time>, kind: &str) -> Fault {
         let at = moment(now);
         match error {
@@ -153,7 +152,6 @@ impl Source {
         }
     }
 
-    /// Returns the fault for an answer that is invalid.
     fn invalid_answer(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
@@ -218,7 +216,7 @@ impl Drop for Program {
     }
 }
 
-/// The law of a process.
+/// A control law that a process computes.
 struct ProgramLaw {
     source: Arc<Source>,
     /// The process; `None` after a fault.

@@ -175,8 +175,8 @@ pub(crate) struct AudioIntake {
     /// Packets that wait for earlier ones, with arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Packets in order that wait for the first sender reports: the RTP timestamp, the number of packets missing before
-    /// it, and the payload.
+    /// Packets in order that wait for the first sender reports. Each has its RTP timestamp, the number of packets that
+    /// are missing before the packet, and its payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
 }
 

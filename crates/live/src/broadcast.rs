@@ -143,9 +143,9 @@ pub struct Broadcast {
 
 /// The result of [`Broadcast::wait_until`].
 enum Waited<'a> {
-    /// The time has come. The fields are the locked state and the present time.
+    /// The time has been reached. The fields are the locked state and the present time.
     Due(MutexGuard<'a, State>, Time),
-    /// The time has not come.
+    /// The time has not been reached yet.
     NotYet,
     /// The broadcast has ended.
     Ended,

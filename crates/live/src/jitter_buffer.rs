@@ -125,7 +125,7 @@ impl JitterBuffer {
             run.clear();
             *first = seq;
         }
-        // If the stream goes back to this packet, this count is corrected.
+        // If the buffer goes back to this packet below, it takes the packet off this count again.
         self.assembler.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);

@@ -214,7 +214,6 @@ impl Sources {
     }
 }
 
-/// The encoding name of parity.
 const PARITY_ENCODING: &str = "x-steadycast-rs";
 
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
@@ -607,7 +606,6 @@ fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
     lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
 
-/// Returns the retransmission stream of this payload type.
 fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
     let (own, kept) = lines::retransmissions(media, payload_type)?;
     Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })

@@ -145,7 +145,6 @@ const PACER_CREDIT: Span = Span::millis(4);
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
     payloads: Box<dyn Payloads>,
-    /// The queue of jobs for the encoder.
     encoder_queue: Option<EncoderQueue>,
     /// Sizes at which an encoder may code pictures.
     sizes: Vec<(u32, u32)>,

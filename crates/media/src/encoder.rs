@@ -398,7 +398,6 @@ impl Encoder {
         self.rung_nearest_to(self.quantizer)
     }
 
-    /// Returns the rung whose quantizer is nearest.
     fn rung_nearest_to(&self, quantizer: f64) -> usize {
         let quantizers = &self.ladder.quantizers;
         let off = |q: u8| (f64::from(q) - quantizer).abs();

@@ -17,7 +17,7 @@ words! {
     pub enum Emit {
         /// Spread at the pacing rate.
         Paced = "paced",
-        /// All of them in one burst, as Evalvid-RA does.
+        /// All packets of the frame in one burst, as Evalvid-RA does.
         Burst = "burst",
     }
 }

@@ -265,7 +265,6 @@ impl RungChooser {
         need.is_some_and(|need| rate < need.recent.scale(ABANDON_SHARE))
     }
 
-    /// Returns the record of the climbs to a rung.
     fn climb_to(&mut self, rung: usize) -> &mut Climb {
         if self.climbs.len() <= rung {
             self.climbs.resize(rung + 1, Climb { last: None, wait: FIRST_WAIT });
@@ -284,7 +283,7 @@ impl RungChooser {
             failed
         });
         let first = on_trial.next().unwrap_or(false);
-        // The iterator is lazy, so this updates the climbs to the remaining rungs.
+        // `on_trial` is lazy. This call updates the climbs to the remaining rungs.
         on_trial.for_each(drop);
         first
     }

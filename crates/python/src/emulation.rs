@@ -20,7 +20,7 @@ pub(crate) struct PyEmulation {
     captures: OnceLock<PathBuf>,
 }
 
-/// Returns the settings that the emulated world does not support, as dicts with file, line, key, what and remedy.
+/// Returns the settings that the emulation does not support, as dicts with file, line, key, what and remedy.
 #[pyfunction]
 pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<Bound<'py, PyList>> {
     problems(py, &steadycast_emulate::refusals(&scenario.loaded))

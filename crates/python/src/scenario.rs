@@ -123,7 +123,7 @@ impl PyScenario {
         self.loaded.resolved_toml()
     }
 
-    /// Returns its warnings: settings that are valid but probably not intended.
+    /// Returns the scenario's warnings: settings that are valid but probably not intended.
     fn warnings(&self) -> Vec<String> {
         self.loaded.warnings.iter().map(ToString::to_string).collect()
     }
@@ -154,7 +154,7 @@ impl PyScenario {
         self.scenario().duration.as_secs_f64()
     }
 
-    /// Returns its expectations: (path, min, max).
+    /// Returns the scenario's expectations: (path, min, max).
     fn expectations(&self) -> Vec<(String, Option<f64>, Option<f64>)> {
         self.scenario().expect.iter().map(|e| (e.that.clone(), e.min, e.max)).collect()
     }

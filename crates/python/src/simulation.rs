@@ -30,9 +30,9 @@ pub(crate) struct PySimulation {
 
 #[pymethods]
 impl PySimulation {
-    /// Builds a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes
-    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class, or a program's command as a list. Raises
-    /// UserError.
+    /// Builds the simulation of a scenario. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display
+    /// and sizes (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class, or a program's command as a
+    /// list. Raises UserError.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, guests) = inputs(scenario.scenario(), ladders, controllers)?;

@@ -19,9 +19,9 @@ pub struct Column {
     pub table: &'static str,
     /// The column's name in its table.
     pub name: &'static str,
-    /// The unit of its values.
+    /// The unit of the column's values.
     pub unit: Unit,
-    /// The meaning of its values.
+    /// The meaning of the column's values.
     pub about: &'static str,
     place: usize,
     kind: Kind,

@@ -11,7 +11,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Returns its name in the reference.
+            /// Returns the variant's name in the reference.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)*

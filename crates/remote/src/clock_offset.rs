@@ -22,7 +22,7 @@ impl ClockOffset {
     pub(crate) fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         if self.least().is_some_and(|least| offset.saturating_sub(least) > SLOT.as_nanos() as i64) {
-            // Feedback never takes that long, so the receiver's clock was set back.
+            // Feedback is never delayed by this much more than before, so the receiver's clock was set back.
             self.minima = [None; 3];
         }
         if now.since(self.since) > SLOT {

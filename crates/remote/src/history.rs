@@ -19,7 +19,6 @@ const fn seq_space(stream: Stream) -> usize {
     }
 }
 
-/// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     at: Time,
@@ -46,7 +45,7 @@ pub struct History {
     /// before it have no sequence number in that space.
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// The number up to which all packets are settled.
+    /// The fates of all packets before this number were reported, or were passed on as unknown.
     settled: u64,
 }
 

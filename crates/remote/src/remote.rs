@@ -296,7 +296,7 @@ impl Remote {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
         self.history.leave_out(number);
-        // Without covered packets nothing drains the buffer, so it needs a bound.
+        // Only a covered packet or feedback empties the list, so its length is limited here.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }

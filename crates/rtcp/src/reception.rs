@@ -197,8 +197,8 @@ impl Reception {
             return;
         }
         self.numbers_since = self.numbers_since.saturating_add(ahead.max(1));
-        // Packets that the kernel or a link has batched arrive at the same time. The next gap is divided by all of
-        // them.
+        // Packets that the kernel or a link has batched arrive at the same time. The next gap that is not zero is
+        // divided by the number of all these packets.
         if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
             let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.numbers_since));

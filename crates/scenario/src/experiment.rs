@@ -1023,7 +1023,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
     let (measure, own) = match &table.value.value {
         Some(value) => {
             let name = text(&table.measure, "measure", &table.at, "give the measure a name", out);
-            // Otherwise the same name would denote two different measures.
+            // A bound with a `value` defines a measure. With the name of another measure, the name would be ambiguous.
             if names.measures.contains(&name) {
                 out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
             }

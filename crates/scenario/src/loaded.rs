@@ -68,7 +68,7 @@ impl Document {
         Self::of(root, text.as_bytes(), origin, out)
     }
 
-    /// Reads the same keys from JSON. Problems then name the key, but no line.
+    /// Reads a document from JSON with the keys of the TOML file. Problems then name the key, but no line.
     ///
     /// # Errors
     /// The value is nested too deeply.
@@ -98,7 +98,7 @@ impl Document {
             .chars()
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
-        // Names of scenarios have no hyphens at their ends and at most 80 letters (`Pattern::read`).
+        // A scenario's name has no hyphen at its start or end, and at most 80 letters (`Pattern::read`).
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
         Self {
             root,
@@ -218,7 +218,7 @@ impl Scenario {
         Document::parse(text, origin)?.check()
     }
 
-    /// Checks and resolves a scenario from JSON with the same keys.
+    /// Checks and resolves a scenario from JSON with the keys of the TOML file.
     ///
     /// # Errors
     /// Returns all problems, not only the first one.

@@ -240,7 +240,7 @@ pub enum Start {
     At(Time),
     /// At a time drawn uniformly from the seed.
     Uniform(Time, Time),
-    /// An event starts it.
+    /// An event starts the flow.
     Event,
 }
 

@@ -38,7 +38,7 @@ words! {
     }
 }
 
-/// The TCP flows that `+WORD` adds: the keys of a flow as a Linux server sends it.
+/// The keys of the TCP flow that `+WORD` adds. The flow behaves as one that a Linux server sends.
 const BESIDE: [(&str, &str); 4] = [
     ("cubic", "congestion = \"cubic\""),
     ("newreno", "congestion = \"newreno\""),

@@ -59,7 +59,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
     let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
     let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
-    // `loop` belongs to the file. Without a file, it would be reported as a key that has no effect.
+    // `loop` applies to the trace file. Without a trace file, it would be reported as a key that has no effect.
     if traced(below) && !traced(&merged) {
         merged.retain(|(key, _)| key != "loop");
     }
@@ -183,7 +183,6 @@ fn is_meant(given: &str, name: &str) -> bool {
     !name.is_empty() && (given == name || given == base || is_like(given, name) || is_like(given, &base))
 }
 
-/// Whether a name matches a pattern.
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     // A pattern without `*` matches only an equal name, which the caller has already handled.

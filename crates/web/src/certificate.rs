@@ -28,7 +28,6 @@ pub struct Certificate {
     pub fingerprint: Fingerprint,
 }
 
-/// Returns the fingerprint of a certificate.
 pub(crate) fn fingerprint(certificate: &[u8]) -> Fingerprint {
     Sha256::digest(certificate).into()
 }

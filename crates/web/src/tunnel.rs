@@ -690,12 +690,10 @@ pub(crate) fn is_authentic_check(message: &StunMessage<'_>, own: &Credentials, p
         && message.verify(own.password.as_bytes(), hmac)
 }
 
-/// Converts a time to an instant.
 fn instant(epoch: Instant, time: Time) -> Instant {
     epoch + Duration::from_nanos(time.as_nanos())
 }
 
-/// Converts an instant to a time.
 fn time(epoch: Instant, instant: Instant) -> Time {
     let since = instant.saturating_duration_since(epoch).as_nanos();
     Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))

@@ -78,7 +78,6 @@ pub(super) struct FrameAssembler {
 }
 
 impl FrameAssembler {
-    /// Creates an assembler of frames of this format.
     pub(super) fn new(format: PayloadFormat, frame_queue: FrameQueue) -> Self {
         Self {
             frame_queue,

@@ -175,7 +175,6 @@ pub(super) struct Element<'a> {
     pub(super) goes_on: bool,
 }
 
-/// Parses a payload into its elements.
 pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let malformed = |what| Err(ParseError::Malformed { what });
     let mut reader = Reader::new(payload);
