@@ -68,7 +68,7 @@ pub(crate) fn units(rate: Rate) -> u32 {
     (rate.as_bps() / UNIT_BPS).min(u64::from(UNITS)) as u32
 }
 
-/// Decodes the rate of [`units`]. The upper eight bits are ignored, because a word holds other fields there.
+/// Decodes the rate of [`units`]. The upper eight bits are ignored, because the word contains other fields there.
 pub(crate) fn of_units(word: u32) -> Rate {
     Rate::bps(u64::from(word & UNITS) * UNIT_BPS)
 }

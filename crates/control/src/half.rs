@@ -278,7 +278,8 @@ pub enum Leave {
     Bye,
 }
 
-/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] of a layer by the field that holds the wrapped half.
+/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] of a layer by the field that contains the wrapped
+/// half.
 #[macro_export]
 macro_rules! around {
     ($half:ident) => {

@@ -38,7 +38,7 @@ pub const WITHIN_MTU: Promise = Promise {
     about: "no RTP or RTCP packet of a session is larger than the MTU of its path",
 };
 
-/// The promises of the session, which hold for every controller.
+/// The promises of the session, which apply with every controller.
 pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT_COUNTED, &LOSSES_COUNT, &WITHIN_MTU];
 
 /// The result of checking a promise.

@@ -93,7 +93,6 @@ struct State {
     /// The base probability p'.
     base_probability: f64,
     prev_q: Span,
-    /// The time of the next update of p'.
     next_update: Time,
     l4s: Lane,
     classic: Lane,

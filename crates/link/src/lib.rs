@@ -134,7 +134,7 @@ pub enum Drop {
     Early,
     /// CoDel dropped the packet because packets had waited above the target for an interval.
     Stale,
-    /// The policer's bucket did not hold enough tokens for the packet.
+    /// The policer's bucket did not contain enough tokens for the packet.
     Policed,
     /// The medium lost the packet, after all link-layer retransmissions.
     Lost,

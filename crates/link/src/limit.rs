@@ -28,7 +28,7 @@ impl Limit {
         }
     }
 
-    /// Whether a packet of `size` fits into a queue that already holds `waiting` packets with `bytes` bytes.
+    /// Whether a packet of `size` fits into a queue that already contains `waiting` packets with `bytes` bytes.
     #[inline]
     pub(crate) fn fits(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
         match self {

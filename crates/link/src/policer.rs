@@ -1,4 +1,4 @@
-//! A policer drops packets beyond a rate on arrival and queues none. A packet passes if the bucket holds as many
+//! A policer drops packets beyond a rate on arrival and queues none. A packet passes if the bucket contains as many
 //! tokens as the packet has bytes.
 
 use steadycast_settings::{Within, settings};

@@ -78,7 +78,7 @@ impl Service {
 pub(crate) struct Transmitter {
     service: Service,
     free: Time,
-    // The rate that holds until `valid`. It is cached so that most packets need no search in the steps.
+    // The rate that applies until `valid`. It is cached so that most packets need no search in the steps.
     rate: Rate,
     valid: Time,
     // The last packet size and its transmission time at the current rate. Most packets of a flow have one size.
@@ -89,8 +89,8 @@ pub(crate) struct Transmitter {
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves when the bucket holds tokens for a packet of the maximum size. The packet's own
-/// size is not known yet, because a queue that decides at dequeue selects the packet only when it leaves.
+/// A shaper's bucket. A packet leaves when the bucket contains tokens for a packet of the maximum size. The packet's
+/// own size is not known yet, because a queue that decides at dequeue selects the packet only when it leaves.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,

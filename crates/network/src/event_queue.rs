@@ -137,7 +137,7 @@ impl EventQueue {
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
-        // The array must hold the smallest keys and must stay short.
+        // The array must contain the smallest keys and must stay short.
         if self.far_first < key || self.near.len() > NEAR_LEN {
             return self.insert_far(key);
         }

@@ -318,7 +318,7 @@ impl Fans {
 
 impl Net {
     /// Sends a packet from an agent on `node`. Deliveries to agents on this same node are added to `out`. Each delivery
-    /// holds one copy of the packet, which the caller must release.
+    /// counts as one copy of the packet, which the caller must release.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -635,7 +635,6 @@ impl Net {
         next
     }
 
-    /// Returns the number of packets on each link.
     pub(crate) fn packets_on_links(&self) -> Vec<u64> {
         let mut on = vec![0; self.links.len()];
         for (link, hold) in &self.holds.links {

@@ -141,7 +141,6 @@ impl Pool {
         self.release_copies(ix, 1);
     }
 
-    /// Removes `less` copies of a packet.
     #[inline]
     pub(crate) fn release_copies(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;

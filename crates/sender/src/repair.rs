@@ -37,11 +37,11 @@ pub struct RepairBudget {
 }
 
 impl RepairBudget {
-    /// Takes `size` out of the bucket, which fills at `REPAIR_SHARE` of `target` and holds at least two packets of
-    /// `packet` bytes. Returns false if it holds less than `size`.
+    /// Takes `size` out of the bucket, which fills at `REPAIR_SHARE` of `target` and has room for at least two packets
+    /// of `packet` bytes. Returns false if it contains less than `size`.
     pub fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
-        // The bucket holds two packets at any rate. With only 15 % of a low rate, a full packet could never be
-        // retransmitted.
+        // The bucket has room for two packets at any rate. If its size were only 15 % of a low rate, a full packet
+        // could never be retransmitted.
         let most = target.scale(REPAIR_SHARE).over(BUDGET_WINDOW).max(packet + packet).as_f64();
         let saved =
             self.refilled.map_or(most, |at| target.scale(REPAIR_SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());

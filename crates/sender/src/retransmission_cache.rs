@@ -211,7 +211,7 @@ impl<P: Copy> RetransmissionCache<P> {
         self.first
     }
 
-    /// Drops queued packets that would arrive too late. Returns whether the queue still holds a packet.
+    /// Drops queued packets that would arrive too late. Returns whether a packet is left in the queue.
     pub fn waits(&mut self, now: Time) -> bool {
         while self.queue.first().is_some_and(|(due, ..)| *due <= now) {
             let Some((.., seq)) = self.queue.pop_first() else { break };
@@ -228,7 +228,7 @@ impl<P: Copy> RetransmissionCache<P> {
         self.queue.len()
     }
 
-    /// Returns whether the queue holds a packet, as of the last call of [`RetransmissionCache::waits`].
+    /// Returns whether the queue contains a packet, as of the last call of [`RetransmissionCache::waits`].
     pub fn has_waiting(&self) -> bool {
         !self.queue.is_empty()
     }

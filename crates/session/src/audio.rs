@@ -67,7 +67,6 @@ pub(crate) struct AudioSender {
     report_due: bool,
     /// Whether a sender report of the audio stream has been sent.
     reported: bool,
-    /// Whether a BYE is due.
     bye_due: bool,
 }
 

@@ -32,8 +32,8 @@ impl BatchKey {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
 
-    /// Returns the key of an RTCP compound that holds only a source's sender report, SDES, APP and summary; `None` for
-    /// any other.
+    /// Returns the key of an RTCP compound that contains only a source's sender report, SDES, APP and summary; `None`
+    /// for any other.
     pub fn of_compound(compound: &Compound) -> Option<Self> {
         let Some(Packet::SenderReport { ssrc: source, .. }) = compound.packets.first() else { return None };
         let mut all = Self { source: *source, receivers: None };

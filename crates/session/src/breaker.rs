@@ -5,13 +5,13 @@
 //! - Media timeout (section 4.2): the highest sequence number of all receivers does not grow in 5 reports over at least
 //!   5 s; the 5 reports stand for the RFC's five reporting intervals.
 //! - Congestion (section 4.3): the rate is more than ten times TCP's, in 5 reports over at least 5 s (CB_INTERVAL). In
-//!   a group this has to hold for at least two receivers, and for more than 2 % of the receivers (the share that
+//!   a group this has to be true for at least two receivers, and for more than 2 % of the receivers (the share that
 //!   [`crate::feedback_filter`] may leave behind).
 //!
-//! First the rate is reduced to a tenth, as section 4.3 allows. If the condition still holds after another such period,
-//! the media pauses. One packet in two seconds is still sent, so that a new or returning receiver can report, and the
-//! first report ends the pause. Steadycast's receivers answer this packet with a report, independently of their
-//! controller half ([`crate::Receiver::answering`]).
+//! First the rate is reduced to a tenth, as section 4.3 allows. If the condition is still true after another period of
+//! the same length, the media pauses. One packet in two seconds is still sent, so that a new or returning receiver can
+//! report, and the first report ends the pause. Steadycast's receivers answer this packet with a report, independently
+//! of their controller half ([`crate::Receiver::answering`]).
 //!
 //! If the controller ignores feedback by design (`fixed`), or the operator has set a floor, the RTCP timeout only
 //! applies after a first report. The reason is that some receivers never report, and a constant rate is the operator's
@@ -80,7 +80,6 @@ impl Layer for CircuitBreaker {
     }
 }
 
-/// The state of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Closed,

@@ -13,7 +13,6 @@ use steadycast_wire::rtcp::{
 /// The default id of the header extension that carries the transport-wide sequence number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
 
-/// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at: Time,
@@ -164,7 +163,7 @@ const MIN_INTERVAL: Span = Span::millis(25);
 const MAX_INTERVAL: Span = Span::millis(200);
 /// The IP size of a report without packets: SSRCs, times, IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// Size in bytes of a feedback message without its packets. The value holds for one stream in RFC 8888's format, and
+/// Size in bytes of a feedback message without its packets. The value applies to one stream in RFC 8888's format, and
 /// for the transport-wide format.
 const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
@@ -272,7 +271,7 @@ impl Reporter {
         packets
     }
 
-    /// Returns how many packets a report may contain now: as many as one datagram holds, or as many as RTCP's share
+    /// Returns how many packets a report may contain now: as many as fit into one datagram, or as many as RTCP's share
     /// since the last report allows if that is more.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));

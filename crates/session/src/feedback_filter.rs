@@ -4,8 +4,8 @@
 //! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. A second
 //!   report within 2 ms is also ignored, unless it has per-packet feedback.
 //! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
-//! - Floor: the rate never falls below the floor. A receiver that holds a group there for 5 s is excluded, because this
-//!   session cannot serve it.
+//! - Floor: the rate never falls below the floor. A receiver that keeps a group at the floor for 5 s is excluded,
+//!   because this session cannot serve it.
 //! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if it limits the rate for 5 s
 //!   out of 30 s, and if its report blocks show conditions twice as bad as those of the worst receiver that would still
 //!   be served.

@@ -320,7 +320,7 @@ impl Participant {
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
-        // The entries of the skipped seconds still hold the bytes of half a minute ago.
+        // The entries of the skipped seconds still contain the bytes of half a minute ago.
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.rtcp_bytes[(past % SHARE_WINDOW) as usize] = 0;
         }

@@ -108,19 +108,16 @@ pub struct Receiver {
     siblings: Vec<Rate>,
     /// Whether the receiver sends keep-alive reports, for senders that send little while they have no receivers.
     sends_keepalives: bool,
-    /// The time of the last report.
     last_report: Option<Time>,
     /// The state of per-packet feedback.
     reporter: Option<Box<Reporter>>,
     /// The state of retransmission requests.
     repair: Option<Box<RetransmissionReceiver>>,
-    /// The pending key-frame request.
     pending_key_frame: Option<PendingKeyFrameRequest>,
     /// The sequence number of the last full intra request (RFC 5104, section 4.3.1.1).
     intra: u8,
     /// The state of recovery from parity.
     parity: Option<Box<ParityReceiver>>,
-    /// The state of audio.
     audio: Option<Box<AudioReceiver>>,
 }
 

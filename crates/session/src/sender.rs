@@ -154,7 +154,6 @@ pub struct Sender {
     queue: FrameQueue<QueuedParts>,
     pace: Pace,
     emit: Emit,
-    /// The token bucket of the cap.
     cap: Option<TokenBucket>,
     prober: Prober,
     participant: Participant,
@@ -188,7 +187,6 @@ pub struct Sender {
     ecn: EcnCheck,
     /// The streams that are sent in addition to the media: retransmissions, padding and parity.
     repair: RepairStreams,
-    /// The state of audio.
     audio: Option<AudioSender>,
     /// Whether a key frame is requested, and the time at which the encoder last received a request.
     key_frame: (bool, Option<Time>),

@@ -330,7 +330,6 @@ impl Simulation {
         }
     }
 
-    /// Delivers a packet to an agent.
     #[inline(always)]
     fn deliver_one(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
         self.flush_agent(to);
@@ -521,7 +520,6 @@ impl Simulation {
         }
     }
 
-    /// Sends a packet from an agent.
     #[inline(always)]
     fn send(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
         let port = &self.ports[from.0 as usize];

@@ -34,7 +34,7 @@ pub(crate) struct Decision {
     /// The pacing rate in segments per second.
     pub(crate) pacing: f64,
     pub(crate) quantum: u32,
-    /// Whether BBR itself keeps less data in flight than the path holds. Delivery-rate samples then count as
+    /// Whether BBR itself keeps less data in flight than the path can carry. Delivery-rate samples then count as
     /// application-limited.
     pub(crate) is_self_limited: bool,
 }

@@ -121,7 +121,7 @@ impl Scoreboard {
     /// (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
-        // If the receiver still held `una`, the cumulative acknowledgment would have covered it.
+        // If the receiver still had `una`, the cumulative acknowledgment would have covered it.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;

@@ -263,8 +263,8 @@ impl Stamp {
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);
         PeerTime(near.0.saturating_add(((i128::from(ahead) * 1_000_000_000) >> 18) as i64))
     }
-    /// Returns this stamp plus `held`. A peer adds the time for which it held a stamp before echoing it, so that this
-    /// time is not counted as round-trip time.
+    /// Returns this stamp plus `held`. A peer adds the time from a stamp's arrival to its echo, so that this time is
+    /// not counted as round-trip time.
     #[must_use]
     pub fn plus(self, held: Span) -> Self {
         Self(self.0.wrapping_add(((u128::from(held.0) << 18) / 1_000_000_000) as u32))

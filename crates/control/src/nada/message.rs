@@ -21,7 +21,6 @@ pub(super) struct Message {
     pub(super) gradual: bool,
     /// The aggregate congestion signal.
     pub(super) x: Span,
-    /// The receive rate.
     pub(super) received: Rate,
 }
 

@@ -5,7 +5,6 @@ use steadycast_units::{OneWay, Span, Time};
 /// The maximum time for which a packet below the highest acknowledged one is recorded.
 const MISSING_MAX_AGE: Span = Span::secs(2);
 
-/// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     number: u64,

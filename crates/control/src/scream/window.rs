@@ -63,7 +63,6 @@ words! {
     }
 }
 
-/// The reference window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceWindow {
     /// The size in bytes.
@@ -213,7 +212,6 @@ impl ReferenceWindow {
         config.mss + config.profile.head_room * flight
     }
 
-    /// Limits the window to `most`.
     pub(super) fn limit(&mut self, most: f64) {
         self.bytes = self.bytes.min(most).max(MIN_REF_WND.as_f64());
     }

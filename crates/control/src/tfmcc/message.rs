@@ -78,14 +78,12 @@ impl SenderNotice {
     }
 }
 
-/// A receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReceiverReport {
     /// The receiver's clock when the report was sent.
     pub(super) ts: Stamp,
     /// The sender's time stamp of the last packet, plus the time since its arrival.
     pub(super) echo: Stamp,
-    /// The requested rate.
     pub(super) rate: Rate,
     /// The loss event rate.
     pub(super) loss: f64,

@@ -67,7 +67,7 @@ pub(crate) struct Sender {
     rtt: Option<RoundTrip>,
     rto: TcpRto,
     loss: Option<LossRate>,
-    /// X_recv_set, oldest first. It is never empty; initially it holds "no limit".
+    /// X_recv_set, oldest first. It is never empty; initially it contains "no limit".
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
@@ -87,7 +87,7 @@ pub(crate) struct Sender {
     rule: &'static str,
     by: Option<ReceiverId>,
     /// The check that, with losses, the rate is at most twice the receive rate. It applies above the minimum rate, once
-    /// X_recv_set no longer holds "no limit".
+    /// X_recv_set no longer contains "no limit".
     twice: Check,
 }
 

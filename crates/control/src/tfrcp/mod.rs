@@ -28,7 +28,6 @@ enum Law {
     Quantizer,
 }
 
-/// A variant of the controller.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     law: Law,

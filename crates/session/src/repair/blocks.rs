@@ -298,7 +298,7 @@ impl ArrivalWindow {
             if seq - newest >= ARRIVAL_WINDOW {
                 self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
-                // The window is a ring, so the entries of skipped numbers still hold the bits of the previous pass
+                // The window is a ring, so the entries of skipped numbers still contain the bits of the previous pass
                 // through the ring.
                 (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }

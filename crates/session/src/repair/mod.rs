@@ -1,7 +1,7 @@
 //! Loss repair: retransmission (RFC 4588) on generic NACKs (RFC 4585, section 6.2.1), and parity packets (FEC).
 //!
 //! At the receiver, a [`NackRequester`] detects gaps and schedules NACKs. At the sender, a
-//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) holds sent packets and selects those to retransmit.
+//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) stores sent packets and selects those to retransmit.
 //! Retransmissions are paced together with the media, so they are part of the rate that the controller decided.
 
 mod blocks;

@@ -61,7 +61,6 @@ pub(crate) struct Padding {
     pub(crate) bytes: Bytes,
 }
 
-/// The sender's state of parity.
 pub(crate) struct ParitySender {
     pub(crate) blocks: Blocks,
     /// The next extended sequence number of the parity stream.
