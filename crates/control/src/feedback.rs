@@ -43,8 +43,8 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns the format that a controller's own receivers use in a group or a unicast session: RFC 8888 if the
-    /// controller's sender half reads per-packet feedback, otherwise the controller's own reports.
+    /// Returns the format that a controller's own receivers use in a group or a unicast session. It is RFC 8888 if the
+    /// sender half reads per-packet feedback, and otherwise the controller's own reports.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }

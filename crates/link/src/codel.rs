@@ -205,8 +205,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // The queue is empty. Since its last packet left, a real transmitter would have polled all queues and
-            // removed them from the lists (RFC 8290, section 4.2), so every flow counts as new again.
+            // The queue is empty. In the meantime a real transmitter would have polled all queues and removed them from
+            // the lists (RFC 8290, section 4.2). Every flow therefore counts as new again.
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;

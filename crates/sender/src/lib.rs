@@ -1,5 +1,5 @@
 //! The parts of a video sender around its rate controller, sans-IO: a pacer with priorities, a bounded frame queue,
-//! retransmission within the rate, probes, and feedback in the format of the product's RTP stack.
+//! retransmission within the rate, and probes. Feedback is read in the format of the product's RTP stack.
 //!
 //! A product that has RTP packets and sockets, but no pacer, uses a [`MediaSender`]. It sends all streams of a session
 //! in this order: audio, retransmissions, parity, video. The caller keeps the packets' bytes, owns the clock and the

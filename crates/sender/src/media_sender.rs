@@ -443,8 +443,8 @@ impl MediaSender {
     }
 
     /// Requests that a packet is retransmitted, for a stack that reads NACKs itself. Returns false if the request is
-    /// refused: the packet is queued already, was sent less than a round trip ago or is not cached, or repairs have
-    /// used up their share of the rate. Call [`MediaSender::poll`] afterwards.
+    /// refused. This is the case if the packet is queued already, was sent less than a round trip ago or is not cached.
+    /// It is also the case if repairs have used up their share of the rate. Call [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };

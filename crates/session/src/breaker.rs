@@ -1,9 +1,9 @@
-//! The circuit breaker of RFC 8083: it reduces the rate independently of the controller when reports show that packets
-//! do not arrive or that the rate is much too high, or when no reports arrive.
+//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, if no reports arrive, or if
+//! reports show that packets do not arrive or that the rate is much too high.
 //!
 //! - RTCP timeout (section 4.1): no report on the stream for 15 s, which is three reporting intervals of at least 5 s.
 //! - Media timeout (section 4.2): the highest sequence number of all receivers does not grow in 5 reports over at least
-//!   5 s; the 5 reports stand for the RFC's five reporting intervals.
+//!   5 s. The 5 reports stand for the RFC's five reporting intervals.
 //! - Congestion (section 4.3): the rate is more than ten times TCP's, in 5 reports over at least 5 s (CB_INTERVAL). In
 //!   a group this has to be true for at least two receivers, and for more than 2 % of the receivers (the share that
 //!   [`crate::feedback_filter`] may leave behind).
@@ -155,8 +155,8 @@ impl Breaker {
     }
 
     /// Returns the number of receivers whose reports must show too high a rate before the breaker trips. In a group,
-    /// this number is at least two and exceeds the share of receivers that may be left behind, so that a single
-    /// receiver cannot reduce the rate for all.
+    /// this number is at least two, so that a single receiver cannot reduce the rate for all. It also exceeds the share
+    /// of receivers that may be left behind.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),

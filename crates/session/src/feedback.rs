@@ -271,8 +271,8 @@ impl Reporter {
         packets
     }
 
-    /// Returns how many packets a report may contain now: as many as fit into one datagram, or as many as RTCP's share
-    /// since the last report allows if that is more.
+    /// Returns how many packets a report may contain now. These are as many as fit into one datagram, or more if RTCP's
+    /// share since the last report allows more.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
@@ -346,7 +346,7 @@ impl Reporter {
 const SRTCP_OVERHEAD: usize = 20;
 
 /// The receiver's side of transport-wide feedback for a program that has its own RTP stack. The recorder stores
-/// arrivals, and writes the reports that a session's receiver would send to a browser: each packet is reported once,
+/// arrivals, and writes the reports that a session's receiver would send to a browser. Each packet is reported once,
 /// and again only if a packet before it arrives late.
 #[derive(Debug)]
 pub struct TransportFeedbackRecorder {

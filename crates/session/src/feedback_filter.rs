@@ -6,9 +6,9 @@
 //! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
 //! - Floor: the rate never falls below the floor. A receiver that keeps a group at the floor for 5 s is excluded,
 //!   because this session cannot serve it.
-//! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if it limits the rate for 5 s
-//!   out of 30 s, and if its report blocks show conditions twice as bad as those of the worst receiver that would still
-//!   be served.
+//! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if two conditions are met. It
+//!   limits the rate for 5 s out of 30 s, and its report blocks show conditions twice as bad as those of the worst
+//!   receiver that would still be served.
 //! - Operator: reports of a receiver that the operator excludes are ignored.
 //!
 //! A receiver that a rule excluded is admitted again after a minute. If a session has a single receiver, it is never

@@ -1,8 +1,8 @@
 //! An RTP/RTCP session around the sender half and receiver half of a controller (RFC 3550), sans-IO.
 //!
-//! A driver passes events (a frame, a datagram) to a session, then calls `poll` until it returns [`Output::Wait`], and
-//! calls it again at that time or with the next event. The driver owns the clock and the transport of datagrams: the
-//! simulator, an emulated network or a socket.
+//! A driver passes events (a frame, a datagram) to a session, and then calls `poll` until it returns [`Output::Wait`].
+//! It calls `poll` again at the time in `Output::Wait`, and after the next event. The driver owns the clock and the
+//! transport of datagrams: the simulator, an emulated network or a socket.
 //!
 //! A packet takes this path:
 //!

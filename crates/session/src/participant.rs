@@ -464,9 +464,9 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Returns the sources that leave with this compound of `len` bytes. A BYE is accepted if it is at the end of a
-    /// compound that begins with a report, and if it concerns a source that reports in this compound from its own
-    /// address. (RFC 5506's compounds of reduced size are not allowed here.)
+    /// Returns the sources that leave with this compound of `len` bytes. A BYE is accepted only at the end of a
+    /// compound that begins with a report, and only for a source that reports in this compound from its own address. A
+    /// BYE in a reduced-size compound (RFC 5506), which has no report, is ignored.
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
         // RFC 3550, section 6.1: BYE should be the last packet with a given SSRC.
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };

@@ -614,8 +614,8 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Returns two counts: packets that arrived and were not reported, because reports are limited to 5 % of the
-    /// bandwidth; and RTCP packets that were not sent, because they do not fit into a datagram.
+    /// Returns two counts. The first is of packets that arrived and were not reported, because reports are limited to 5
+    /// % of the bandwidth. The second is of RTCP packets that were not sent, because they do not fit into a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }

@@ -259,9 +259,9 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Number of feedback items that were ignored. An item is a datagram from an address that has sent too many
-    /// datagrams, a datagram from an address that is not the receiver's, a report with the SSRC of another receiver, or
-    /// a feedback message beyond the limit of reported packets per compound.
+    /// Number of feedback items that were ignored. An item is one of the following: a datagram from an address that has
+    /// sent too many, a datagram from an address that is not the receiver's, a report with the SSRC of another
+    /// receiver, or a feedback message beyond the limit of reported packets per compound.
     pub refused: u64,
 }
 

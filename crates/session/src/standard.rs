@@ -128,8 +128,8 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// Loss fraction of an interval above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// Maximum rate as a multiple of the rate that arrived. On a link of 2 Mb/s with a report every 5 s, a factor of 1.02
-/// loses 0.03 %, 1.05 loses 0.3 %, and 1.15 loses 2.6 %, since each overshoot lasts for a report's interval.
+/// Maximum rate as a multiple of the rate that arrived. Each overshoot lasts for a report's interval. On a link of 2
+/// Mb/s with a report every 5 s, a factor of 1.02 loses 0.03 %, 1.05 loses 0.3 %, and 1.15 loses 2.6 %.
 const RISE: f64 = 1.02;
 /// The number of intervals whose highest rate is used, so that an outage of some intervals does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
@@ -436,8 +436,8 @@ impl RiseLimit {
 /// The interval between two reports of one receiver.
 ///
 /// A half at a receiver reports about once a second, and remembers a fixed number of reports. The shadow half therefore
-/// also reports for each second. Before the first loss the shadow half reports only once per interval: a start phase
-/// ends when several reports show no growth, and the send rate does not grow within an interval.
+/// also reports for each second. Before the first loss the shadow half reports only once per interval. The send rate
+/// does not grow within an interval, and several reports without growth would end the start phase.
 struct Interval {
     from: Time,
     lasted: Span,

@@ -28,10 +28,10 @@ struct Anchor {
 /// ```
 ///
 /// T_oneway is the mean over packets with weight 1/16. In the multiplicative form, T_ref is T_oneway at the time of the
-/// last announcement. In the additive form, T_ref is the one-way delay of the announcement that the receiver's last
-/// report answered, because RTT is the sum of the delays of that announcement and that report. The one-way delay of the
-/// announcement that carries RTT would be wrong: it arrives about a second later, and a queue may have filled in
-/// between. Source: ASMP, equations 6–11.
+/// last announcement. In the additive form, RTT is the delay of an announcement plus the delay of the report that
+/// answered it. T_ref is therefore the one-way delay of that announcement. The one-way delay of the announcement that
+/// carries RTT would be wrong: it arrives about a second later, and a queue may have filled in between. Source: ASMP,
+/// equations 6–11.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,

@@ -48,7 +48,7 @@ const INSTANT_OFFSET: f64 = 0.05;
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
 /// The mean loss normally leaves out the worst observation. The worst observation is included if its send rate is at
-/// least this multiple of the median: the loss of a burst is caused by congestion and is no outlier.
+/// least this multiple of the median, because the loss of a burst is caused by congestion and is no outlier.
 const BURST: f64 = 2.0;
 /// In an application-limited phase, the acknowledged rate is a candidate only during this time after the start of a
 /// rise.

@@ -1,9 +1,9 @@
 //! Probing: when to probe, which packets belong to a probe, and the result of a probe (libwebrtc,
 //! `probe_controller.cc`, `probe_bitrate_estimator.cc`).
 //!
-//! All packets that are sent after a probe is offered belong to the probe, whether media or padding, until the probe
-//! has its number of packets and bytes. The session sends them at the probe's rate. No further coordination between the
-//! controller and the session is needed.
+//! After a probe is offered, all packets belong to it, media and padding, until it has its numbers of packets and
+//! bytes. The session sends them at the probe's rate. No further coordination between the controller and the session is
+//! needed.
 
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use super::{Config, Received};
@@ -28,8 +28,8 @@ const ALR_SCALE: f64 = 2.0;
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// The maximum age, for a recovery probe, of the drop and of the end of the application-limited phase; and the minimum
-/// interval between two recovery probes.
+/// A recovery probe is sent only if the drop is at most DROP_MAX_AGE ago, and if an application-limited phase has not
+/// ended, or ended at most ALR_END_MAX_AGE ago. Recovery probes are at least DROP_INTERVAL apart.
 const DROP_MAX_AGE: Span = Span::secs(5);
 const ALR_END_MAX_AGE: Span = Span::secs(3);
 const DROP_INTERVAL: Span = Span::secs(5);

@@ -134,7 +134,7 @@ impl Sender {
     }
 
     /// Updates the smoothed round-trip time (RFC 6298). The gain is much smaller while the samples fall and the source
-    /// sends less than it may, because the rate would otherwise rise with the shorter queue of an idle source.
+    /// sends less than it may. Otherwise, the short queue of an idle source would raise the rate.
     fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
             (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);

@@ -382,8 +382,8 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // The base number is not verified. A base far ahead of the newest packet is invalid, because parity is sent
-        // after its block, and can only recover the block if more than half of it has arrived.
+        // The base number is not verified. A base far ahead of the newest packet is invalid: parity is sent after its
+        // block, and it can only recover the block if more than half of the block has arrived.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
