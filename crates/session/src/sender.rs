@@ -948,7 +948,7 @@ impl Sender {
     /// let mut receiver = Receiver::new(who(2), rtcp, app, pair.receiver(&setup), seed.part("receiver"), now);
     ///
     /// sender.push_frame(now, &Frame { index: 0, kind: FrameKind::I, size: Bytes::new(5_000), sampled: now });
-    /// // Datagrams under way: when each arrives, and where.
+    /// // The datagrams in flight, each with its arrival time and its destination.
     /// let mut path: VecDeque<(Time, &str, Vec<u8>)> = VecDeque::new();
     /// while now < end {
     ///     let mut wake = end;
@@ -981,7 +981,7 @@ impl Sender {
     ///     }
     /// }
     /// assert_eq!((sender.packets(), receiver.received()), (6, 6));
-    /// // Between two parties the interval is 360 s / 1000, the bandwidth in kb/s (RFC 3550, 6.2).
+    /// // In a unicast session the minimum interval is 360 s divided by the bandwidth in kb/s (RFC 3550, section 6.2).
     /// assert!((10..=18).contains(&sender.feedback().packets));
     /// # Ok::<(), steadycast_control::ParamError>(())
     /// ```

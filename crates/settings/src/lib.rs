@@ -4,7 +4,7 @@
 //! | macro | declares | reads into |
 //! |---|---|---|
 //! | [`settings!`] | a struct whose keys have defaults and ranges | the complete struct |
-//! | [`kinds!`] | an enum of settings, distinguished by the key `kind` or another | the enum |
+//! | [`kinds!`] | an enum of settings, whose variant the key `kind` or another key selects | the enum |
 //! | [`words!`] | an enum whose values are words | the enum |
 //! | [`tables!`] | a table whose keys are read individually | the keys that are present, each with its place |
 //!
@@ -15,9 +15,9 @@
 //! settings! {
 //!     /// A queue that keeps packets for a while.
 //!     Waiting {
-//!         /// How long.
+//!         /// The time for which a packet is kept.
 //!         target: Span where (Within { least: Span::millis(1), most: Span::secs(1), remedy: "from \"1ms\" to \"1s\"" }) = Span::millis(5),
-//!         /// Mark packets instead of dropping them.
+//!         /// Whether packets are marked instead of dropped.
 //!         ecn: bool = false,
 //!     }
 //! }

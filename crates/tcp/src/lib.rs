@@ -19,7 +19,7 @@
 //! loop {
 //!     match sender.poll(now) {
 //!         Poll::Send(segment) => {
-//!             // A path of 50 ms without loss, one segment at a time.
+//!             // The path has a delay of 50 ms and no loss. One segment at a time is in flight.
 //!             now += Span::millis(50);
 //!             if let Some(ack) = receiver.on_segment(now, &segment) {
 //!                 sender.on_ack(now, &ack);
@@ -37,17 +37,17 @@
 //! | | window | repair without SACK | repair with SACK |
 //! |---|---|---|---|
 //! | [`Congestion::Reno`] | RFC 5681 | fast recovery ends at the first new acknowledgment | RFC 6675 |
-//! | [`Congestion::NewReno`] | RFC 5681 | RFC 6582, *careful*, by [`Config::impatient`] | RFC 6675 |
-//! | [`Congestion::Sack`] | RFC 5681 | (always with) | RFC 6675 |
+//! | [`Congestion::NewReno`] | RFC 5681 | RFC 6582; [`Config::impatient`] selects the timer rule | RFC 6675 |
+//! | [`Congestion::Sack`] | RFC 5681 | (always with SACK) | RFC 6675 |
 //! | [`Congestion::Cubic`] | RFC 9438 | RFC 6582 | RFC 6675 |
-//! | [`Congestion::Bbr`] | draft-ietf-ccwg-bbr (version 3) | (always with) | RFC 6675 |
-//! | [`Congestion::Bbr1`] | version 1 | (always with) | RFC 6675 |
+//! | [`Congestion::Bbr`] | draft-ietf-ccwg-bbr (version 3) | (always with SACK) | RFC 6675 |
+//! | [`Congestion::Bbr1`] | the first BBR draft (version 1) | (always with SACK) | RFC 6675 |
 //! | [`Congestion::Dctcp`] | RFC 8257 | RFC 6582 | RFC 6675 |
 //! | [`Congestion::Prague`] | draft-briscoe-iccrg-prague-congestion-control | RFC 6582 | RFC 6675 |
 //!
 //! The last four are described in `docs/tcp.md`: constants, deviations, and what they were compared with.
 //!
-//! Rules 1 to 3 of RFC 6675's NextSeg are implemented; rule 4 (one rescue retransmission) is not. With Reno's law
+//! Rules 1 to 3 of RFC 6675's NextSeg are implemented; rule 4 (one rescue retransmission) is not. With Reno's law,
 //! thresholds are rounded down to whole segments, as in ns-2 and Linux. The threshold of duplicate acknowledgments is
 //! always three.
 //!
@@ -57,7 +57,7 @@
 //! "ours" is the preset `Ns2` over the path of this crate's tests, which check these figures. Drop-tail queue of *q*
 //! packets, one-way delay 22 ms, window 400 segments, 60 s:
 //!
-//! | | q | kb/s, ns-2 | ours | repeated, ns-2 | ours |
+//! | | q | kb/s, ns-2 | kb/s, ours | retransmitted, ns-2 | retransmitted, ours |
 //! |---|---|---|---|---|---|
 //! | Reno | 10 / 50 / 200 | 8270 / 9837 / 9875 | 8278 / 9841 / 9879 | 82 / 221 / 398 | 83 / 221 / 398 |
 //! | NewReno | 10 / 50 / 200 | 8211 / 9846 / 9875 | 8221 / 9850 / 9879 | 83 / 228 / 398 | 83 / 228 / 398 |

@@ -15,7 +15,7 @@ use crate::{Bytes, Rate, Span, Time};
 ///     assert!(bucket.holds(Time::ZERO, packet));
 ///     bucket.take(Time::ZERO, packet);
 /// }
-/// // It is empty. The tokens of one packet take 2 ms.
+/// // The bucket is empty now. After 2 ms it contains the tokens of one packet.
 /// assert_eq!(bucket.holds_at(packet), Time::ZERO + Span::millis(2));
 /// ```
 #[derive(Clone, Copy, Debug)]
