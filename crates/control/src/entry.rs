@@ -465,9 +465,9 @@ pub struct Setup {
     pub packet: Bytes,
     /// The mode, paper or repaired.
     pub mode: Mode,
-    /// The lower limit of the rate: the ladder's lowest rung, or the session's floor.
+    /// The lower limit of the rate: the lowest rate of the encoder's bitrate ladder, or the session's floor.
     pub floor: Rate,
-    /// The upper limit of the rate: the ladder's highest rung, or the session's cap.
+    /// The upper limit of the rate: the highest rate of the encoder's bitrate ladder, or the session's cap.
     pub cap: Rate,
     /// The properties of the video that is sent; `None` for a source that always has data.
     pub pictures: Option<Arc<Pictures>>,

@@ -195,7 +195,7 @@ impl Window {
 }
 
 words! {
-    /// The current limit of the rate. A session's record contains the total time for which each limit applied.
+    /// The current limit of the rate. The record of a run contains the total time for which each limit applied.
     #[derive(Default)]
     pub enum Limit {
         /// The start phase: the network's share is not known yet.
@@ -514,7 +514,7 @@ pub enum Reply {
     Suppress,
 }
 
-/// The internal state of a receiver half, for the record.
+/// The internal state of a receiver half, as it is written to the record of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     /// The rate that the half requests.
@@ -593,7 +593,7 @@ pub trait ReceiverHalf: Send {
         None
     }
 
-    /// Returns the half's internal state, for the record. It changes no state.
+    /// Returns the half's internal state for the record of a run. It changes no state.
     fn view(&self) -> View {
         View::default()
     }

@@ -5,8 +5,8 @@
 //! link is built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the
 //! simulator. In real time, one timer holds the packet until its arrival. The code is the same in both cases.
 //!
-//! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The driver stores the
-//! packet and collects its fate with [`Link::take`], after each offer and at [`Link::due`].
+//! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The driver, which calls the
+//! link, stores the packet and collects its fate with [`Link::take`], after each offer and at [`Link::due`].
 //!
 //! ```text
 //! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ shaper ─▶ transmitter
@@ -201,8 +201,8 @@ pub struct Link {
     state: Box<LinkState>,
 }
 
-/// The state that is needed for a packet that finds a plain link idle. It fits into one cache line instead of ten. This
-/// matters in runs with ten thousand receivers and as many links.
+/// The state that is needed for a packet that finds a plain link (see [`Plain`]) idle. It fits into one cache line
+/// instead of ten. This matters in runs with ten thousand receivers and as many links.
 #[derive(Debug)]
 struct Idle {
     /// The time at which the transmitter will have sent everything that it has accepted. Used on plain links only.

@@ -345,7 +345,7 @@ impl SenderHalf for Breaker {
         };
         decision.target = decision.target.min(most);
         decision.pacing = decision.pacing.min(most);
-        // The decision names the breaker as its rule, so that the record shows why the rate is low.
+        // The decision names the breaker as its rule, so that the record of the run shows why the rate is low.
         decision.limit = Limit::Network;
         decision.why.rule = Cow::Owned(format!("circuit breaker, {step}: {why}"));
         decision

@@ -625,7 +625,7 @@ impl Receiver {
         self.participant.identity.ssrc
     }
 
-    /// Returns the receiver half's view, for the record.
+    /// Returns the receiver half's internal state for the record of a run.
     pub fn view(&self) -> View {
         self.half.view()
     }

@@ -435,9 +435,10 @@ impl RiseLimit {
 
 /// The interval between two reports of one receiver.
 ///
-/// A half at a receiver reports about once a second, and remembers a fixed number of reports. The shadow half therefore
-/// also reports for each second. Before the first loss the shadow half reports only once per interval. The send rate
-/// does not grow within an interval, and several reports without growth would end the start phase.
+/// A half at a receiver reports about once a second, and remembers a fixed number of reports. The half that runs at the
+/// sender, the shadow half, therefore also reports for each second. Before the first loss the shadow half reports only
+/// once per interval. The send rate does not grow within an interval, and several reports without growth would end the
+/// start phase.
 struct Interval {
     from: Time,
     lasted: Span,

@@ -1,5 +1,6 @@
-//! Measures the cost of a scenario without Python, for example under a profiler: `cargo run --release --example hops
-//! -- FILE [PATH=VALUE …]`. Video flows must be greedy, because all other frames come from Python.
+//! Measures the cost of a scenario without Python, for example under a profiler: `cargo run --release --example hops --
+//! FILE [PATH=VALUE …]`. Video flows must be greedy (a source that always has data), because the frames of other flows
+//! come from Python.
 
 use std::io;
 use std::path::Path;

@@ -52,7 +52,7 @@ pub(crate) struct FeedbackReport {
     pub(super) received: Rate,
     /// The loss event rate.
     pub(super) loss: Option<LossRate>,
-    /// The share of packets that have been missing since the last report. It is used in the record only.
+    /// The share of packets that have been missing since the last report. It only serves the record of the run.
     pub(super) missing: f32,
 }
 

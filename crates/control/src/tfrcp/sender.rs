@@ -85,7 +85,7 @@ pub(super) struct Sender {
     ends: Time,
     rate: Rate,
     rung: usize,
-    /// Whether the rate is exactly that of the rung.
+    /// Whether the rate is exactly that of the quantizer with the index `rung`.
     on_rung: bool,
     rtt: Option<Smoothed>,
     interval: Counts,
@@ -104,8 +104,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // If the floor is the rate of the lowest rung, it is only the encoder's limit. The rate may be lower, because
-        // the encoder can skip frames. Any other floor was set on purpose and is kept.
+        // If the floor is the lowest rate of any quantizer, it is only the encoder's limit. The rate may be lower,
+        // because the encoder can skip frames. Any other floor was set on purpose and is kept.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
@@ -220,7 +220,8 @@ impl Sender {
             Law::Quantizer => {
                 let now = f64::from(self.map.rungs[self.rung].quantizer);
                 let better = self.map.at_least(now - QUANTIZER_STEP);
-                // If the ladder's steps are wider than the configured one, the next better rung is taken.
+                // If the source's quantizers are further apart than the configured step, the next better quantizer is
+                // used.
                 self.rung = if better == self.rung { self.rung.saturating_sub(1) } else { better };
                 let rung = self.map.rungs[self.rung];
                 self.set_exactly(rung.rate, limit);
