@@ -513,8 +513,8 @@ impl Setup {
         Self { floor: self.floor.max(least), ..self }
     }
 
-    /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. It sends
-    /// probes. The session bandwidth is the cap and the half's identifier is 1. To change other fields, use Rust's
+    /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. The session
+    /// sends probes, its bandwidth is the cap, and the half's identifier is 1. To change other fields, use Rust's
     /// struct update syntax (`..`).
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {

@@ -367,16 +367,16 @@ pub trait SenderHalf: Send {
         self.inner()?.wake()
     }
 
-    /// Returns the current decision. It changes no state.
+    /// Returns the current decision. The call changes no state.
     fn decision(&self) -> Decision;
 
     /// Returns the byte budget, for controllers that limit bytes and not only the rate. Frames that exceed the budget
-    /// are skipped. This function changes no state.
+    /// are skipped. The call changes no state.
     fn allowance(&self) -> Option<Allowance> {
         self.inner()?.allowance()
     }
 
-    /// Returns the probe to be sent now. It changes no state. A session that sends probes
+    /// Returns the probe to be sent now. The call changes no state. A session that sends probes
     /// ([`Setup::probes`](crate::Setup::probes)) starts a probe with its next packet, and sends each `id` only once.
     /// The half itself counts the probe's packets, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
@@ -587,13 +587,13 @@ pub trait ReceiverHalf: Send {
     }
 
     /// Returns the rate that this receiver's path could carry by its own loss and round-trip time, independent of the
-    /// current send rate. It changes no state. `Rate::MAX` means that no limit was observed. `None` means that the rate
-    /// is not known yet, or that the controller's receivers never compute one.
+    /// current send rate. The call changes no state. `Rate::MAX` means that no limit was observed. `None` means that
+    /// the rate is not known yet, or that the controller's receivers never compute one.
     fn acceptable(&self) -> Option<Rate> {
         None
     }
 
-    /// Returns the half's internal state for the record of a run. It changes no state.
+    /// Returns the half's internal state for the record of a run. The call changes no state.
     fn view(&self) -> View {
         View::default()
     }

@@ -29,7 +29,7 @@ impl Notice {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
-    /// Returns whether the notice is empty; it is then not sent.
+    /// Returns whether the notice is empty. An empty notice is not sent.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -20,7 +20,7 @@ impl NoFeedbackTimer {
         self.until = None;
     }
 
-    /// Returns true if the timer has expired. It then restarts with the next packet that is sent.
+    /// Returns true if the timer has expired. An expired timer restarts with the next packet that is sent.
     pub(crate) fn has_expired(&mut self, now: Time) -> bool {
         let over = self.until.is_some_and(|until| until <= now);
         if over {

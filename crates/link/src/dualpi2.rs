@@ -1,5 +1,5 @@
-//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. They are
-//! marked so often that L4S and Classic senders get about the same rate.
+//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. L4S packets
+//! are marked so often that L4S and Classic senders get about the same rate.
 
 use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;

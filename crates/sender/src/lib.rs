@@ -1,10 +1,10 @@
 //! The parts of a video sender around its rate controller, sans-IO: a pacer with priorities, a bounded frame queue,
 //! retransmission within the rate, and probes. Feedback is read in the format of the product's RTP stack.
 //!
-//! A product that has RTP packets and sockets, but no pacer, uses a [`MediaSender`]. It sends all streams of a session
-//! in this order: audio, retransmissions, parity, video. The caller keeps the packets' bytes, owns the clock and the
-//! sockets, and sends the packets that [`Output::Send`] names. A product that has its own pacer only needs
-//! [`Remote`](steadycast_remote::Remote).
+//! A product that has RTP packets and sockets, but no pacer, uses a [`MediaSender`]. The `MediaSender` sends all
+//! streams of a session in this order: audio, retransmissions, parity, video. The caller keeps the packets' bytes, owns
+//! the clock and the sockets, and sends the packets that [`Output::Send`] names. A product that has its own pacer only
+//! needs [`Remote`](steadycast_remote::Remote).
 //!
 //! ```
 #![doc = include_str!("../examples/call.rs")]

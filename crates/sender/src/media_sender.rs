@@ -251,10 +251,10 @@ impl MediaSender {
         self.streams.get_mut(stream.0 as usize)
     }
 
-    /// Begins a frame that was encoded. Returns false if it has to be skipped, because the backlog is too large. Its
-    /// packets should then not get sequence numbers. If other frames depend on it, [`MediaSender::encoder`] requests a
-    /// key frame as soon as one can be sent. A key frame is always sent, and drops frames that wait before it if there
-    /// are too many.
+    /// Begins a frame that was encoded. Returns false if it has to be skipped, because the backlog is too large. The
+    /// packets of a skipped frame should not get sequence numbers. If other frames depend on a skipped frame,
+    /// [`MediaSender::encoder`] requests a key frame as soon as one can be sent. A key frame is always sent, and drops
+    /// frames that wait before it if there are too many.
     ///
     /// A caller that does not know where frames begin need not call this.
     pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {

@@ -17,8 +17,8 @@ pub struct Probes {
 }
 
 /// Sends one probe after the other. A probe begins with the first packet that is sent after the controller requests it.
-/// It ends when its numbers of packets and bytes are reached, or when no packet waits. Each probe is sent once, by its
-/// id.
+/// The probe ends when its numbers of packets and bytes are reached, or when no packet waits. Each probe is sent once,
+/// by its id.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prober {
     running: Option<Running>,

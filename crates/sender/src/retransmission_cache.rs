@@ -117,8 +117,8 @@ impl<P: Copy> RetransmissionCache<P> {
     }
 
     /// Applies the play-out delay that a receiver announced. The delay begins when the receiver notices that the packet
-    /// is missing. It therefore also extends the useful time of packets that were sent late. Returns whether an RTT has
-    /// been measured: without one, the number of possible retransmissions is unknown.
+    /// is missing. The delay therefore also extends the useful time of packets that were sent late. Returns whether an
+    /// RTT has been measured: without one, the number of possible retransmissions is unknown.
     pub fn on_playout(&mut self, announced_playout: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(announced_playout.max(DEFAULT_USEFUL_TIME)));
         !self.rtt_samples.is_empty()
@@ -155,9 +155,9 @@ impl<P: Copy> RetransmissionCache<P> {
         (left.as_nanos() / (mean + variation * 2).as_nanos().max(1)).min(8) as u32
     }
 
-    /// Queues the packet that a NACK requests. It is not queued if it is not cached, is queued already, was sent within
-    /// the last RTT, or would arrive too late. It is also not queued if retransmissions have used up their share of the
-    /// rate, which is in `budget` for all streams.
+    /// Queues the packet that a NACK requests. The packet is not queued if it is not cached, is queued already, was
+    /// sent within the last RTT, or would arrive too late. It is also not queued if retransmissions have used up their
+    /// share of the rate, which is in `budget` for all streams.
     pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         // A NACK names packets that were sent, so the number is that of the newest packet with these low 16 bits.

@@ -314,9 +314,9 @@ impl Receiver {
     }
 
     /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. A keep-alive is
-    /// sent at RTCP's regular times and has no body. It is needed if the receiver half has no report because too few
-    /// packets have arrived. An example is `tfmcc`, whose half sends no report while the time between packets exceeds
-    /// its RTT.
+    /// sent at RTCP's regular times and has no body. A keep-alive is needed if the receiver half has no report because
+    /// too few packets have arrived. An example is `tfmcc`, whose half sends no report while the time between packets
+    /// exceeds its RTT.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
@@ -1398,7 +1398,7 @@ impl Stream {
         number.saturating_add_signed(self.ahead)
     }
 
-    /// Returns the media clock at this RTP timestamp. It starts at zero with the first packet.
+    /// Returns the media clock at this RTP timestamp. The media clock starts at zero with the first packet.
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));

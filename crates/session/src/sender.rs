@@ -364,7 +364,7 @@ impl Sender {
     }
 
     /// Adds an audio packet. The next poll returns it before all other packets, independent of the rate and the window.
-    /// It is ignored without an audio stream, and after a stop.
+    /// The packet is ignored without an audio stream, and after a stop.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();
         if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {

@@ -108,8 +108,8 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
     Some(item.split(&keys).0)
 }
 
-/// Reports the keys that this kind does not have. The remedy names the kinds that have the key. It does not if the
-/// table itself selects a kind and that kind has keys.
+/// Reports the keys that this kind does not have. The remedy names the kinds that have the key, except if the table
+/// itself selects a kind and that kind has keys.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,

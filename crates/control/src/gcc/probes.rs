@@ -14,8 +14,8 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// The rate of a further probe is FURTHER times the last result. It is sent if the last result exceeds FURTHER_ABOVE
-/// times the last probe's rate.
+/// The rate of a further probe is FURTHER times the last result. The further probe is sent if the last result exceeds
+/// FURTHER_ABOVE times the last probe's rate.
 const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
 /// The maximum time to wait for a result. A probe that is not complete by then is withdrawn.
@@ -24,7 +24,7 @@ const WAIT: Span = Span::secs(1);
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
 /// The recovery from a large drop. A drop is large if the estimate falls below the share DROP. The probe's rate is the
-/// share AFTER_DROP of the old rate. It is sent if LEAST_EXPECTED_RESULT times its rate exceeds the estimate.
+/// share AFTER_DROP of the old rate. The probe is sent if LEAST_EXPECTED_RESULT times this rate exceeds the estimate.
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const LEAST_EXPECTED_RESULT: f64 = 0.95;

@@ -149,7 +149,7 @@ impl Receiver {
         if self.is_clr {
             if !was_clr {
                 // This receiver has become the limiting one, so the random timer of the other receivers no longer
-                // applies. It reports one round trip after its last report.
+                // applies. This receiver reports one round trip after its last report.
                 self.fire = Some(self.reported.map_or(now, |at| (at + self.rtt()).max(now)));
             } else if self.fire.is_none() {
                 self.fire = Some(now);

@@ -103,8 +103,8 @@ impl Receiver {
         self.run
     }
 
-    /// Returns true if a packet that was not accepted may later turn out to belong to this stream. It should then be
-    /// kept for [`Receiver::begin_run`].
+    /// Returns true if a packet that was not accepted may later turn out to belong to this stream. The packet should
+    /// then be kept for [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))

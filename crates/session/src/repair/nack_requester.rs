@@ -74,8 +74,8 @@ impl RoundTrip {
     }
 
     /// Adds the time `took` from the last request to its answer. After several requests it is unknown which one was
-    /// answered (Karn's algorithm), so the sample does not change the estimate. It only shows whether the timer is too
-    /// short: an answer that arrives much less than an RTT after the last request belongs to an earlier request.
+    /// answered (Karn's algorithm), so the sample does not change the estimate. The sample only shows whether the timer
+    /// is too short: an answer that arrives much less than an RTT after the last request belongs to an earlier request.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -159,8 +159,8 @@ impl NackRequester {
         self.settings.playout = Some(delay);
     }
 
-    /// Returns the time from a packet's expected arrival to the arrival of its repair. It contains the detection of the
-    /// loss, the wait for RTCP, and the number of requests that reduces the loss to [`RESIDUAL_LOSS`].
+    /// Returns the time from a packet's expected arrival to the arrival of its repair. This time contains the detection
+    /// of the loss, the wait for RTCP, and the number of requests that reduces the loss to [`RESIDUAL_LOSS`].
     pub(crate) fn repair_time(&self, now: Time) -> Span {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
@@ -366,8 +366,8 @@ impl NackRequester {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // A later packet confirms that the missing packet was sent and lost. It is requested again, even if it had been
-        // given up while it was only presumed lost.
+        // A later packet confirms that the missing packet was sent and lost. The missing packet is requested again,
+        // even if it had been given up while it was only presumed lost.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
