@@ -69,7 +69,7 @@ pub struct Call {
     /// The input of the sender's controller; empty if the recording was not made at the sender.
     pub exchange: Exchange,
     /// Whether the recording has the call's first packets. It lacks them if a report arrived less than a round trip
-    /// after the recording's first packet.
+    /// after the recording's first packet, because this report is about earlier packets.
     pub begins: bool,
     /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
@@ -244,7 +244,7 @@ const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 
 #[derive(Clone, Copy)]
 struct Clocks {
     departures: DepartureClock,
-    /// Whether arrivals are taken from the receiver's reports. If not, they are the recording's times.
+    /// Whether arrivals are read from the receiver's reports. If not, the recording's times are the arrivals.
     by_reports: bool,
 }
 
@@ -318,7 +318,7 @@ impl Direction {
         Ok((call.without_implausible_delays()?, if by_record { Span::ZERO } else { BEFORE }))
     }
 
-    /// Decides which clocks give departures and arrivals.
+    /// Decides from which clocks departures and arrivals are read.
     ///
     /// # Errors
     /// There is no clock for departures or for arrivals.
@@ -430,7 +430,7 @@ impl Direction {
             (None, None) => is_untimed(packet).then_some(true),
         };
         let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
-        // If reports give the arrivals, gaps of the recording are no evidence of a loss, so they need not be examined.
+        // If arrivals are read from reports, gaps of the recording do not prove a loss, so they need not be examined.
         let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
         let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
             (false, true, _) => {
@@ -539,7 +539,7 @@ impl Direction {
         Ok(())
     }
 
-    /// Decides which clock gives departures if the receiver's reports give arrivals.
+    /// Decides from which clock departures are read if arrivals are read from the receiver's reports.
     ///
     /// # Errors
     /// The capture was made at the receiver, or may have been made there.
@@ -842,7 +842,7 @@ fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
 }
 
-/// Adds a note on streams whose sequence numbers began anew, as after a restart of the sender.
+/// Adds a note on streams whose sequence numbers began anew, for example after a restart of the sender.
 fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     if !restarted.is_empty() {
         let listed: Vec<String> = restarted.iter().map(u32::to_string).collect();

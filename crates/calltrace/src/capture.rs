@@ -191,7 +191,7 @@ fn direction(
         set_at.extend(first.map(|one| one.record.seen));
     }
     // Records may be out of order, for example after a merge or if several threads wrote them. The records' times are
-    // right nevertheless.
+    // still right.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = flow.resolution().ok_or_else(|| {

@@ -20,12 +20,12 @@ const LONGEST_DRAIN_S: f64 = 0.04;
 const CELL_S: f64 = 0.25;
 /// A step has to explain at least this share of the change of the delay between the packets before and after it.
 const LEAST_OF_CHANGE: f64 = 0.5;
-/// The time on either side over which a step is judged, in seconds.
+/// The time on either side of a step in which the step is evaluated, in seconds.
 const SIDE_S: f64 = 60.0;
 /// A step has to shorten the delays by its own size during at least this time, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
-/// The time on either side of a step over which the least delays are taken, in seconds. Their difference is the exact
-/// size of the step.
+/// The time on either side of a step in which the least delay is determined, in seconds. The difference of the two
+/// least delays is the exact size of the step.
 const EXACT_SIDE_S: f64 = 10.0;
 /// The largest drift between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;

@@ -68,7 +68,7 @@ pub(crate) struct Flow {
     send_times: BTreeMap<u32, Kind>,
 }
 
-/// Sorts packets into flows. `named` is the id of abs-send-time, if it is given.
+/// Sorts packets into flows. `named` is the id of abs-send-time, if the user or a session description gives it.
 ///
 /// # Errors
 /// Those of [`send_time::find`], or a flow has the packets of two captures.

@@ -14,7 +14,7 @@ const LONGEST_LATENESS: i64 = 100;
 /// [`CONFIRMING_STEP`].
 const CONFIRMING_PACKETS: usize = 5;
 const CONFIRMING_STEP: u16 = 10;
-/// A shorter gap is never taken for a restart.
+/// A shorter gap never counts as a restart.
 const SHORTEST_JUMP: i64 = 100;
 /// A gap is a restart if its packets would have been sent at more than this multiple of the stream's mean rate. The
 /// margin is large because a key frame is some 20 times as large as the mean frame.

@@ -243,7 +243,7 @@ impl Path {
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
         let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
-        // If there was cross traffic, its bursts may have been taken for steps, so steps are not used as evidence.
+        // If there was cross traffic, its bursts may have been mistaken for steps, so steps are not used as evidence.
         let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
         if steps.is_some() {
             (verdict, shared) = (Verdict::Changing, None);
@@ -301,7 +301,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
-        // Only the first of these reasons is given, because each of them alone makes the trains useless.
+        // Only the first reason that applies is reported, because each reason alone makes the trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -764,9 +764,9 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether there was cross traffic that does not show in trains, because trains leave as one burst. The test takes the
-/// packets that found no other packet of the call in the queue. The result is true if a tenth of these packets waited
-/// for more than 3 ms nevertheless. `levels` are as in [`trains`].
+/// Whether there was cross traffic that does not show in trains, because trains leave as one burst. The test examines
+/// the packets that found no other packet of the call in the queue. The result is true if a tenth of these packets
+/// still waited for more than 3 ms. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
     // For each train: the time of its first packet, and its service time per byte.
     let byte: Vec<(f64, f64)> = trains

@@ -140,8 +140,8 @@ impl Runner {
             fds.push(PollFd::new(&running.listener, PollFlags::IN));
             fds.extend(running.accepted.iter().map(|s| PollFd::new(s, PollFlags::IN)));
             if let Some(open) = &running.open {
-                // A socket is nearly always writable, so the loop would spin if it waited for this without data to
-                // write.
+                // A socket is nearly always writable. Without data to write, a wait until it is writable would make the
+                // loop spin.
                 let wants = if open.writes() { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
                 fds.push(PollFd::new(&open.socket, wants));
             }
@@ -405,7 +405,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
-    // `long` takes the first word as the low half of a 64-bit number. This is right on little-endian machines only, so
+    // `long` uses the first word as the low half of a 64-bit number. This is right on little-endian machines only, so
     // the halves are exchanged on others.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);

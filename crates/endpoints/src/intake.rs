@@ -67,7 +67,7 @@ impl Row for Point {
 }
 
 impl Intake {
-    /// Creates counts whose means are taken from `from` to `until`.
+    /// Creates counts whose mean values are computed over the time from `from` to `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until, ..Self::default() }
     }

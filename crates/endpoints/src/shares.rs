@@ -138,7 +138,7 @@ impl Record<'_> {
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // For this computation, the simulcast's stream takes only the path to this receiver.
+        // For this computation, only the path to this receiver counts as the path of the simulcast's stream.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;

@@ -193,7 +193,7 @@ impl Record<'_> {
                 .filter_map(|arrival| Some((source.audio_index(arrival.seq, arrival.at)?, arrival)))
                 .collect();
             for (packet, sent) in all.iter().enumerate() {
-                // Packets outside the receiver's membership were not sent to it.
+                // Packets that were sent while the receiver was not a member are left out.
                 if !sink.stayed(*sent) {
                     continue;
                 }

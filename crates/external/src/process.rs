@@ -25,7 +25,7 @@ pub(crate) enum ExchangeError {
     Unsolicited(Vec<u8>),
     /// The line exceeds the maximum length.
     TooLong,
-    /// The process has closed its output. The text says how the process ended, if it has ended.
+    /// The process has closed its output. The text states how the process ended, if it has ended.
     Closed(Option<String>),
 }
 

@@ -67,8 +67,8 @@ impl Outbox {
 }
 
 /// Digests of the last RTCP datagrams that an end sent to its group. The kernel loops these datagrams back from an
-/// address that all members on this machine share. They are recognised by their bytes, so that they are not taken for
-/// an SSRC collision (RFC 3550, section 8.2).
+/// address that all members on this machine share. They are recognised by their bytes, so that they are not mistaken
+/// for an SSRC collision (RFC 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 

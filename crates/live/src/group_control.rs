@@ -108,7 +108,7 @@ impl GroupControl {
         self.headers += headers;
     }
 
-    /// Begins to count the present group anew.
+    /// Restarts the counts of the present group.
     pub(crate) fn reset(&mut self) {
         (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
     }
@@ -170,7 +170,7 @@ impl GroupControl {
                     self.quantizer = needed;
                     Some(needed)
                 }
-                // A group that was cut short says nothing about the size of a whole one, so the quantizer stays.
+                // A group that ended early does not show the size of a whole group, so the quantizer stays.
                 LastGroup::Cut => None,
                 LastGroup::Whole => Some(self.advance(budget, low)),
             }

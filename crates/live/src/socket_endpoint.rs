@@ -420,7 +420,7 @@ impl SourceClock {
     }
 
     /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so the
-    /// minimum delay of the source is taken as zero.
+    /// minimum delay of the source is assumed to be zero.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);

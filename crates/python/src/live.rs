@@ -379,7 +379,7 @@ impl PyOffer {
         format!("Offer({} bytes)", self.sdp.len())
     }
 
-    /// Starts sending as the server's answer says. Raises UserError.
+    /// Starts to send with the parameters of the server's answer. Raises UserError.
     fn accept(&self, py: Python<'_>, answer: &str, medium_: &Bound<'_, PyDict>) -> PyResult<Py<PySender>> {
         let used = || wrong("offer", "it has an answer already", "make another one");
         let offer = locked(&self.offer).take().ok_or_else(used)?;

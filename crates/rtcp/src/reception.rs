@@ -17,7 +17,7 @@ pub enum Arrived {
     Duplicate(i64),
     /// The first packet after a restart of the source. All counters have been reset.
     Restarted(i64),
-    /// A packet whose number fits neither the stream nor a restart of it. It is not counted.
+    /// A packet whose number fits neither the stream nor a restart of the stream. The packet is not counted.
     Stray,
 }
 

@@ -206,8 +206,8 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Checks that an object of the summary has the figure, and that it is a number. `flow` is the flow, or the flow of the
-/// receiver.
+/// Checks that an object of the summary has the figure, and that it is a number. If the object is a flow or a receiver,
+/// `flow` is this flow or the flow of this receiver.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
     match find(of, path) {

@@ -30,7 +30,7 @@ pub struct Loaded {
     pub scenario: Scenario,
     /// Settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// SHA-256 in hexadecimal of the text and of every `set` after it.
+    /// SHA-256 in hexadecimal of the text and of every later `set`.
     pub sha256: String,
     /// The file's name, as it was given.
     pub file: String,

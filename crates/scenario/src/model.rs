@@ -351,7 +351,7 @@ pub struct Video {
     pub repair: Repair,
     /// Whether probes are filled with padding.
     pub padding: bool,
-    /// The codec rate of the audio beside the video; `None` if there is no audio.
+    /// The codec rate of the audio that is sent with the video; `None` if there is no audio.
     pub audio: Option<Rate>,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,

@@ -1,4 +1,4 @@
-//! Networks by name: `network = "NAME"` takes the topology and the events of another file.
+//! Networks by name: with `network = "NAME"`, a scenario uses the topology and the events of another file.
 
 use crate::file::{EventTable, OTHER_WORDS, Topology};
 use crate::loaded::{Document, text_of};

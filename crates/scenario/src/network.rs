@@ -287,7 +287,7 @@ impl Network {
     fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
-            // The existing node stands for both, so that the links to it are checked as well.
+            // The existing node is used for both entries, so that the links of both are checked.
             return *i;
         }
         if self.nodes.len() as u64 >= MAX_COUNT {

@@ -156,7 +156,7 @@ fn time_unit(cell: &str) -> Option<(f64, bool)> {
     let (name, unit) = divided(cell)?;
     let unit = unit.to_lowercase();
     let unit = TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1;
-    // A column that is called only "ms" or "s" may contain delays, so it is not taken for the time column.
+    // A column that is called only "ms" or "s" may contain delays, so it is not used as the time column.
     (is_time(&name) || name.is_empty() && cell.eq_ignore_ascii_case("seconds")).then_some((unit, name == "t"))
 }
 

@@ -64,7 +64,7 @@ pub struct Stream<'a> {
     pub format: Option<PayloadFormat>,
     /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
-    /// Whether Opus audio is sent beside the video, if the offer asks for it.
+    /// Whether Opus audio is sent in addition to the video, if the offer contains audio.
     pub audio: bool,
 }
 

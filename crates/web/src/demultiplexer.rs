@@ -127,7 +127,7 @@ impl<T> Demultiplexer<T> {
         self.sessions.get(&ufrag).map(|entry| &entry.place).ok_or(DropReason::UnknownAddress)
     }
 
-    /// Returns the user name of a valid check's session, and binds the source address to it.
+    /// Returns the user name of a valid check's session, and binds the source address to this session.
     fn checked(&mut self, now: Time, from: SocketAddr, message: &StunMessage<'_>) -> Result<String, DropReason> {
         let named = message.split_username().and_then(|(ufrag, _)| self.sessions.get(ufrag));
         let entry = named.ok_or(DropReason::UnknownUser)?;

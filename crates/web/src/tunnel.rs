@@ -648,8 +648,8 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
-                    // DTLS gives the certificate before the keys. Keys without a known certificate are therefore an
-                    // error of the DTLS implementation or an attack.
+                    // The DTLS implementation returns the certificate before the keys. Keys without a known certificate
+                    // are therefore due to an error in it, or to an attack.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }

@@ -122,7 +122,7 @@ pub struct VideoSource {
     make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Box<dyn Feed>>,
-    /// The audio beside the video, if the session has an audio stream.
+    /// The audio that is sent with the video, if the session has an audio stream.
     pub audio: Option<Box<dyn AudioFeed>>,
     /// Whether the cap is the ladder's highest rate, because the scenario has no lower cap.
     capped_by_ladder: bool,
@@ -185,7 +185,7 @@ pub struct VideoSource {
     pub backlog: steadycast_units::Spread,
     /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// Figures of the flow that the agent itself does not know. They replace the source's figures of the same name.
+    /// Figures of the flow that the agent itself can't compute. They replace the source's figures of the same name.
     pub also: Figures,
 }
 
@@ -735,7 +735,7 @@ pub struct VideoSink {
     pub views: Rows<ViewRow>,
     /// Whether views are recorded. In a large group they are not, because they would take too much memory.
     pub(crate) keep_views: bool,
-    /// Figures of the receiver that the agent itself does not know. They replace the sink's figures of the same name.
+    /// Figures of the receiver that the agent itself can't compute. They replace the sink's figures of the same name.
     pub also: Figures,
 }
 

@@ -131,7 +131,7 @@ impl CongestionFeedback {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, .. })
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
     ///
     /// # Errors
     /// The packet ends before the announced length, or announces more than 256 streams or more than 16384 packets per

@@ -44,8 +44,8 @@ impl Nack {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci: fci.collect() }
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else. The numbers keep the order of the
-    /// message, including duplicates.
+    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type. The numbers keep the order of
+    /// the message, including duplicates.
     ///
     /// # Errors
     /// The message contains no number, ends inside an entry, or has more than 512 entries.
@@ -155,7 +155,7 @@ pub struct ReceiverEstimate {
 }
 
 impl ReceiverEstimate {
-    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
     ///
     /// # Errors
     /// The packet has fewer sources than it announces.
@@ -226,7 +226,7 @@ impl ParityRequest {
         Packet::App { ssrc: self.sender, subtype: 0, name: PARITY, data }
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
     ///
     /// # Errors
     /// The request ends inside a block, or has more than [`ParityRequest::MOST`] blocks.
@@ -277,7 +277,8 @@ impl ParityUse {
         Packet::App { ssrc: self.sender, subtype: 1, name: PARITY, data }
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else. Bytes after the delay are ignored.
+    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type. Bytes after the delay are
+    /// ignored.
     ///
     /// # Errors
     /// The packet ends before the delay.

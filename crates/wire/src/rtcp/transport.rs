@@ -143,7 +143,7 @@ impl TransportFeedback {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, .. })
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
     ///
     /// # Errors
     /// The packet ends before the announced length, or announces more than 16384 packets.
