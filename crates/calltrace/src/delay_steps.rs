@@ -231,7 +231,8 @@ fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
 }
 
 /// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. If so, the
-/// search has cut something else into steps: an excessive drift, or other flows' packets in the queue.
+/// steps that the search found are not steps of a clock. They are due to an excessive drift, or to other flows' packets
+/// in the queue.
 fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     const SEVERAL: usize = 3;
     const NEARLY_ALL: f64 = 0.8;

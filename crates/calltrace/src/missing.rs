@@ -86,8 +86,8 @@ impl Direction {
         restarted
     }
 
-    /// Returns the fates of missing packets according to receiver reports. From two reports follows how many packets
-    /// the receiver lost between them; the remaining missing packets are only missing in the recording. A stream in
+    /// Returns the fates of missing packets according to receiver reports. Two successive reports show how many packets
+    /// the receiver lost between them. The other missing packets are only missing in the recording. A stream in
     /// `restarted` is left out, because its receiver restarts its counts too.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();

@@ -216,8 +216,8 @@ struct Pair {
 impl Path {
     /// Estimates the path of a call.
     ///
-    /// If `beside` is set, the user has stated that there was cross traffic. Where cross traffic is found, the capacity
-    /// is then the rate at which the call's own packets follow each other.
+    /// If `beside` is set, the user has stated that there was cross traffic. In this case, wherever cross traffic is
+    /// found, the capacity is the rate at which the call's own packets follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);

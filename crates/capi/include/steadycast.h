@@ -141,9 +141,9 @@ typedef struct {
   uint32_t probes;
   // The seed of the controller's random numbers.
   uint64_t seed;
-  // 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if it calls it
-  // when the packet is sent. With 1 a controller with a window is rejected. For a program that was compiled without
-  // this field, the value is 0.
+  // 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if the program
+  // calls it when the packet is sent. With 1 a controller with a window is rejected, because the bytes in flight are
+  // unknown. For a program that was compiled without this field, the value is 0.
   uint32_t late;
   // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
   // window is clocked by acknowledgements is rejected.
@@ -402,8 +402,8 @@ int steadycast_probe(SteadycastRemote *handle,
 size_t steadycast_controllers(char *names,
                               size_t room);
 
-// Creates a sender's kit around a controller. `settings` may be null: transport-wide feedback without retransmissions,
-// no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
+// Creates a sender's kit around a controller. If `settings` is null, the kit has transport-wide feedback without
+// retransmissions, no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
 //
 // # Safety
 // As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -421,8 +421,8 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 void steadycast_sender_free(SteadycastSender *handle);
 
-// Adds a stream. Returns its number, from 0, or a code below zero. Video streams are given rate in the order in which
-// they are added: the base layer first.
+// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get their rates in the order in which
+// they are added, so the base layer has to be added first.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
@@ -509,8 +509,8 @@ int steadycast_sender_resend(SteadycastSender *handle,
 int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 
 // Names a packet that was sent, as feedback will name it: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP`
-// or `STEADYCAST_NAME_OWN`. It is for programs that assign transport-wide sequence numbers themselves, for the
-// sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
+// or `STEADYCAST_NAME_OWN`. This function is for programs that assign transport-wide sequence numbers themselves, for
+// the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
 //
 // # Safety
 // As for `steadycast_sender_poll`.

@@ -99,9 +99,9 @@ pub struct SteadycastBounds {
     pub probes: u32,
     /// The seed of the controller's random numbers.
     pub seed: u64,
-    /// 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if it calls it
-    /// when the packet is sent. With 1 a controller with a window is rejected. For a program that was compiled without
-    /// this field, the value is 0.
+    /// 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if the program
+    /// calls it when the packet is sent. With 1 a controller with a window is rejected, because the bytes in flight are
+    /// unknown. For a program that was compiled without this field, the value is 0.
     pub late: u32,
     /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
     /// window is clocked by acknowledgements is rejected.

@@ -155,8 +155,8 @@ pub struct SteadycastOutput {
     pub seq: u16,
 }
 
-/// Creates a sender's kit around a controller. `settings` may be null: transport-wide feedback without retransmissions,
-/// no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
+/// Creates a sender's kit around a controller. If `settings` is null, the kit has transport-wide feedback without
+/// retransmissions, no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
 ///
 /// # Safety
 /// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -236,8 +236,8 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     }
 }
 
-/// Adds a stream. Returns its number, from 0, or a code below zero. Video streams are given rate in the order in which
-/// they are added: the base layer first.
+/// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get their rates in the order in which
+/// they are added, so the base layer has to be added first.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
@@ -481,8 +481,8 @@ fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
 }
 
 /// Names a packet that was sent, as feedback will name it: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP`
-/// or `STEADYCAST_NAME_OWN`. It is for programs that assign transport-wide sequence numbers themselves, for the
-/// sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
+/// or `STEADYCAST_NAME_OWN`. This function is for programs that assign transport-wide sequence numbers themselves, for
+/// the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.

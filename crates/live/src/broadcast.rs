@@ -402,9 +402,9 @@ impl Broadcast {
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// Passes an Opus packet to all viewers. It was sampled at `at`, counted from the source's first picture. `begins`
-    /// is true if it follows a silence. Waits up to `patience` for the packet's time, unless the source has its own
-    /// pace. Returns whether this time has come, or `None` if the broadcast has ended.
+    /// Passes an Opus packet to all viewers. The packet was sampled at `at`, counted from the source's first picture.
+    /// `begins` is true if it follows a silence. Waits up to `patience` for the packet's time, unless the source has
+    /// its own pace. Returns whether this time has come, or `None` if the broadcast has ended.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
             // A source with its own pace delivers each packet when it is due.

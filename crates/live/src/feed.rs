@@ -325,9 +325,9 @@ impl LiveFeed {
     }
 
     /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
-    /// to be left out; otherwise `None`. The group is then aborted, and the next one gets a smaller size or, if the
-    /// aborted group is long, a coarser quantizer. `waits` is the backlog, and `last` the size of the last coded frame.
-    /// `headers` bytes of `last` are packet headers.
+    /// to be left out; otherwise `None`. If the method returns a quantizer, the group is aborted, and the next group
+    /// gets a smaller size or, if the aborted group is long, a coarser quantizer. `waits` is the backlog, and `last`
+    /// the size of the last coded frame. `headers` bytes of `last` are packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());

@@ -117,8 +117,8 @@ impl JitterBuffer {
 
     /// Handles a packet whose gap was given up. Usually the packet is late and discarded. If the gap was caused by a
     /// forged number, however, the stream goes back to this packet, provided that enough consecutive packets follow it.
-    /// These have to be more than have followed the gap, unless their numbers are too far from the gap to be late. A
-    /// single forged number therefore can't make the receiver discard the genuine packets.
+    /// There have to be more of them than of the packets that have followed the gap, unless their numbers are too far
+    /// from the gap to be late. A single forged number therefore can't make the receiver discard the genuine packets.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {

@@ -13,8 +13,8 @@ use steadycast_units::{Bytes, Rate, Span};
 /// The content time over which a rung's highest rate is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// The backlog at the end of a group, as the time to send it, up to which the present rung is kept although it needs
-/// more than the target rate. It is a quarter of the pacer's limit, which leaves room for a larger next group.
+/// If the backlog at the end of a group takes at most this time to send, the present rung is kept, although it needs
+/// more than the target rate. This is a quarter of the pacer's limit, which leaves room for a larger next group.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
 /// On the way down and at the start, a rung fits if it needs at most this share of the rate. The margin is for groups

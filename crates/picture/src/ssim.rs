@@ -19,7 +19,7 @@ const N: f64 = 64.0;
 ///
 /// The window is flat and 8×8 and moves in steps of 4 samples. Rows and columns beyond a multiple of 4 are ignored. C2
 /// = (0.03·255)² as in the paper. C1 is a 64th of the paper's (0.01·255)², as in FFmpeg's filter, so that the values
-/// are comparable with FFmpeg's; it matters only in almost black windows.
+/// are comparable with FFmpeg's; C1 matters only in almost black windows.
 ///
 /// # Errors
 /// The sizes differ, or a side is shorter than a window.

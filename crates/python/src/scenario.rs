@@ -31,8 +31,9 @@ pub(crate) fn experiment(
     read.map(|content| content.to_string()).map_err(|problems| error::problems(py, &problems.0))
 }
 
-/// Returns the content of the network of this name as a table on one line of TOML, with absolute paths, and `flow`: the
-/// TCP flows that it adds. Relative paths start in `folder`; names are looked up in `networks`. Raises Problems.
+/// Returns the content of the network of this name: a table on one line of TOML, with absolute paths. The key `flow`
+/// contains the TCP flows that the network adds. Relative paths start in `folder`; names are looked up in `networks`.
+/// Raises Problems.
 #[pyfunction]
 pub(crate) fn network(py: Python<'_>, name: &str, folder: PathBuf, networks: PathBuf) -> PyResult<String> {
     steadycast_scenario::network(name, &folder, &networks).map_err(|problems| error::problems(py, &problems.0))

@@ -62,9 +62,9 @@ impl Claims {
         &self.links
     }
 
-    /// Returns the max–min fair rate of each claim. All rates grow evenly; a claim stops growing when its demand is met
-    /// or one of its links is full. `capacity` contains the rate of each link of [`Claims::links`], or `None` for an
-    /// unlimited link. A claim that neither a demand nor a link limits gets `None`.
+    /// Returns the max–min fair rate of each claim. All rates grow evenly; the rate of a claim stops growing when its
+    /// demand is met or one of its links is full. `capacity` contains the rate of each link of [`Claims::links`], or
+    /// `None` for an unlimited link. A claim that neither a demand nor a link limits gets `None`.
     pub fn fair(&self, demands: &[Demand], capacity: &[Option<Rate>]) -> Vec<Option<Rate>> {
         let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
         let present = |n: &u32| demands[*n as usize] != Demand::Absent;

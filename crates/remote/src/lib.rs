@@ -2,10 +2,10 @@
 //! product embeds.
 //!
 //! A product that sends RTP already has packets, a pacer, and feedback about the arrival of each packet. The feedback
-//! is transport-wide (draft-holmer-rmcat-transport-wide-cc-extensions-01), as browsers and GStreamer send it, or RFC
-//! 8888's. A [`Remote`] turns the packets sent and their arrivals into a [`Decision`]: the encoder's rate, the pacing
-//! rate, and the reason. The receiver needs no part of Steadycast: its half of the controller runs at the sender, on
-//! the arrivals in the feedback.
+//! is transport-wide (draft-holmer-rmcat-transport-wide-cc-extensions-01), as browsers and GStreamer send it, or has
+//! the format of RFC 8888. A [`Remote`] turns the packets sent and their arrivals into a [`Decision`]: the encoder's
+//! rate, the pacing rate, and the reason. The receiver needs no part of Steadycast: its half of the controller runs at
+//! the sender, on the arrivals in the feedback.
 //!
 //! The crate is sans-IO: the caller passes the time, and the crate sends nothing. Once the history of sent packets is
 //! full (16,384 packets), [`Remote::sent`] allocates no memory. [`Remote::feedback`] allocates the contents of a half's

@@ -115,8 +115,8 @@ const ASSUMED_INTERVAL: Span = Span::millis(100);
 ///
 /// A product calls [`Remote::sent`] for each packet that it sends and [`Remote::feedback`] for each report that
 /// arrives. It reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time of [`Remote::wake`].
-/// A packet is lost if feedback says so ([`PacketResult::missing`]). If feedback covers later packets but not this one,
-/// its fate is unknown: it is not lost, and no longer in flight.
+/// A packet is lost if feedback reports it as missing ([`PacketResult::missing`]). If feedback covers later packets but
+/// not this one, its fate is unknown: it is not lost, and no longer in flight.
 ///
 /// All times are on one clock of the product, which may start at any value. A time that is earlier than that of the
 /// previous call is replaced by the time of the previous call. Send times are exempt.

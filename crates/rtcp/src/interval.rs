@@ -2,7 +2,7 @@
 //!
 //! A [`Timer`] is called at the time that [`Timer::next`] returns, and answers whether a packet is sent now. Every
 //! other call (a packet's size, a departure, a request for early feedback) may change that time. The caller therefore
-//! reads it again after each call.
+//! reads the time again after each call.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};

@@ -113,9 +113,9 @@ pub struct Members {
     /// The number of packets from sources for which the table had no room.
     refused: u64,
     sample: Option<Sample>,
-    /// The SSRCs in the table that are outside the sample: senders, and entries that are not counted. It may also have
-    /// some SSRCs that have been removed from the table. In a large group nearly every report is from a source outside
-    /// the table, and this list avoids the look-up.
+    /// The SSRCs in the table that are outside the sample: senders, and entries that are not counted. The list may also
+    /// contain some SSRCs that have been removed from the table. In a large group nearly every report is from a source
+    /// outside the table, and this list avoids the look-up.
     outside_sample: SmallSsrcSet,
     /// The source of the last media packet, its address, and the arrival of the packet. Consecutive packets usually
     /// have the same source, so this cache avoids look-ups. The arrival is written to the table before the table is
@@ -134,9 +134,9 @@ struct Sample {
     /// members.
     key: u32,
     bits: u32,
-    /// A lower bound of the census, and the time at which it ends. Lowering `bits` enlarges the sample, but its new
-    /// members are counted only after they have sent a report. Until then the census does not fall below the count from
-    /// before the change.
+    /// A lower bound of the census, and the time at which this bound ends. Lowering `bits` enlarges the sample, but its
+    /// new members are counted only after they have sent a report. Until then the census does not fall below the count
+    /// from before the change.
     held: Option<(u32, Time)>,
 }
 
@@ -331,8 +331,8 @@ impl Members {
 
     /// Removes members from which no packet has arrived for the time `member`. Senders from which no media has arrived
     /// for the time `sender` become receivers (RFC 3550, section 6.3.5). Both times are the time-outs of
-    /// [`Timer`](crate::Timer). This has to be called at least once per RTCP interval. Returns the number of counted
-    /// members that were removed.
+    /// [`Timer`](crate::Timer). The method has to be called at least once per RTCP interval. Returns the number of
+    /// counted members that were removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.flush_last_media();
         let before = self.census().members;

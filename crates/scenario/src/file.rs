@@ -18,8 +18,8 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 pub(crate) const FORMAT: u64 = 1;
 
 /// Keys of scenario files, each with the names that other programs use for the same setting. If a scenario contains
-/// such a name, the error message suggests our key. If several keys match, it suggests the first one that is valid in
-/// the table.
+/// such a name, the error message suggests our key. If several keys match, the message suggests the first one that is
+/// valid in the table.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),

@@ -270,7 +270,8 @@ fn parts(network: &Network) -> Vec<u32> {
 /// Reduces the default packet size of TCP flows to the smallest MTU on the path, as path MTU discovery does.
 fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let least =
-        // A given size is kept, and `check_ways` reports an MTU below the smallest packet of TCP.
+        // The packet size stays as it is if the scenario sets it, or if the MTU is below the smallest packet of TCP.
+        // `check_ways` reports such an MTU.
         network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= MIN_PACKET);
     let mut around = None;
     for flow in flows {
@@ -326,9 +327,9 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// Sets the picture size of each synthetic film for which the scenario gives none. It is 1280x720 if the flow's share
-/// of its narrowest link exceeds the rate of the film in CIF. The share is the link's mean rate divided by the number
-/// of flows on the link that always have data.
+/// Sets the picture size of each synthetic film for which the scenario gives none. The size is 1280x720 if the flow's
+/// share of its narrowest link exceeds the rate of the film in CIF. The share is the link's mean rate divided by the
+/// number of flows on the link that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
