@@ -554,7 +554,7 @@ fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
 /// Keeps the packets of one sender only, because a server may forward packets of several senders.
 ///
 /// # Errors
-/// `stream` names none of the senders, or it is missing although there are several.
+/// `stream` names none of the senders, or `stream` is missing although there are several senders.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
     let stamped = packets.iter().enumerate().filter_map(|(place, packet)| {

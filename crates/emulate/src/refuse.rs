@@ -17,7 +17,7 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
         let path = format!("flow.{}.{key}", flow.name);
         // A key that is not in the file gets its value from the preset, the congestion control or the flow's kind. The
-        // problem is then reported at the line of that key.
+        // problem is then reported at the line of the key that determined the value.
         let others = ["preset", "congestion", "kind"].map(|other| format!("flow.{}.{other}", flow.name));
         let at = [path.clone()].into_iter().chain(others).find(|p| places.contains_key(p)).unwrap_or(path);
         all.push(loaded.problem(&at, &what, remedy));

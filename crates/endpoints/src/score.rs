@@ -6,8 +6,8 @@ use steadycast_units::Span;
 /// The time for which a picture may be shown beyond its slot without an effect on the score.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// The share of time with frozen pictures at which the quality falls to 1/e. It is fitted to P.1203.3 (equation 29) for
-/// half a minute with one to five freezes of 0.4 s and 0.5 s.
+/// The share of time with frozen pictures at which the quality falls to 1/e. The value is fitted to P.1203.3 (equation
+/// 29) for half a minute with one to five freezes of 0.4 s and 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
 /// The width of G.1070's curve over frame rates, at 1 Mb/s (`D_FrV`).

@@ -86,8 +86,8 @@ pub struct RemotePeer {
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
-    /// The time for which a packet is still useful to the receiver, counted from when its frame was ready. It applies
-    /// if the receiver does not announce a play-out delay. `None` stands for one second.
+    /// The time for which a packet is still useful to the receiver, counted from when its frame was ready. This value
+    /// applies if the receiver does not announce a play-out delay. `None` stands for one second.
     pub useful: Option<Span>,
     /// The limits that an operator may change.
     pub operator: OperatorControls,

@@ -96,7 +96,7 @@ pub trait End {
     /// back.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
     /// Handles a gap in the clock: the process or its machine was suspended until now. This call precedes the delivery
-    /// of the datagrams that arrived during the gap, because an end may serve a timer with each datagram.
+    /// of the datagrams that arrived during the gap, because an end may serve its timers when it receives a datagram.
     fn on_clock_gap(&mut self, _now: Time) {}
     /// Returns true if the end has nothing more to do. A loop whose ends are all done returns.
     fn done(&self) -> bool {

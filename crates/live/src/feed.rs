@@ -230,8 +230,8 @@ impl EncoderQueue {
     }
 }
 
-/// Maximum backlog of the pacer, as the time to send it, at which the next picture is coded. The pacer skips frames at
-/// a backlog of 1 s. With this limit, the rate can be halved before this happens.
+/// The next picture is coded only if the pacer's backlog takes at most this time to send. The pacer skips frames at a
+/// backlog of 1 s. With this limit, the rate can fall by half before the pacer skips frames.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has fallen, and the backlog

@@ -118,8 +118,8 @@ impl GroupControl {
         libm::round(self.quantizer) as u8
     }
 
-    /// Returns the first quantizer, before anything has been coded. It assumes a tenth of a bit per sample at quantizer
-    /// 9, as is usual for pictures, with a margin towards coarser quantizers.
+    /// Returns the first quantizer, before anything has been coded. The method assumes a tenth of a bit per sample at
+    /// quantizer 9, as is usual for pictures, with a margin towards coarser quantizers.
     fn first_quantizer(&self, rate: Rate) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);

@@ -201,7 +201,7 @@ pub struct SharedPort {
     ufrag: String,
     local: SocketAddr,
     /// The local address at which the browser's last check arrived. A host may have several addresses, and ICE requires
-    /// that responses are sent from this one (RFC 8445, section 7.3.1).
+    /// that responses are sent from this address (RFC 8445, section 7.3.1).
     source: Option<IpAddr>,
     /// Number of datagrams that this machine could not send.
     unsent: u64,

@@ -438,7 +438,7 @@ pub struct LocalOffer {
 }
 
 impl LocalOffer {
-    /// Opens a socket, and makes the offer of this medium. The options have a server as destination.
+    /// Opens a socket, and makes the offer of this medium. The destination in the options has to be a server.
     ///
     /// # Errors
     /// A key of the flow, the address or the medium can't be used.

@@ -515,7 +515,7 @@ impl Reports {
         }
     }
 
-    /// Sets the address from a report. `of_source` is true if the report is from the current source. It is `None` if no
+    /// Sets the address from a report. `of_source` is true if the report is from the current source, and `None` if no
     /// media has arrived yet; the first media packet then confirms or replaces the address.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };

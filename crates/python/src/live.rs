@@ -643,7 +643,7 @@ impl PyReceiver {
     }
 
     /// Returns the audio packets that have arrived since the last call, as a list of (ticks, missing packets before
-    /// this one, bytes). They are in order, and their ticks are on the clock of the frames.
+    /// this one, bytes). The packets are in order, and their ticks are on the clock of the frames.
     fn audio<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for packet in self.audio_queue.take() {

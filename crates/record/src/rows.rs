@@ -105,9 +105,9 @@ impl<T: Row> Rows<T> {
             }
             // `Vec` itself would start with a capacity of four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // If the store refuses a block, its rows stay in memory. `latest` then never has exactly this length again,
-            // so no further block is offered. At least one block always stays in memory, because callers read the
-            // latest rows.
+            // If the store refuses a block, its rows stay in memory. `latest` then never again has the length at which
+            // a block is offered, so no further block is offered. At least one block always stays in memory, because
+            // callers read the latest rows.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);

@@ -98,7 +98,7 @@ const RECEIVER: ReceiverId = ReceiverId(2);
 /// The identifier of the sender half.
 const SENDER: ReceiverId = ReceiverId(1);
 /// The interval of the reports that the receiver half sends to the sender half in place of RTCP reports, unless the
-/// half sets its own report times. It is the default of RFC 4585.
+/// half sets its own report times. The value is the default of RFC 4585.
 const REPORT_INTERVAL: Span = Span::secs(1);
 /// The maximum valid time of either clock.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);

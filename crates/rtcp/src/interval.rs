@@ -106,8 +106,8 @@ pub struct TimerConfig {
     pub point_to_point: bool,
     /// The expected size of the first packet, including the IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer skips the expiries at which a regular report would certainly be suppressed. It is set for live
-    /// participants that send no feedback, because each expiry wakes a thread.
+    /// Whether the timer skips the expiries at which a regular report would certainly be suppressed. The flag is set
+    /// for live participants that send no feedback, because each expiry wakes a thread.
     pub skips_suppressed: bool,
 }
 
@@ -129,8 +129,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter than the present minimum. It is 360 s
-    /// divided by the session bandwidth in kbit/s. In a group, only active senders may use it.
+    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter than the present minimum. The reduced
+    /// minimum is 360 s divided by the session bandwidth in kbit/s. In a group, only active senders may use it.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());

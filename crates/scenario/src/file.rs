@@ -414,7 +414,7 @@ joined! {
 }
 
 /// The table `back`, which contains the keys that differ in the back direction. A link's schema contains this table's
-/// schema, so the table's schema omits `back`. Otherwise it would be recursive.
+/// schema, so the table's schema omits `back`. Otherwise the schema would be recursive.
 #[derive(Clone, Debug)]
 pub(crate) struct BackTable;
 impl Declared for BackTable {

@@ -78,7 +78,7 @@ impl Columns {
     /// Finds the columns of the time and the quantity by the names in a header.
     ///
     /// # Errors
-    /// The time or the quantity is missing, has no unit, or stands in several columns.
+    /// The time or the quantity is missing, has no unit, or is in several columns.
     pub(crate) fn named(header: &str, quantity: Quantity) -> Result<Self, String> {
         let divider = [';', ',', '\t'].into_iter().find(|divider| header.contains(*divider));
         let cells = split(divider, header);
@@ -139,7 +139,7 @@ fn only(
 }
 
 /// Divides a heading into its name and its unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" give "time" and
-/// "ms". The name is in lower case; it is empty if the heading is only a unit.
+/// "ms". The name is in lower case. If the heading is only a unit, the name is empty.
 fn divided(cell: &str) -> Option<(String, &str)> {
     let cell = cell.trim_end_matches([')', ']']);
     let at = cell.rfind(['(', '[', '_', ' ']);

@@ -286,8 +286,8 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
-        // A range of receivers outside a list is paired with the flows, one receiver for each. Inside a list it would
-        // be a group of receivers, so it is written without brackets.
+        // A range of receivers outside a list is paired with the flows, one receiver for each. Inside a list the range
+        // would be a group of receivers, so it is written without the brackets of a list.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),
