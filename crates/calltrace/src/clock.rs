@@ -95,8 +95,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether the delays of `part`, which lies before or after a step, vary by at most a quarter of the step. After a stall
-/// they vary more, because they decrease while the queue drains.
+/// Whether the delays of `part`, which lies before or after a step, vary by at most a quarter of the step. After a
+/// stall they vary more, because they decrease while the queue drains.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
