@@ -127,8 +127,7 @@ struct Interval {
     derived: bool,
 }
 
-/// The loss events up to some packet. This is a plain value, so that the events can be recomputed from an earlier
-/// state.
+/// The loss events up to some packet. It can be copied, so that the events can be recomputed from an earlier state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     closed: [Interval; INTERVALS],

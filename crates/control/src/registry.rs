@@ -217,7 +217,7 @@ impl Terms {
     }
 }
 
-/// A controller whose sender halves are wrapped in a layer. Everything else is that of the wrapped controller.
+/// A controller whose sender halves are wrapped in a layer. All other properties are those of the wrapped controller.
 pub trait Layer: Send + Sync {
     /// Returns the wrapped controller.
     fn own(&self) -> &dyn Factory;

@@ -80,7 +80,8 @@ pub(crate) struct Managed {
     bytes: u64,
     /// The end of the current transmission, and the size of its packet.
     on_air: (Time, Bytes),
-    /// The bytes that the transmitter sends for that packet. With retransmissions they exceed the packet's size.
+    /// The bytes that the transmitter sends for the packet in `on_air`. With retransmissions they exceed the packet's
+    /// size.
     spent: Bytes,
     /// The time of the next dequeue; NEVER if the queue is empty.
     pub(crate) due: Time,

@@ -11,9 +11,9 @@
 //!   receiver that would still be served.
 //! - Operator: reports of a receiver that the operator excludes are ignored.
 //!
-//! A receiver that a rule excluded is admitted again after a minute. If a session has a single receiver, it is never
-//! excluded. A receiver's conditions are measured by the square-root law, with the losses and RTTs that the sender
-//! counts, so the quantile is the same for all controllers. Report floods are handled by the session
+//! A receiver that a rule excluded is admitted again after a minute. The only receiver of a session is never excluded.
+//! A receiver's conditions are measured by the square-root law, with the losses and RTTs that the sender counts, so the
+//! quantile is the same for all controllers. Report floods are handled by the session
 //! ([`crate::SenderSettings::gated`]).
 
 use std::collections::BTreeMap;

@@ -215,7 +215,7 @@ impl Receiver {
     }
 
     /// Counts losses. The first losses after a start phase result from its last doubling and do not represent the path.
-    /// They count as the loss rate at which TCP would reach the receive rate (as in RFC 5348, section 6.3.1).
+    /// These losses count as the loss rate at which TCP would reach the receive rate (as in RFC 5348, section 6.3.1).
     fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
         let mut counted = lost;
         if lost > 0 && !self.ever_lost && self.config.ramp {

@@ -148,7 +148,7 @@ impl LossV1 {
             self.take(self.target, "some loss: held");
         } else {
             // Loss reports show the effect of a decrease only after a round trip, so a second decrease has to wait for
-            // one.
+            // a round trip.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));

@@ -55,8 +55,8 @@ pub(super) struct Sender {
     highest: Option<u64>,
     /// The highest packet sent before the last reduction. Losses up to it do not cause another reduction.
     cut_at: Option<u64>,
-    /// The newest packet that filled the window when it was sent. An acknowledgment up to this packet shows that the
-    /// window was used.
+    /// The newest packet that filled the window when it was sent. An acknowledgment of this packet or of an earlier one
+    /// shows that the window was used.
     filled: Option<u64>,
     /// Whether the window is frozen, because no packet after `cut_at` was acknowledged yet.
     frozen: bool,

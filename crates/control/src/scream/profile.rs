@@ -21,10 +21,10 @@ pub(super) struct Profile {
     /// again. The second value is whether a reduction by delay counts as congestion.
     pub(super) post_congestion: f64,
     pub(super) delay_congests: bool,
-    /// The minimum interval between two reductions if `VIRTUAL_RTT` is shorter, in seconds.
+    /// The minimum interval between two reductions, in seconds. If `VIRTUAL_RTT` is longer, it is used instead.
     pub(super) cut_interval: f64,
-    /// Whether a reduction by delay is divided a second time by the ratio of the round-trip time to the interval
-    /// between reductions.
+    /// Reductions by delay are divided by the ratio of the round-trip time to the interval between reductions. This is
+    /// true if the division is applied twice.
     pub(super) divided_twice: bool,
     /// The ratio of the target to the receive rate below which reductions by delay and L4S marks are quartered.
     pub(super) spare_below: f64,

@@ -142,7 +142,7 @@ struct Settings {
     k: f64,
     by_frame: bool,
     per_packet: bool,
-    /// Whether the receiver counts packets between two sender reports, as the paper prints (section II.B). Otherwise
+    /// Whether the receiver counts packets between two sender reports, as in the paper's text (section II.B). Otherwise
     /// the differences of the cumulative counters of receiver reports are used, which are robust against lost reports.
     counts: bool,
 }
