@@ -48,8 +48,8 @@ impl Steadycast {
     /// Creates a factory of the controller called `controller`. Rates and sizes in `bounds` are those of IP packets.
     ///
     /// # Errors
-    /// Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`], because quinn does not report a packet when
-    /// it is sent.
+    /// Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`], because quinn does not report a packet
+    /// when it is sent.
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Arc<Self>, ParamError> {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
