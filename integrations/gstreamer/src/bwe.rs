@@ -398,8 +398,9 @@ impl Bwe {
         state.read(at, &settings, &mut notifications);
         if !leaving.is_empty() || notifications.estimated || notifications.key_unit || notifications.silence {
             drop(state);
-            self.notify(&notifications);
+            // The application's handler may wait for its encoder. The packets' times of departure would then be wrong.
             self.push(leaving);
+            self.notify(&notifications);
             return;
         }
         let silence_check = state

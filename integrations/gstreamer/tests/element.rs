@@ -7,6 +7,8 @@ use gstreamer::glib;
 use gstreamer::glib::translate::UnsafeFrom;
 use gstreamer::prelude::*;
 use gstreamer_check::Harness;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 fn harness(properties: &[(&str, glib::Value)]) -> Harness {
@@ -91,6 +93,30 @@ fn a_third_of_packets_lost_keeps_the_estimate_far_below_its_greatest() {
     // The round trip is that of this machine's threads: a millisecond or more.
     assert!((1_000_000..6_000_000).contains(&estimate), "{estimate}");
     assert!((100..=140).contains(&stat(&harness, "packets-lost")), "{}", stat(&harness, "packets-lost"));
+}
+
+#[test]
+fn packets_are_pushed_before_an_application_is_notified_which_may_wait_for_its_encoder() {
+    let mut harness = harness(&[("max-bitrate", 1_000_000_u32.to_value())]);
+    let element = harness.element().unwrap();
+    let passed = Arc::new(AtomicU64::new(0));
+    let (counter, seen, at_notification) = (Arc::clone(&passed), Arc::clone(&passed), Arc::new(Mutex::new(Vec::new())));
+    element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        gst::PadProbeReturn::Ok
+    });
+    let kept = Arc::clone(&at_notification);
+    element.connect_notify(Some("estimated-bitrate"), move |_, _| {
+        kept.lock().unwrap().push(seen.load(Ordering::SeqCst));
+    });
+    harness.push(packet(0, 1_000)).unwrap();
+    let _ = harness.pull().unwrap();
+    // The next packet's step finds the new limit, which is below the estimate.
+    element.set_property("max-bitrate", 40_000_u32);
+    harness.push(packet(1, 1_000)).unwrap();
+    let _ = harness.pull().unwrap();
+    let _ = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(now() + 200_000_000)).wait();
+    assert_eq!(at_notification.lock().unwrap().last(), Some(&2));
 }
 
 #[test]
