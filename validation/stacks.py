@@ -1,7 +1,7 @@
 """Judges the adapters beside the stacks' own estimators: `python -m validation.stacks run -o DIR`, as root.
 
     python -m validation.stacks run -o DIR              # a second call only repeats untrusted cells
-    python -m validation.stacks table -o DIR --write
+    python -m validation.stacks table -o DIR --write    # keeps the file's rows that DIR has no trusted cell for
 
 The networks are three named ones and three drawn ones, each alone and beside a CUBIC, in three rounds of four cells.
 Each round has all estimators, so that a run that is stopped early lacks networks, but no stack. Programs are made as
@@ -19,9 +19,10 @@ above that of the best of the stack's own estimators, in all
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -189,27 +190,40 @@ class Row:
     failed: str
     commit: str
 
+    @property
+    def cell(self) -> tuple[str, str, bool]:
+        """The estimator and the network, by which rows are told apart."""
+        return self.estimator.label, self.network, self.beside
+
     def fair_bps(self) -> float | None:
-        """Return the pair's fair share beside the TCP, at most its cap; `None` without a share of the TCP."""
-        tcp, share = self.figures.get("tcp_bps"), self.figures.get("tcp_share_of_fair")
-        return min(tcp / share, self.estimator.cap_bps) if tcp and share else None
+        """Return the pair's fair share beside the TCP, at most its cap; `None` if it is not known."""
+        fair = self.figures.get("fair_bps")
+        return min(fair, self.estimator.cap_bps) if fair else None
 
     def cells(self) -> list[str]:
         """Return the row of the table."""
         get = self.figures.get
-        heads = (("throughput_bps", 1e-6), ("tcp_share_of_fair", 100), ("delay_p95_ms", 1))
-        more = (("freezes_per_min", 1), ("frozen_frac", 100), ("in_time_frac", 100), ("loss_frac", 100))
-        numbers = [
-            "" if (value := get(key)) is None else f"{scale * value:.3g}" for key, scale in (*heads, *more)
-        ]
+        numbers = ["" if (value := get(key)) is None else f"{scale * value:.4g}" for key, scale, _ in FIGURES]
         state = self.failed or ("yes" if self.trusted else "no")
         network = f"{self.network}+cubic" if self.beside else self.network
         return [self.estimator.stack, self.estimator.name, network, *numbers, self.by, state, self.commit]
 
 
+FIGURES = (
+    ("throughput_bps", 1e-6, "rate, Mb/s"),
+    ("fair_bps", 1e-6, "fair, Mb/s"),
+    ("tcp_share_of_fair", 100, "tcp, %"),
+    ("delay_p95_ms", 1, "delay p95, ms"),
+    ("freezes_per_min", 1, "freezes/min"),
+    ("frozen_frac", 100, "frozen, %"),
+    ("in_time_frac", 100, "in-time, %"),
+    ("loss_frac", 100, "lost, %"),
+)
+"""The figures of a row with their factors and headings. `fair_bps` is the fair share beside the TCP, without a cap."""
 HEADS = (
-    *("stack", "estimator", "network", "rate, Mb/s", "tcp, %", "delay p95, ms", "freezes/min", "frozen, %"),
-    *("in-time, %", "lost, %", "by", "trusted", "commit"),
+    *("stack", "estimator", "network"),
+    *(heading for *_, heading in FIGURES),
+    *("by", "trusted", "commit"),
 )
 
 
@@ -252,12 +266,14 @@ def rows(out: Path) -> Iterator[Row]:
             name = each["network"]
             evidence = place / "cells" / name.replace("/", "_") / "1"
             more = streams(evidence, estimator.pair()) if estimator.folder == "quic" else {}
+            tcp, share = each["worst"].get("tcp_bps"), each["worst"].get("tcp_share_of_fair")
+            fair = {"fair_bps": tcp / share} if tcp and share else {}
             failed = each["failed"]["reason"] if each["failed"] else ""
             yield Row(
                 estimator,
                 name.removesuffix("+cubic").removesuffix(".toml"),
                 name.endswith("+cubic"),
-                {**each["worst"], **more},
+                {**each["worst"], **fair, **more},
                 ("program" if more else each["by"]) or "",
                 bool(each["trusted"]) and not failed,
                 failed,
@@ -265,13 +281,31 @@ def rows(out: Path) -> Iterator[Row]:
             )
 
 
-def best(several: Iterator[Row]) -> Iterator[Row]:
+def kept(place: Path) -> Iterator[Row]:
+    """Yield the rows of a table that was written before. Their figures are rounded."""
+    known = {each.label: each for each in ESTIMATORS}
+    if not place.exists():
+        return
+    for each in csv.DictReader(place.read_text(encoding="utf-8").splitlines()):
+        figures = {key: float(each[head]) / scale for key, scale, head in FIGURES if each.get(head)}
+        yield Row(
+            known[f"{each['stack']}-{each['estimator']}"],
+            each["network"].removesuffix("+cubic"),
+            each["network"].endswith("+cubic"),
+            figures,
+            each["by"],
+            each["trusted"] == "yes",
+            each["trusted"] if each["trusted"] not in ("yes", "no") else "",
+            each["commit"],
+        )
+
+
+def best(several: Iterable[Row]) -> Iterator[Row]:
     """Yield one row for each estimator and network: the last trusted one, otherwise the last."""
     found: dict[tuple[str, str, bool], Row] = {}
     for row in several:
-        key = row.estimator.label, row.network, row.beside
-        if row.trusted or key not in found or not found[key].trusted:
-            found[key] = row
+        if row.trusted or row.cell not in found or not found[row.cell].trusted:
+            found[row.cell] = row
     yield from found.values()
 
 
@@ -350,7 +384,7 @@ def table(options: argparse.Namespace) -> int:
     order = [each.label for each in ESTIMATORS]
     networks = [name for some in ROUNDS for name in some]
     all_rows = sorted(
-        best(rows(options.out)),
+        best([*kept(page.DATA / f"{TABLE}.csv"), *rows(options.out)]),
         key=lambda r: (networks.index(r.network), r.beside, order.index(r.estimator.label)),
     )
     made = page.table(HEADS, [row.cells() for row in all_rows])

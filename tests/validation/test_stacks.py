@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 from validation import page, stacks
@@ -22,6 +24,7 @@ def made(seed: int) -> list[Row]:
             {
                 "throughput_bps": rng.uniform(0.1e6, each.cap_bps),
                 "tcp_share_of_fair": rng.uniform(0.2, 2.0) if beside else None,
+                "fair_bps": rng.uniform(0.5e6, 3e6) if beside else None,
                 "delay_p95_ms": rng.uniform(20, 900),
                 "freezes_per_min": rng.uniform(0, 40),
                 "loss_frac": rng.uniform(0, 0.2),
@@ -65,6 +68,20 @@ def test_means_are_over_the_networks_in_which_all_estimators_of_a_stack_are_trus
                     continue
                 assert abs(float(mbps) - fmean(r.figures["throughput_bps"] or 0 for r in part) / 1e6) <= 0.006
                 assert abs(float(late) - fmean(r.figures["delay_p95_ms"] or 0 for r in part)) <= 0.51
+
+
+def test_rows_of_the_file_are_kept_unless_a_trusted_cell_is_newer(tmp_path: Path) -> None:
+    old = made(1)
+    page.store("stacks", page.table(stacks.HEADS, [row.cells() for row in old]), {}, tmp_path)
+    read = list(stacks.kept(tmp_path / "stacks.csv"))
+    assert [row.cells() for row in read] == [row.cells() for row in old]
+    assert [(row.cell, row.trusted) for row in read] == [(row.cell, row.trusted) for row in old]
+    new = [replace(row, commit="new", trusted=row.network != "lte") for row in made(2)[: len(old) // 2]]
+    states = {row.cell: row.trusted for row in old}
+    for row in stacks.best([*read, *new]):
+        newer = next((each for each in new if each.cell == row.cell), None)
+        expected = newer is not None and (newer.trusted or not states[row.cell])
+        assert (row.commit == "new") == expected
 
 
 def test_the_page_has_the_tables_that_the_program_writes_and_a_phone_can_show_them() -> None:
