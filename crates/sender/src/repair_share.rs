@@ -39,7 +39,7 @@ impl RepairShare {
     }
 
     /// Returns the part of `rate` that is left for the media. The share of repair is the larger one of its mean over
-    /// the last second and its exponentially weighted mean, but at most [`MAX_REPAIR_SHARE`].
+    /// the last second and its exponentially weighted mean, but at most a third.
     pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
         // The short mean follows a burst of repairs immediately, and the long mean keeps the share for a while after
