@@ -295,7 +295,7 @@ class MediaSender:
             retransmissions_covered: whether feedback covers retransmissions.
             padding: whether the program can send padding.
             max_backlog_s: the longest backlog of the pacer, in seconds at the pacing rate; above it frames are skipped.
-            credit_s: the pacer sends faster to catch up after a late ``poll``, for at most this delay in seconds.
+            credit_s: the longest delay of a ``poll``, in seconds, for which the pacer makes up by sending faster.
 
         Raises:
             UserError: the controller, a parameter or the format does not exist.

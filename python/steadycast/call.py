@@ -29,14 +29,11 @@ BIN_S = 0.5
 """The length of a time bin, in seconds."""
 WORST_S = 10.0
 START_BPS = 300e3
-"""The start rate of the recorded controller in bit/s, as in browsers and Steadycast's `gcc`."""
+"""The assumed start rate of the recorded controller in bit/s, as in browsers and Steadycast's `gcc`."""
 _AROUND = 12
 """A frame's size is compared with the mean size of this many frames before and after it."""
 _APART = 1.5
-"""The ratio within which the target rate counts as followed by the encoder.
-
-The ratio of the target rate to the mean rate of the frames has to be from 1 / 1.5 to 1.5.
-"""
+"""The encoder counts as following its target if the target is 1 / 1.5 to 1.5 times the mean rate of the frames."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
 """The keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30

@@ -51,7 +51,7 @@ def sentence(call: Json) -> str:
     part = [each for each in bins[first:last] if each["packets"]]
     lost, weighed = lost_share(part), [each for each in part if each["delay_ms"] is not None]
     weight = sum(each["packets"] for each in weighed)
-    # Each bin counts with its number of packets.
+    # Each bin is weighted by its number of packets.
     delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
     # Only averages (a browser's dump or a run's tables) have `limited`.
@@ -90,7 +90,8 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # A short queue that is full also causes losses. Random loss is therefore named only if most losses had no queue.
+    # A short queue that is full also causes losses while the delay is short. Random loss is therefore named only if
+    # most packets were lost while the queue was empty.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":

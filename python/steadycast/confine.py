@@ -199,7 +199,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
 
 
 def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
-    """Copy at most ``room`` bytes; return the bytes left of ``room``, and whether the file was copied completely."""
+    """Copy at most ``room`` bytes; return the rest of ``room``, and whether the file was copied completely."""
     with target.open("xb") as new:
         while True:
             part = source.read(min(1 << 20, room + 1))

@@ -74,7 +74,7 @@ class Examined:
 
 
 def need(purpose: str) -> None:
-    """Raise `UncompiledError` if a command needs the module's real-time part, so that the command line compiles it."""
+    """Raise `UncompiledError` if a command needs the module's real-time part and a checkout has not compiled it."""
     if {"networks", "sockets"} & set(NEEDED.get(purpose, ())):
         from steadycast.core import need_real_time
 

@@ -81,7 +81,7 @@ def emulate(
         only: run the program alone, without the scenario's flows.
         pcap: links whose packets are captured, in addition to those that the scenario names.
         approximate: omit features that an emulation does not support, with a warning for each.
-        tap: hosts all of whose datagrams are recorded in the table `wire`.
+        tap: hosts whose datagrams are all recorded in the table `wire`.
         film: record the ten seconds with the worst picture quality as a film for the report; needs ``quality``.
 
     Raises:
@@ -128,7 +128,7 @@ def emulate(
 
 
 def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
-    """Return warnings about unsupported features of the scenario; raise an error unless ``approximate`` is set."""
+    """Return a warning for each unsupported feature of the scenario; without ``approximate`` it is an error."""
     refused = core.refusals(loaded)
     if refused and not approximate:
         raise Problems(refused)

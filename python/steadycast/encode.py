@@ -59,7 +59,7 @@ def steps(
     with as_options():
         ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
     table = ladder.table
-    # The figures are to show the effect of the quantizer alone, so no frame is lost.
+    # The figures show the effect of the quantizer alone, so all frames count as received.
     whole = Fates(np.ones(table.frames, dtype=np.bool_))
     psnr, ssim, frames = [], [], []
     for i, q in enumerate(table.qs):

@@ -205,7 +205,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
             def on_timer(self, now_s: float) -> None:
                 """Do nothing: the timer only makes the core read the rate.
 
-                It expires at the start of each step, so that the step's action applies from then on.
+                The timer expires at the start of each step, so that the step's action applies from then on.
                 """
 
         sets = changes(self._set, seed=seed)

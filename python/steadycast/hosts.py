@@ -52,7 +52,7 @@ class Member:
     log: str | None = None
     """The file for the program's output; `None` for the crew's own output.
 
-    A program with a file has a separate process group.
+    A program with a log file has a separate process group.
     """
     own: bool = False
     """Whether the program belongs to Steadycast; the plan's confinement does not apply to it."""

@@ -77,14 +77,14 @@ _DELAY_LEAST_MS = 5.0
 _MORE, _HELD_S = 1.3, 4.0
 """The encoder counts as the limit of the rate if the target exceeds the sending rate by a factor of 1.3 for 4 s."""
 _MEDIA_BAND = (0.95, 1.2)
-"""The range of the encoder's ceiling, relative to its mean rate while it limits the rate.
+"""The range of the encoder's highest rate, relative to its mean rate in the times in which the encoder is the limit.
 
 On random networks (`validation.call`, 9 to 51) the ratio was 0.98 to 1.19, because pictures sometimes need less.
 """
 _HELD_BINS = 4
 """The largest number of consecutive bins of unknown capacity that are interpolated between the bins beside them."""
 _BEFORE_BINS = 4
-"""The number of bins whose mean rate is the start rate, if the call began before the record."""
+"""If the call began before the record, the mean rate of this number of bins is taken as the start rate."""
 _STEP = 0.05
 """Relative steps of the capacity that are smaller than this are omitted from a scenario."""
 _KEEPS = 0.8

@@ -362,8 +362,8 @@ def _run() -> int:
         tell("interrupted")
         return Exit.INTERRUPTED
     except SystemExit as end:
-        # The line is printed here, because an interruption outside of a command's `interruptible` block has the same
-        # exit code.
+        # The line is printed here and not in `interruptible`, because an interruption outside of its block ends here,
+        # too.
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":

@@ -201,8 +201,8 @@ class Seen:
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
     """Return the slot whose picture is on screen in each display slot, and the frames that the decoder receives.
 
-    If ``by`` is "time", late frames are decoded, because other frames refer to them, and are shown late. If it is
-    "index", neither late nor lost frames are decoded, and the pictures follow one another without a gap.
+    If ``by`` is "time", late frames are decoded, because other frames refer to them, and their pictures are shown late.
+    If it is "index", neither late nor lost frames are decoded, and the pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER

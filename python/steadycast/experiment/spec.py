@@ -188,9 +188,9 @@ class FigureSpec:
     measure: str
     """The measure; empty in a figure over time."""
     over: str | None
-    """The axis on the x axis; `None`: a bar per variant."""
+    """The experiment's axis that is drawn horizontally; `None`: a bar per variant."""
     against: str | None
-    """The measure on the x axis, with a dot per point and a panel per variant."""
+    """The measure that is drawn horizontally, with a dot per point and a panel per variant."""
     scenarios: tuple[str, ...]
     caption: str
     write: Path | None

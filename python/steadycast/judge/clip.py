@@ -238,7 +238,7 @@ class Measured:
         self._coarse: dict[int, float] = {}
 
     def of(self, luma: U8, number: int) -> tuple[float, float, float | None]:
-        """Return luma PSNR, the PSNR threshold of damage, both in dB, and SSIM for some pictures."""
+        """Return the luma PSNR and its threshold of damage in dB, and the SSIM if it is measured for this picture."""
         import av
 
         from steadycast.core import core

@@ -45,8 +45,10 @@ class Column:
     less_is_worse: bool
     say: Callable[[float], str]
     floor: float
-    """A text's old value is kept if the new one differs from it by less than a tolerance. This is the absolute part, in
-    the unit of the text."""
+    """The absolute part of the tolerance, in the unit of the text.
+
+    An earlier text's value is kept if the new value differs from it by less than the tolerance.
+    """
     share: float = 0.0
     """The relative part of the tolerance (see `floor`), as a fraction of the old value."""
 

@@ -103,8 +103,10 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds. The programs must send by its end, and the events of a network are relative
-    to its end."""
+    """The lead time in seconds.
+
+    The sender must have begun to send by its end. The times of a network's events count from its end.
+    """
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()

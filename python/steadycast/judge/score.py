@@ -45,7 +45,7 @@ percentile of the delay is at most 100 ms above the path's.
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
 """An RTP stream has at least 16 packets, and 90 % of its sequence number steps are from 1 to 64."""
 _PLAUSIBLE_S = 10.0
-"""Marks that differ from the expected picture number by more than this time, in seconds, are misread."""
+"""A mark that differs from the expected picture number by more than this time, in seconds, counts as misread."""
 _UNREAD = 0.2
 
 Figures = dict[str, Any]
@@ -275,7 +275,10 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """Return the burstiness: the 95th percentile over all seconds of the peak-to-mean ratio of the bytes in 5 ms."""
+    """Return the burstiness: the 95th percentile of the peak-to-mean ratios of all seconds.
+
+    The peak and the mean are those of the bytes per 5 ms.
+    """
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
     whole = bins[: len(bins) // each * each].reshape(-1, each)
@@ -594,7 +597,7 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
-    """Estimate the sending times that were not logged, from frames' first packets or the least delay.
+    """Estimate when pictures were handed over, if it was not logged: from the RTP frames, or from the smallest delay.
 
     With RTP, the first frame on the wire is assumed to be picture 0, and RTP time stamps identify the others. Otherwise
     the delay of the picture with the least delay is assumed to be 0.

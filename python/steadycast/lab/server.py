@@ -142,9 +142,10 @@ class Pool:
 
 
 def rivals() -> list[str]:
-    """Return the default controllers for side B: of each kind, the first in the registry that reacts to the network.
+    """Return the default controllers for side B.
 
-    At least one of them differs from any given controller.
+    Of the controllers for one receiver, and of those for any number, this is the first in the registry that reacts to
+    the network. At least one of the two differs from any given controller.
     """
     first: dict[str, str] = {}
     for each in registry():

@@ -68,7 +68,7 @@ def fates(table: FrameTable, told: Fates) -> U8:
 
     If several apply, lost takes precedence over undecodable, and undecodable over late.
 
-    A lost I or P frame makes all later frames of its GOP undecodable, in coding order.
+    A lost I or P frame makes all frames after it in its GOP, in coding order, undecodable.
     """
     frames = np.arange(told.frames)
     groups = table.group_of(frames)

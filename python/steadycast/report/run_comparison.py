@@ -307,7 +307,8 @@ def measures(runs: Sequence[Run]) -> list[Measure]:
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
-            # A video that exceeds its fair share is not better, but TCP flows that obtain more of theirs are.
+            # For a video, a larger share than the fair one is not better. For TCP flows beside it, a larger share is
+            # better.
             better = "higher" if kind == "tcp" else column.figure.better
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)

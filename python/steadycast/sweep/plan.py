@@ -30,7 +30,7 @@ RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
 """Columns of the results that can't be axes."""
 _KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
 _LISTS = {"set": "sets", "axes": "axes"}
-"""Keys of plan.json, and the attributes of `Plan` that they hold."""
+"""Keys of plan.json that contain lists, each with the attribute of `Plan` that it stores."""
 _REMEDY = "give another -o DIR, or --force to begin anew"
 
 
