@@ -44,7 +44,7 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value has the given type. If it can be iterated repeatedly, each element is checked as well."""
+    """Whether a value has the given type. If the value can be iterated repeatedly, each element is checked as well."""
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Any, object):
         return True

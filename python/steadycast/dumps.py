@@ -533,7 +533,7 @@ def _summary(stats: Stats, side: str | None) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "reports": len(times),
-            # Bins have rounded numbers, whose sum may differ.
+            # The numbers in bins are rounded, so their sum may differ.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),

@@ -1,4 +1,4 @@
-"""Reads files, and writes them atomically: a file has its name only once it is complete."""
+"""Reads files, and writes them atomically: a file gets its final name only when it is complete."""
 
 from __future__ import annotations
 

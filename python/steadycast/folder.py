@@ -258,7 +258,7 @@ class Claim:
     _ahead: ClassVar[dict[Path, Claim]] = {}
     """Claims made by `first`, by lock file.
 
-    The next `Claim` of the same folder in this process takes over the claim.
+    The next `Claim` object of the same folder in this process takes over the claim.
     """
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:

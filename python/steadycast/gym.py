@@ -68,7 +68,7 @@ class Reward:
     loss: float = 2.0
 
     def __call__(self, seen: Mapping[str, float]) -> float:
-        """Return the reward of a step from its observation; ``seen`` has the values by name."""
+        """Return the reward of a step from its observation; ``seen`` contains the values by name."""
         return seen["received"] - self.delay * min(seen["queueing"], 4.0) / 2 - self.loss * seen["loss"]
 
 

@@ -184,7 +184,7 @@ class _Decoder:
 class Track:
     """The sound track of a receiver's saved video.
 
-    Each packet has its place on the time line of the pictures, so that sound and pictures have the same play-out delay.
+    Each packet is placed on the time line of the pictures, so that sound and pictures have the same play-out delay.
     What the receiver's player had to conceal is silent: FFmpeg gives no access to the concealment of Opus's decoder.
     """
 

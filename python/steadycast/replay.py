@@ -197,7 +197,7 @@ def _held(call: Json) -> float | None:
 def sustained(bins: Sequence[Json]) -> float:
     """Return the 95th percentile of the rate over two seconds, in bit/s."""
     sent: list[float] = [each["sent_bps"] for each in bins]
-    # A bin has half a second, so four bins are two seconds.
+    # A bin lasts half a second, so four bins last two seconds.
     means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
     return means[len(means) * 95 // 100]
 
@@ -297,7 +297,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         "queue": {"kind": "droptail", "limit": f"{path.queue_bytes:.0f}B"},
     }
     if path.loss_frac > 0:
-        # Runs of losses have the mean length 1 / p_good; p_bad then sets the overall loss.
+        # The mean length of a run of losses is 1 / p_good; p_bad then sets the overall loss.
         good = 1 / max(found["loss_run_packets"], 1.0)
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}

@@ -19,7 +19,7 @@ class Table:
     """One table of a record."""
 
     columns: Sequence[Column]
-    """The core's columns; a column of the kind "absent" has the number of rows and the type as its content."""
+    """The core's columns; the content of a column of the kind "absent" is the number of rows and the type."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the table by Arrow's C stream interface, without a copy."""
@@ -103,7 +103,7 @@ def unscored(columns: Sequence[Column]) -> Table:
 
 
 def scored(table: Table, measured: Any) -> Table:
-    """Replace the null columns of measured quality by ``measured``, which has an array for each."""
+    """Replace the null columns of measured quality by ``measured``, which contains an array for each of them."""
     known = [column for column in table.columns if column[1] != "absent"]
     kinds = ((name, "f64" if dtype == "Float64" else dtype) for name, dtype in scores())
     return Table([*known, *((name, kind, getattr(measured, name).tobytes()) for name, kind in kinds)])

@@ -34,7 +34,7 @@ FRAMES = tuple(
     ["flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"]
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
-"""The columns of the table `missing` that are read here; `FRAMES` has those of the table `frames`."""
+"""The columns of the table `missing` that are read here; `FRAMES` lists those of the table `frames`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,9 +305,9 @@ def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
 def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
     """Return the fates of all frames at one receiver, and the quantizers of each GOP.
 
-    ``rows`` are the receiver's rows of the table of frames; ``holes`` has the frame, offset and length of each missing
-    range. Frames without a row are incomplete: they were sent before the receiver joined, while it was absent, or not
-    at all because the flow paused.
+    ``rows`` are the receiver's rows of the table of frames; ``holes`` contains the frame, offset and length of each
+    missing range. Frames without a row are incomplete: they were sent before the receiver joined, while it was absent,
+    or not at all because the flow paused.
     """
     index = rows["frame"]
     n = int(index[-1]) + 1
@@ -322,7 +322,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         due = (rows["due_s"] * 1e9).round().astype(np.int64)
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
-        # A slot without a row has the play-out time of the previous slot.
+        # A slot without a row gets the play-out time of the previous slot.
         bare = _without(slots, n)
         play[bare] = np.maximum.accumulate(play)[bare]
     parts: dict[int, list[tuple[int, int]]] = {}

@@ -117,7 +117,7 @@ class Access:
         return name == address or (name == "localhost" and address in ("127.0.0.1", "::1"))
 
     def is_own(self, request: Request) -> bool:
-        """Whether a request has this server's Origin, or no Origin."""
+        """Whether a request's Origin header names this server or is absent."""
         origin = request.headers.get("origin")
         own = self.public or f"{request.url.scheme}://{request.headers.get('host')}"
         return origin is None or origin == own

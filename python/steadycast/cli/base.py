@@ -191,7 +191,7 @@ def _value_of(args: list[str], names: Sequence[str]) -> str:
 
 
 def _number_problem(found: str, value: str, *, several: bool) -> str:
-    """Describe what is wrong with a number. ``several`` is true if the command has the option --seeds."""
+    """Describe what is wrong with a number. ``several`` says whether the command accepts the option --seeds."""
     if bound := re.search(r"(greater|less) than or equal to (\S+)", found):
         size, way = ("small", "more") if bound[1] == "greater" else ("large", "less")
         return f"{value} is too {size}; take {bound[2]} or {way}"
@@ -232,7 +232,7 @@ _UsageError: Any = typer.BadParameter.__base__
 def _key(name: str) -> str | None:
     """Return the `--set` change for the scenario key of this name, to be shown in an error; `None` without such a key.
 
-    If several keys have the name, the text says how to list them.
+    If several keys share the name, the text says how to list them.
     """
     from steadycast.reference import keys
 
@@ -274,7 +274,7 @@ def main() -> None:
 _STDERR = 2
 """The file descriptor of standard error.
 
-The compiler's output goes there, because standard output may hold the JSON of a command.
+The compiler's output goes there, because standard output may contain the JSON of a command.
 """
 _RESTARTED = "STEADYCAST_RESTARTED"
 """Environment variable of a restarted process. It prevents a process from compiling the module repeatedly."""
@@ -338,7 +338,7 @@ def _leave_threads(code: int) -> None:
 def _of(words: list[str]) -> typer.Typer:
     """Return a command-line application with only the called command.
 
-    Building all commands would take longer than most of them run.
+    Building all commands would take longer than executing most of them.
     """
     named = {each.name or getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     alone = copy(app)

@@ -53,7 +53,7 @@ Events = Annotated[
 
 
 def _options(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Create a session's options from the arguments. Each argument has the name of its field."""
+    """Create a session's options from the arguments. Each argument is named like a field of the options."""
     if given["status"] == "-" and given["as_json"]:
         raise UserError("--status -", "--json has standard output", "give --status a file")
     outlets = base.module("steadycast.live.outlets").Options(

@@ -59,7 +59,7 @@ def exchange(
 
     Args:
         sent: the sender's trace, or that of the whole network.
-        received: the receiver's trace; `None` if ``sent`` has both.
+        received: the receiver's trace; `None` if ``sent`` contains both ends.
         flow: a part of the flow's name, if there are several.
         receiver: the receiver's node, if there are several.
         clock_offset_ns: the receiver's clock minus the sender's clock.
@@ -118,7 +118,7 @@ def _notes(trace: PacketTrace) -> list[str]:
 def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
     """Return the events of the given flow, or of the only one."""
     known = Counter(event.flow for event in trace.events)
-    # Behind a network address translator a flow has another name. If there is only one flow, the name is not needed.
+    # A network address translator changes a flow's name. If there is only one flow, the name is not needed.
     chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]
     if len(chosen) != 1:
         several = "; ".join(f"{name or 'without a name'} ({n} lines)" for name, n in known.most_common(8))

@@ -220,7 +220,7 @@ _ENDS = re.compile(r"\s*([\d.]+)\.(\d+) > ([\d.]+)\.(\d+):")
 def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
     """Read the output of ``tcpdump -tt -n -v``.
 
-    Today's tcpdump prints a packet's ports on a second line. The version of EvalVid's time has another format.
+    Today's tcpdump prints a packet's ports on a second line. The version that EvalVid used has another format.
     """
     heads: list[tuple[int, str]] = []
     for number, line in lines:

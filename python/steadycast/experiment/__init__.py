@@ -1,4 +1,4 @@
-"""Experiments: a file has a question, the runs, the measures, and the bounds for the answer."""
+"""Experiments: a file defines a question, the runs, the measures, and the bounds for the answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
 
-Times are in seconds since the run's start, and rates in bit/s of IP packets. Series have the steps of the record,
+Times are in seconds since the run's start, and rates in bit/s of IP packets. Series use the steps of the record,
 which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the direction in which
 the flows send.
 """
@@ -71,7 +71,7 @@ class Facts:
     carried: Mapping[str, Series]
     """The rate that each bottleneck carries, per step."""
     capacity: Mapping[str, Series]
-    """The capacity that each bottleneck has for these flows, per step."""
+    """The capacity that each bottleneck leaves to these flows, per step."""
     changes: tuple[float, ...]
     """The times at which a bottleneck's rate changes."""
 

@@ -94,7 +94,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
 
 
 def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float | None]]) -> bytes:
-    """Run a task in real time. If the run is not trustworthy, its row has the reason as an error instead of figures."""
+    """Run a task in real time. For an untrustworthy run, the row contains the reason as an error instead of figures."""
     from steadycast.emulate import emulate
 
     row: dict[str, Any] = {"key": task.key, "seed": task.seed, "complete": False}

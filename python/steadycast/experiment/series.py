@@ -187,7 +187,7 @@ class Seconds:
 
     statistic: str
     level: float
-    """The level, if the statistic has one."""
+    """The level, if the statistic needs one."""
     windows: tuple[float, ...]
     """The beginning and the end of each window, in seconds."""
     columns: tuple[Column, ...]
@@ -195,7 +195,7 @@ class Seconds:
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Parse STATISTIC, the level if it has one, FROM and TO of each window, and the series."""
+        """Parse STATISTIC, the level if the statistic needs one, FROM and TO of each window, and the series."""
         statistic = _known(arguments[0], "statistic", STATISTICS)
         level = STATISTICS[statistic].level
         usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
@@ -357,7 +357,7 @@ class Frames:
         """Return the statistic for the first matching flow; `None` if one of the frames in it did not arrive."""
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
-        # The table also has a delay for an incomplete frame, measured with the packets that arrived.
+        # The table also contains a delay for an incomplete frame, measured with the packets that arrived.
         delays: list[float | None] = [
             None if fate == "lost" else delay
             for flow, at, delay, fate in rows

@@ -329,7 +329,7 @@ def _mean_of(
 ) -> tuple[float, float] | None:
     """Return the mean of a measure over all points of a variant and an axis value.
 
-    Only the mean of a single point has a confidence interval.
+    A confidence interval is returned only for the mean of a single point.
     """
 
     def fits(point: Point) -> bool:

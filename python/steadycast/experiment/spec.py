@@ -61,7 +61,7 @@ class Condition:
         return value != 0
 
     def check(self, points: Sequence[Point]) -> None:
-        """Check that at least one point has the variables of the formula.
+        """Check that the variables of the formula exist at one point at least.
 
         Raises:
             NoVariableError: no point has them.
@@ -169,7 +169,7 @@ class TableSpec:
     against: str | None
     """For a "points" table: the variant to which the others are compared. The cells are differences from its means."""
     by_bound: bool
-    """For a "counts" table: whether it has columns for undecided points and for the bounds of each measure."""
+    """For a "counts" table: whether it also shows columns for undecided points and for the bounds of each measure."""
     when: Condition
     """The condition for the points in the table."""
     spread: str

@@ -111,8 +111,8 @@ def _header(raw: RawVideo) -> bytes:
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
     """Write the clip into a FIFO in real time, once a reader has opened it; drop late pictures.
 
-    Each line of ``log`` has a picture's number, its due time, and the time at which its first byte was written, by the
-    monotonic clock. If the FIFO is opened again (some programs probe it first), the header is repeated.
+    Each line of ``log`` contains a picture's number, its due time, and the time at which its first byte was written, by
+    the monotonic clock. If the FIFO is opened again (some programs probe it first), the header is repeated.
     """
     raw = clip.raw()
     began: float | None = None
@@ -261,7 +261,7 @@ class Measured:
 
 
 def coarse(luma: U8) -> U8:
-    """Return a picture in which each square of `_COARSE` by `_COARSE` samples has its mean."""
+    """Return a picture in which each square of `_COARSE` by `_COARSE` samples is replaced by its mean."""
     height, width = luma.shape
     across, down = (np.arange(0, side, _COARSE) for side in (width, height))
     sums = np.add.reduceat(np.add.reduceat(luma.astype(np.float32), down, axis=0), across, axis=1)
@@ -307,7 +307,7 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
 def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
     """Return the mean VMAF of those ``kept`` pictures of `Measured` for which ``counted`` is true.
 
-    ``numbers`` has the number in the clip of each kept picture.
+    ``numbers`` contains each kept picture's number in the clip.
     """
     raw = clip.raw()
     top = mark.strip(raw.height)

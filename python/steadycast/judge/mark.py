@@ -1,10 +1,10 @@
 """Writes a picture's number into the picture, and reads it back.
 
-The mark has two rows of 16 cells in the top sixth of the picture. It survives scaling and lossy coding. The first row
-has the bits of the number's Gray code, with the most significant bit first. The second row has their complement. In
-Gray code only one column changes from one picture to the next, which costs an encoder little. A bit is read by
-comparing its cell with the complement below it, so that no fixed brightness threshold is needed. All positions are
-relative to the picture's width and height.
+The mark consists of two rows of 16 cells in the top sixth of the picture. It survives scaling and lossy coding. The
+first row shows the bits of the number's Gray code, with the most significant bit first. The second row shows their
+complement. In Gray code only one column changes from one picture to the next, which costs an encoder little. A bit is
+read by comparing its cell with the complement below it, so that no fixed brightness threshold is needed. All positions
+are relative to the picture's width and height.
 """
 
 from __future__ import annotations

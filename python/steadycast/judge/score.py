@@ -289,7 +289,7 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
 def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
     """Return each network change's recovery time in seconds; `None` without recovery before the next change.
 
-    ``came`` has the received datagrams in the order of arrival.
+    ``came`` contains the received datagrams in the order of arrival.
     """
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})

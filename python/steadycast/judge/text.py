@@ -186,7 +186,7 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     for condition in map(_condition, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
-            # With "*", a figure that a network can't have (TCP's, in a network without TCP) is not a failure.
+            # With "*", a figure that can't exist in a network (TCP's, in a network without TCP) is not a failure.
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
             before, now = number(was.get(network, {}).get(key)), judged.known(network, key)

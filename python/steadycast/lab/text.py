@@ -269,7 +269,7 @@ class Knob:
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
     """Return the controls of a scenario.
 
-    ``tree`` has the values in the text, and ``resolved`` those of all keys, including defaults.
+    ``tree`` contains the values in the text, and ``resolved`` the values of all keys, including defaults.
     """
     return [
         *_of_links(tree, resolved, base),

@@ -71,7 +71,7 @@ class Task:
 class Board:
     """Shared memory of the server and its workers.
 
-    For each page it has the number of the newest request (the ticket), and the progress of the work on it.
+    For each page it stores the number of the newest request (the ticket), and the progress of the work on it.
     """
 
     PLACES = 128

@@ -22,7 +22,7 @@ RATE = f"{_BPS // 1000}kbps"
 HZ = 48_000
 """Opus's sampling rate (RFC 7587, section 4.1)."""
 PACKET_SAMPLES = HZ // 50
-"""Samples per packet and channel; a packet has 20 ms."""
+"""Samples per packet and channel; a packet contains 20 ms of sound."""
 _STEP_S = Fraction(1, 50)
 """The largest tolerated difference, in seconds, between a time stamp and the end of the samples before it.
 
@@ -37,7 +37,7 @@ _LOSSES = (0, 5, 10, 20, 30)
 loss is used."""
 _PATIENCE_S = 0.5
 _MEASURED = 100
-"""Number of packets that are encoded to measure the encoder's cost. These packets have 2 s of sound."""
+"""Number of packets that are encoded to measure the encoder's cost. These packets contain 2 s of sound."""
 
 Samples = NDArray[np.int16]
 

@@ -61,7 +61,7 @@ class Times:
 
 
 class Growing:
-    """A container file that grows. Frames wait until an I frame has the stream's parameters, such as its size.
+    """A container file that grows. Frames wait until an I frame contains the stream's parameters (such as the size).
 
     ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. With ``audio`` the file has a
     second track, of Opus packets. ``place`` is a file's path or an open pipe.
@@ -90,7 +90,7 @@ class Growing:
 
     @property
     def hopeless(self) -> bool:
-        """Whether none of the first `_MOST` frames has the stream's parameters."""
+        """Whether none of the first `_MOST` frames contains the stream's parameters."""
         return self._file is None and len(self.waiting) >= _MOST
 
     def plain(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A live encoder with one codec context per GOP, so that each GOP has the quantizer that the rate allows."""
+"""A live encoder with one codec context per GOP, so that each GOP is coded with the quantizer that the rate allows."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _STILL = 2.0
 _READERS = 16
 """Maximum number of connections to the metrics server.
 
-More connections would take processor time and file descriptors from the session.
+More connections would leave too little processor time and too few file descriptors to the session.
 """
 
 

@@ -188,8 +188,8 @@ class Sink:
     consumer is left.
 
     Frames are written to FILE.part as they arrive, in FILE's container or as the raw stream. FILE.part is renamed to
-    FILE at the end; if that fails, FILE.part is kept, and the error names it. If no frame has the parameters that the
-    container needs, the raw stream is written instead, and is converted to the container at the end.
+    FILE at the end; if that fails, FILE.part is kept, and the error names it. If no frame contains the parameters that
+    the container needs, the raw stream is written instead, and is converted to the container at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
@@ -206,7 +206,7 @@ class Sink:
         self.damaged = 0
         self._first: tuple[float, float] | None = None
         self._last = (0.0, 0.0)
-        """Presentation time and arrival time of the last frame, in seconds; `_first` has those of the first frame."""
+        """Presentation time and arrival time of the last frame, in seconds; `_first`: those of the first frame."""
         self._keep = options.reference is not None
         self._player: Player | None = None
         self._raw: BinaryIO | None = None
@@ -516,8 +516,8 @@ def contain(
 ) -> None:
     """Copy a raw stream into a container; the raw stream is kept, and an error leaves no file ``out``.
 
-    ``frames`` has the presentation times in units of 1/90000 s and the sizes in bytes, in stream order; ``head`` is the
-    decoder's configuration.
+    ``frames`` lists the presentation times in units of 1/90000 s and the sizes in bytes, in stream order; ``head`` is
+    the decoder's configuration.
     """
     import av
 

@@ -323,7 +323,7 @@ def steering(pictures: Pictures, encoder: Encoder) -> dict[str, Any]:
 
 
 class Work:
-    """The encoder's loop: takes jobs from the core `Sender`, and returns access units."""
+    """The encoder's loop: requests jobs from the core `Sender`, and returns access units."""
 
     def __init__(self, encoder: Any, pictures: Pictures) -> None:
         self._encoder, self._pictures = encoder, pictures

@@ -30,7 +30,7 @@ _RATE_OF_NONE = Fraction(25)
 """Pictures per second if the rate is ``auto`` and the clip has none."""
 
 _MOST_BOXES = 10_000
-"""Maximum number of boxes of an MP4 file that are searched for its index. A fragmented file has many boxes."""
+"""Maximum number of boxes of an MP4 file that are searched for its index; a fragmented file has many boxes."""
 
 _READING = b"2"
 """The version of the conversion from file to pictures, which is part of the cache's key."""
@@ -186,7 +186,7 @@ class Clip:
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
         """Return the pictures of all files; ``clip`` and ``auto`` refer to the first file's size and rate.
 
-        A raw file whose name contains no size or rate has the first file's.
+        A raw file whose name contains no size or rate is read with those of the first file.
         """
         told = Layout(
             None if size in ("clip", "auto") else parse_size(size, CIF),

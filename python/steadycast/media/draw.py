@@ -232,7 +232,7 @@ def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
 
 @dataclass(frozen=True, eq=False)
 class Sprite:
-    """A shape that is drawn once and pasted into many pictures. It has the samples times coverage, and the coverage."""
+    """A shape that is drawn once and pasted into many pictures: its coverage, and its samples times coverage."""
 
     samples: F32
 

@@ -98,9 +98,10 @@ _INDICES = range(10, 64)
 CODECS = {
     codec.name: codec
     for codec in (
-        # Width and height have 13 bits, and the clock has 16 (ISO/IEC 14496-2, section 6.2.3).
+        # The headers store width and height in 13 bits, and the clock in 16 bits (ISO/IEC 14496-2, section 6.2.3).
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
-        # The sequence header has the lower 12 bits of width and height, which must not be 0 (ISO/IEC 13818-2, 6.3.3).
+        # The sequence header contains the lower 12 bits of width and height, which must not be 0 (ISO/IEC 13818-2,
+        # 6.3.3).
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
         # The limits of custom picture formats (ITU-T H.263, section 5.1.5).
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
@@ -578,7 +579,7 @@ def _coded(
         frame.pict_type = PictureType.I if index % gop == 0 else PictureType.NONE
         take(frame)
         beat()
-    # `None` makes the encoder return the frames that it still has.
+    # `None` makes the encoder return the frames that it has not output yet.
     take(None)
     display = np.array(places, dtype=np.uint32)
     # A B frame is displayed before a frame that precedes it in coding order.
@@ -594,7 +595,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
     told = json.dumps({**about, "rate": str(table.fps)})
 
     def fill(file: IO[bytes]) -> None:
-        # A zip archive has a checksum of each member, which detects damaged cache files.
+        # A zip archive contains a checksum of each member, which detects damaged cache files.
         np.savez_compressed(
             file,
             about=np.frombuffer(told.encode(), dtype=np.uint8),

@@ -73,7 +73,7 @@ class Quality:
     def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
         """Return the freezes as figures of a receiver (`freeze_count` and others; docs/record.md).
 
-        ``lasts`` has the display time of each slot, in seconds; without it all slots are equally long.
+        ``lasts`` contains the display time of each slot, in seconds; without it all slots are equally long.
         """
         changes = np.diff(self.shown, prepend=-1) != 0
         spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
@@ -125,10 +125,10 @@ def evaluate(
 ) -> Quality | None:
     """Decode a receiver's stream and compare it slot by slot; `None` if the media have no pictures.
 
-    ``chosen_q`` has the quantizer of each GOP of the flow, or of each of its frames. ``by`` is one of `BY`. Receivers
-    and parts of flows with the same losses are decoded and measured once, because the ladder caches the results. VMAF
-    covers the slots from ``vmaf_from`` on, restricted to ``vmaf_of`` if it is given. ``slots_done`` is called
-    periodically with the number of compared slots and their total.
+    ``chosen_q`` contains the quantizer of each GOP of the flow, or of each of its frames. ``by`` is one of `BY`.
+    Receivers and parts of flows with the same losses are decoded and measured once, because the ladder caches the
+    results. VMAF covers the slots from ``vmaf_from`` on, restricted to ``vmaf_of`` if it is given. ``slots_done`` is
+    called periodically with the number of compared slots and their total.
     """
     if isinstance(media, FrameTable):
         return None

@@ -101,7 +101,7 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
         if size < packets:
             raise TraceError(place, f"{packets} packets carry {size} bytes", "each carries at least one byte")
         if before is not None:
-            # A header has the same number as the I frame after it.
+            # A header line repeats the number of the I frame after it.
             if number != before[0] + 1 and not (header is not None and number == before[0]):
                 raise TraceError(
                     place, f"frame {number} follows frame {before[0]}", "give a trace without a gap"

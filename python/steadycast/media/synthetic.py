@@ -22,7 +22,7 @@ from steadycast.media.table import U8
 FPS = Fraction(25)
 _VERSION = 2
 _LARGE = 704 * 576
-"""Number of samples of a picture in 4CIF. For larger pictures the film has half its length."""
+"""Number of samples of a picture in 4CIF. For larger pictures the film is half as long."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 

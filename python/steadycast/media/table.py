@@ -121,7 +121,7 @@ class FrameTable:
 def coding_order(pattern: str) -> tuple[U8, U32]:
     """Return the types and the display positions of a closed GOP's frames, in coding order.
 
-    ``pattern`` has the types in display order, such as ``IBBPBBP``.
+    ``pattern`` lists the types in display order, such as ``IBBPBBP``.
 
     B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, because the
     GOP is closed.

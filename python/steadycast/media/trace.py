@@ -50,8 +50,8 @@ def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> Fram
 def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
     """Write a table in coding order, in the format of the file's suffix: `.csv`, or otherwise Evalvid-RA's.
 
-    ``psnr_y_db`` has a row per quantizer and a column per frame in display order. Evalvid-RA's format does not contain
-    the PSNR.
+    ``psnr_y_db`` contains a row per quantizer and a column per frame in display order. Evalvid-RA's format does not
+    contain the PSNR.
     """
     if path.suffix.lower() == ".csv":
         lines = [",".join([*_CSV, _PSNR])]

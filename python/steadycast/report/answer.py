@@ -30,7 +30,7 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
         sentences.append("This run was interrupted. The report covers only its beginning.")
     sentences += uncompared(summary)
     measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
-    # Background traffic has a fixed rate: it is in the table, but not part of the answer.
+    # Background traffic is sent at a fixed rate, so it is in the table, but not part of the answer.
     told = [got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [got(f) for f in measured]
     if len(told) > 4:
         told = [*told[:3], f"and {len(told) - 3} more flows, in the table"]

@@ -213,7 +213,7 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """Set the time axis to the run's length in seconds; the last of several panels has the label."""
+    """Set the time axis to the run's length in seconds; of several panels, only the last one is labelled."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     if axes is axes.figure.axes[-1]:
         axes.set_xlabel("time (s)", loc="right")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SENDING_CORES = 0.02
-"""The part of a core that sending 1 Mb/s to one viewer takes: pacing, SRTP, feedback and its record.
+"""The part of a core that sending 1 Mb/s to one viewer needs: pacing, SRTP, feedback and its record.
 
 20 viewers of one ladder (`crates/live/examples/watchers.rs`), at 990 kb/s each, took 0.018 of a core each."""
 USED = 0.8
@@ -51,7 +51,7 @@ class Capacity:
     rungs: int = 0
     """The number of rungs that are encoded; 0 if the source is already encoded."""
     sound: float = 0.0
-    """The part of a core that encoding the sound takes.
+    """The part of a core that encoding the sound needs.
 
     The sound is encoded once for all viewers, or for each viewer separately if no pictures are encoded (`rungs` is 0).
     """

@@ -340,7 +340,7 @@ def _work(
 
 
 def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
-    """Check that a row has the metrics.
+    """Check that a row contains the metrics.
 
     Return the metrics that remain to be checked, because a failed row has no metrics.
     """
