@@ -1,4 +1,7 @@
-"""The entry point of `steadycast` and `python -m steadycast`. `--version` is answered without the other imports."""
+"""The entry point of `steadycast` and `python -m steadycast`.
+
+`--version` is printed without importing the rest of the package.
+"""
 
 from __future__ import annotations
 

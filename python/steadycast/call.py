@@ -130,7 +130,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
-    # If no bin has a number of packets, the bins with sent bytes are the active ones.
+    # A bin with packets is active. If the numbers of packets are unknown, a bin with sent bytes is active.
     active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
     delays = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))

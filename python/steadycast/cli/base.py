@@ -247,7 +247,7 @@ left: list[str] = []
 
 
 def main() -> None:
-    """Entry point: a user's mistake is one line on stderr, never a traceback."""
+    """Run the command line. A user's mistake is reported in one line on stderr, without a traceback."""
     _open_what_is_closed()
     lacking: UncompiledError | None = None
     with signals.obeyed():

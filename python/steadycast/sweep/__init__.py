@@ -63,7 +63,7 @@ class Sweep:
     def verdicts(self) -> list[dict[str, Any]]:
         """Return the recommended controller at each point of the other axes, the decisive differences and the rule.
 
-        Empty if controllers are not an axis. `reason` is "idle" at a point where nothing is compared.
+        Empty if controllers are not an axis. `reason` is "idle" at a point where the network did not limit the flows.
         """
         from steadycast.sweep.show import verdicts_json
 

@@ -117,7 +117,7 @@ def idle(sweep: Sweep) -> dict[Values, int]:
 
 
 def warning(sweep: Sweep) -> str | None:
-    """Warn of runs that compare nothing."""
+    """Warn of runs in which the network did not limit the flows."""
     found = idle(sweep)
     if not found:
         return None
@@ -373,7 +373,7 @@ class Grid:
     across: Sequence[str]
     cells: Mapping[Values, Json | None]
     marked: AbstractSet[Values]
-    """Cells whose runs compare nothing."""
+    """Cells in which the network did not limit the flows, so that their runs compare nothing."""
 
 
 def grids(sweep: Sweep, metric: str) -> list[Grid]:
