@@ -6,9 +6,9 @@
     python3 scripts/setup.py --dev      # and the packages of the tests
     python3 scripts/setup.py --test     # the packages of the tests, and the module compiled like the tests
 
-It uses only the standard library and needs no root. A second call does nothing, because files in .venv hold a hash of
-the inputs of each step. An installed module is kept if it has at least the requested features and speed. Packages come
-from the index that pip is configured for.
+It uses only the standard library and needs no root. A repeated call does nothing if the inputs are unchanged: files in
+.venv store a hash of the inputs of each step. An installed module is kept if it has at least the requested features and
+speed. Packages come from the index that pip is configured for.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     begun = next(e["t"] for e in cell.crew if e["what"] == "start" and e["program"] == "receive")
     heard = cell.way().filter(pl.col("arrived_s") > begun, pl.col("ssrc").is_not_null())["arrived_s"].min()
     offset = float(heard) - float(frames["first_s"].min())  # type: ignore[arg-type]
-    # A frame that lacks a packet is given to the player when the receiver stops waiting for it.
+    # A frame that lacks a packet is given to the player when the receiver stops waiting for the packet.
     given = frames["arrived_s"] + WAITS_S * (frames["fate"] == "lost")
     arrived, pts = given.to_numpy() + offset, frames["pts_s"].to_numpy()
     due = np.minimum.accumulate(arrived - pts) + pts + PLAYOUT_S

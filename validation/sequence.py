@@ -3,10 +3,9 @@
     python -m validation.sequence --write     # docs/data/papers-sequence.csv
 
 Properties of the synthetic film's frame sizes are evened out, one after the other. There are three possible causes, and
-each is tested by a change that should give the result of M-F. If the bursts of I frames are the cause, the change is to
-give all frames of a group the same size. If different sizes of groups are the cause, it is to give all groups the same
-size. If the gaps between quantizers are the cause, it is to add quantizers between them. A change without effect
-refutes its cause.
+each is tested by a change that should give the result of M-F. For the bursts of I frames, the change gives all frames
+of a group the same size. For different sizes of groups, it gives all groups the same size. For the gaps between
+quantizers, it adds quantizers between them. A change without effect refutes its cause.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ the `judge.toml` in each folder of integrations says.
 Bounds, written before the first run, for each adapter, of the trusted cells of the six networks:
 
 - Beside the CUBIC, in all cells but one, the TCP has at least half of its fair share, and the pair at least half of its
-own fair share, or half of its cap if the cap is smaller. - Alone, the 95th percentile of the delay is at most 20 ms
-above that of the best of the stack's own estimators, in all
+  own fair share, or half of its cap if the cap is smaller.
+- Alone, the 95th percentile of the delay is at most 20 ms above that of the best of the stack's own estimators, in all
   cells but one.
 - The loss is at most one percentage point above that of the best of the stack's own estimators, in all cells but two.
 """

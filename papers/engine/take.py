@@ -86,7 +86,7 @@ def rank_correlation(x: Numbers, y: Numbers) -> float | None:
 
 
 def least_step(values: Numbers) -> float:
-    """Return the smallest difference between consecutive values. It is negative unless they never decrease."""
+    """Return the smallest difference between consecutive values. It is negative if the values decrease anywhere."""
     return min(b - a for a, b in pairwise(values))
 
 
