@@ -266,7 +266,7 @@ impl Flow {
             last.insert(key, i);
         }
         let left = self.packets.len() - copies.len();
-        // If only some packets had the later time, the difference between the two would look like a change of the
+        // If only some packets had the later time, the difference between the two times would look like a change of the
         // delay.
         let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
         if later {

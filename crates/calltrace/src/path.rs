@@ -28,7 +28,7 @@ const LEAST_JITTERED_S: f64 = 0.020;
 const BASE_S: usize = 15;
 /// The length of the windows that are searched for cross traffic, in seconds.
 const WINDOW_S: f64 = 5.0;
-/// The shortest time between two steps of the delay at which they can be distinguished from cross traffic, in seconds.
+/// If two steps of the delay are closer together than this, in seconds, they can't be distinguished from cross traffic.
 const LEVEL_S: f64 = 0.5;
 /// From this number of delay steps on, the path is accepted only if the steps are [`LEAST_BETWEEN_STEPS_S`] apart on
 /// average and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and the errors

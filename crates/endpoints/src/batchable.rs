@@ -74,7 +74,7 @@ impl PlainRun {
 }
 
 impl Agent {
-    /// Delivers all packets of a run, with the same result as [`Agent::catch_up`]. If they have to be delivered
+    /// Delivers all packets of `run`, with the same result as [`Agent::catch_up`]. If they have to be delivered
     /// individually, does nothing and returns false.
     pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }

@@ -10,7 +10,8 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// A claimant of a share: a flow. If a flow has a separate session per receiver, each session is a claimant.
+/// A flow that claims a share of the capacities of its links. If a flow has a separate session per receiver, each
+/// session is a stream.
 pub(crate) struct Stream {
     flow: usize,
     links: Vec<u32>,

@@ -280,7 +280,7 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// Returns true if a flow's source had no data to send during a part of the period of its means.
+    /// Returns true if a flow's source had no data to send during a part of the period of its mean values.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
         let pauses = |(receiver, sink): (usize, &AgentIx)| {

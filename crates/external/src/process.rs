@@ -187,8 +187,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard notices that its input has ended, and kills the whole process group. Only then is the process
-        // reaped, because its ID may be used again afterwards.
+        // The guard notices that its input has ended, and kills the whole process group. The process is reaped only
+        // afterwards, because the ID of a reaped process may be reused.
         end_guard(&mut self.guard);
         let _ = self.child.wait();
     }

@@ -282,8 +282,8 @@ impl NegotiatedOffer {
     }
 }
 
-/// The ICE and DTLS connection to a browser. The browser is identified by its keys, so for the session it keeps a
-/// single address even if it moves.
+/// The ICE and DTLS connection to a browser. The browser is identified by its keys, so the session uses a single
+/// address for it, even if the browser moves.
 pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,

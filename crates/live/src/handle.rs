@@ -108,8 +108,8 @@ impl Handle {
     /// Returns the session's status as JSON. Waits up to `patience` for a new status, then returns the latest one, or
     /// `null` if there is none. After the session's end, returns the last status.
     pub fn status(&self, patience: Duration) -> Value {
-        // The number is read before the request. Otherwise a status that is published in between could be taken for the
-        // answer.
+        // The number is read before the request. Otherwise a status that is published in between could be mistaken for
+        // the answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();

@@ -496,8 +496,8 @@ fn video(session: &Session) -> Option<&Media> {
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first audio stream with a port and Opus. Its payload type has to differ from the video's, because the
-/// streams are distinguished by payload type.
+/// Returns the first audio stream that has a port and uses Opus. Its payload type has to differ from the video's,
+/// because the streams are distinguished by payload type.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))

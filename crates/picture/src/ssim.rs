@@ -107,7 +107,8 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
     for y in top..top + BLOCK {
         columns.add(a.row(y), b.row(y));
     }
-    // The sum of a column's 4 samples fits into 16 bits, and twice as many of these fit into a vector register.
+    // The sum of a column's 4 samples fits into 16 bits. A vector register has room for twice as many sums of 16 bits
+    // as of 32 bits.
     let narrow = |sums: &[u16]| sums.iter().map(|&sum| u32::from(sum)).sum();
     let all = columns.a.chunks_exact(BLOCK).zip(columns.b.chunks_exact(BLOCK));
     let all = all.zip(columns.squares.chunks_exact(BLOCK).zip(columns.products.chunks_exact(BLOCK)));

@@ -37,7 +37,7 @@ pub struct Interval {
 /// If no packet arrives for this time, the stream is paused. The packet that ends the pause may have a number up to
 /// [`MAX_DROPOUT`] ahead, whatever the stream's packet rate is.
 const PAUSE: Span = Span::millis(500);
-/// The largest ratio of the packet rate since the last arrival to the mean packet rate that is considered possible.
+/// The largest plausible ratio of the packet rate since the last arrival to the mean packet rate.
 const FASTER: u64 = 4;
 /// The number of packets over which the spacing is averaged.
 const SPACED: u64 = 64;

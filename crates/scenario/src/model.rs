@@ -679,8 +679,8 @@ impl Rule<Bytes> for PacketSize {
     }
 }
 
-/// Groups that carry the same video at different rates. Each receiver is a member of one at a time and starts in the
-/// lowest.
+/// Groups that carry the same video at different rates. Each receiver is a member of one group at a time and starts in
+/// the lowest group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulcast {
     /// The simulcast's name.

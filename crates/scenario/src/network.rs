@@ -22,8 +22,8 @@ pub(crate) struct Host {
     pub(crate) left: bool,
 }
 
-/// Maximum plausible mean rate in bit/s of a table without a header. Its unit is assumed to be Mb/s, and a larger mean
-/// suggests that this is wrong.
+/// Maximum plausible mean rate in bit/s of a table without a header. The unit of such a table is assumed to be Mb/s. A
+/// larger mean suggests that this assumption is wrong.
 const LIKELY_BPS: f64 = 5e8;
 /// Maximum plausible mean step of a table without a header. Its unit is assumed to be seconds.
 const LIKELY_STEP: Span = Span::secs(60);

@@ -21,7 +21,7 @@ pub struct ReferenceTime {
 }
 
 impl ReferenceTime {
-    /// Parses a packet of a compound. Returns `Ok(None)` if it has no such block.
+    /// Parses a packet of a compound. Returns `Ok(None)` if the packet has no such block.
     ///
     /// # Errors
     /// The packet ends inside a block.
