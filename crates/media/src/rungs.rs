@@ -214,16 +214,19 @@ impl RungChooser {
         let left = (backlog + recent.over(context.lasts)).saturating_sub(whole);
         let highest = last_rate.max(earlier);
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
+        let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            let share = if collapsed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
+            // A failed climb caused the collapse itself, by sending more than the path carries. The path carried the
+            // rung below, so the target needs no further margin.
+            let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);
             (to, RungReason::RateFell)
         } else if rung < last && left > rate.over(TOLERATED_BACKLOG) {
             // After a failed climb the stream returns to the next coarser rung only. The climb caused the backlog, so
             // the backlog does not show that a still coarser rung is needed.
-            let failed = self.step_down(at, rung, rung + 1);
-            let to = if failed { rung + 1 } else { fitting(FITTING_SHARE).max(rung + 1) };
+            let to = if has_failed { rung + 1 } else { fitting(FITTING_SHARE).max(rung + 1) };
+            self.step_down(at, rung, to);
             (to, RungReason::Backlog)
         } else if rung > 0 && need(rung - 1).worst <= room.scale(CLIMB_SHARE) {
             let finest = (0..rung).find(|rung| need(*rung).worst <= room.scale(JUMP_SHARE)).unwrap_or(rung - 1);
@@ -272,20 +275,24 @@ impl RungChooser {
         &mut self.climbs[rung]
     }
 
-    /// Records that the stream steps down from `rung` to `to`. Returns true if `rung` was on trial, that is, if the
-    /// last climb to it was recent. The next climb to a rung that was on trial waits longer.
-    fn step_down(&mut self, at: Span, rung: usize, to: usize) -> bool {
+    /// Whether the last climb to a rung was so recent that a step down from the rung shows that the climb has failed.
+    fn is_on_trial(&self, at: Span, rung: usize) -> bool {
+        let last = self.climbs.get(rung).and_then(|climb| climb.last);
+        last.is_some_and(|last| at.saturating_sub(last) < TRIAL)
+    }
+
+    /// Records that the stream steps down from `rung` to `to`. The next climb to a rung that was on trial waits longer.
+    fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
-        let mut on_trial = (rung..to).map(|rung| {
+        // The collapse has been answered. At the next key frame it would otherwise be found again, in the rate of the
+        // key frame before the present one.
+        self.last_rates[1] = Rate::ZERO;
+        for rung in rung..to {
+            let has_failed = self.is_on_trial(at, rung);
             let climb = self.climb_to(rung);
-            let failed = climb.last.take().is_some_and(|last| at.saturating_sub(last) < TRIAL);
-            climb.wait = if failed { (climb.wait * WAIT_GROWTH).min(MAX_WAIT) } else { FIRST_WAIT };
-            failed
-        });
-        let first = on_trial.next().unwrap_or(false);
-        // `on_trial` is lazy. This call updates the climbs to the remaining rungs.
-        on_trial.for_each(drop);
-        first
+            climb.last = None;
+            climb.wait = if has_failed { (climb.wait * WAIT_GROWTH).min(MAX_WAIT) } else { FIRST_WAIT };
+        }
     }
 
     /// Returns the next finer rung once it has fitted for long enough, else the present one. At the start it returns

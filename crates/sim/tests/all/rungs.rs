@@ -10,9 +10,13 @@ use steadycast_units::{Chance, Seed};
 /// The drawn networks. The rule was tuned with the seeds 281101 to 281120. With the seeds 281121 to 281140, two
 /// networks had more than four switches at rest. A quicker start was then chosen by its results in these networks: four
 /// of them missed the bound with the first version of the start, and two with the second. Five of the networks 281141
-/// to 281160 missed it as well. The factor by which the wait grows was then raised from four to eight, and the present
-/// networks were drawn.
-const CELLS: std::ops::Range<u64> = 281_161..281_181;
+/// to 281160 missed it as well, and after the factor by which the wait grows was raised from four to eight, one or two
+/// of the networks 281161 to 281180. The way back after a failed climb was then changed, by its results in the networks
+/// 300000 to 300099 (three of them missed the bound before, none after), and the present networks were drawn.
+const CELLS: std::ops::Range<u64> = 281_201..281_241;
+
+/// The number of [`CELLS`] in which a bound on a random result has to hold: 18 of 20.
+const MOST_CELLS: usize = 36;
 
 /// The largest step of the drift, as a fraction of a group's size.
 const DRIFT: f64 = 0.06;
@@ -133,36 +137,97 @@ fn lowest_target(simulation: &Simulation) -> f64 {
 /// that mean. Half of it is left for streams that still wait before a climb.
 const LEAST_SHARE: f64 = 0.8 / 1.4 / 1.7 / 2.0;
 
-/// Switches in the four minutes at rest, which begin after a minute. The bound was this number in each of the 20
-/// networks, until two of them had five switches.
+/// Switches in the four minutes at rest, which begin after a minute.
 const SWITCHES_AT_REST: usize = 4;
+/// The longest freeze in ms after a step of the network's rate.
+const FREEZE_AFTER_STEP_MS: f64 = 1_000.0;
+
+impl Viewed {
+    /// Returns the number of switches at rest.
+    fn at_rest(&self) -> usize {
+        self.switches.iter().filter(|at| **at >= 60.0).count()
+    }
+}
+
+/// Runs a viewer on each network without a change of the network. Returns the networks' rates and the streams.
+fn all_at_rest(controller: &str) -> Vec<(f64, Viewed)> {
+    let viewed = |seed| {
+        let mbps = Seed(seed).part("rate").between(0.6, 6.0);
+        (mbps, viewed_by(controller, seed, 300, mbps, None))
+    };
+    CELLS.map(viewed).collect()
+}
+
+/// Runs a viewer on each network, whose rate falls from 3 to 1 Mb/s. Returns the longest freezes in ms.
+fn freezes_after_step(controller: &str) -> Vec<f64> {
+    CELLS.map(|seed| viewed_by(controller, seed, 120, 3.0, Some(1.0)).freeze).collect()
+}
 
 #[test]
-fn at_rest_the_rung_changes_once_a_minute_at_most_in_18_of_20_networks() {
-    let cells: Vec<(f64, Viewed)> = CELLS
-        .map(|seed| {
-            let mbps = Seed(seed).part("rate").between(0.6, 6.0);
-            (mbps, viewed(seed, 300, mbps, None))
-        })
-        .collect();
+fn at_rest_the_rung_changes_once_a_minute_at_most_in_each_network() {
+    let cells = all_at_rest("steady");
     for (mbps, viewed) in &cells {
         assert!(viewed.rate <= *mbps, "{mbps} Mb/s: {viewed:?}");
         // The finest rung has 4 Mb/s.
         assert!(viewed.rate >= LEAST_SHARE * mbps.min(4.0), "{mbps} Mb/s: {viewed:?}");
     }
-    let at_rest: Vec<usize> =
-        cells.iter().map(|(_, viewed)| viewed.switches.iter().filter(|at| **at >= 60.0).count()).collect();
-    let held = at_rest.iter().filter(|switches| **switches <= SWITCHES_AT_REST).count();
-    assert!(held >= 18, "{at_rest:?}");
+    let at_rest: Vec<usize> = cells.iter().map(|(_, viewed)| viewed.at_rest()).collect();
+    assert!(at_rest.iter().all(|switches| *switches <= SWITCHES_AT_REST), "{at_rest:?}");
 }
 
 #[test]
 fn after_a_step_from_three_to_one_megabit_no_picture_stands_for_a_second_in_18_of_20_networks() {
     let cells: Vec<Viewed> = CELLS.map(|seed| viewed(seed, 120, 3.0, Some(1.0))).collect();
-    let held = cells.iter().filter(|cell| cell.freeze <= 1_000.0).count();
-    assert!(held >= 18, "{cells:?}");
+    let held = cells.iter().filter(|cell| cell.freeze <= FREEZE_AFTER_STEP_MS).count();
+    assert!(held >= MOST_CELLS, "{cells:?}");
     assert!(cells.iter().all(|cell| (LEAST_SHARE..=1.0).contains(&cell.rate)), "{cells:?}");
 }
+
+#[test]
+#[ignore = "claim: 22 controllers on 40 networks, 300 s and 120 s on each"]
+fn each_controller_misses_the_bounds_at_rest_and_after_a_step_in_as_many_networks_as_the_page_says() {
+    let missed: Vec<(&str, usize, usize)> = ALL
+        .iter()
+        .map(|controller| {
+            let at_rest: Vec<usize> = all_at_rest(controller.name).iter().map(|(_, v)| v.at_rest()).collect();
+            let freezes = freezes_after_step(controller.name);
+            let rest = at_rest.iter().filter(|switches| **switches > SWITCHES_AT_REST).count();
+            let step = freezes.iter().filter(|freeze| **freeze > FREEZE_AFTER_STEP_MS).count();
+            let most = at_rest.iter().max();
+            let longest = freezes.iter().copied().fold(0.0, f64::max);
+            println!("{}: {rest}, at most {most:?} switches; {step}, at most {longest:.0} ms", controller.name);
+            (controller.name, rest, step)
+        })
+        .collect();
+    assert_eq!(missed, MISSED);
+}
+
+/// The number of [`CELLS`] in which each controller misses the bound at rest and the bound after a step. Each bound is
+/// kept by a controller that misses it in at most 4 of the 40 networks.
+const MISSED: [(&str, usize, usize); 22] = [
+    ("fixed", 0, 40),
+    ("tfrc", 2, 0),
+    ("tfrcp", 26, 36),
+    ("tfrcp-eai", 26, 33),
+    ("tfrcp-qai", 38, 18),
+    ("tfrcp-eai-cl", 3, 30),
+    ("tfrcp-qai-cl", 37, 18),
+    ("rbuf-type1", 0, 0),
+    ("rbuf-type2", 0, 0),
+    ("no-control", 0, 1),
+    ("multfrc", 0, 0),
+    ("e-multfrc", 0, 0),
+    ("aio-tfrc", 0, 0),
+    ("eaio-tfrc", 0, 0),
+    ("asmp", 0, 7),
+    ("tfmcc", 0, 1),
+    ("pgmcc", 0, 14),
+    ("lda-plus", 0, 27),
+    ("scream", 0, 0),
+    ("nada", 0, 0),
+    ("gcc", 0, 0),
+    ("steady", 0, 1),
+];
 
 /// The number of climbs to one rung in 90 s. The first wait is a second, the next ones after failed climbs are 4 s and
 /// 32 s, and a climb that lasted is not taken back more often. Each climb costs two switches, and there are seven rungs
