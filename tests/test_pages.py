@@ -42,6 +42,7 @@ PAGES = (
     "docs/python.md",
     "docs/python-controller.md",
     "docs/scenarios.md",
+    "docs/switching-rule.md",
     "docs/toolchain.md",
 )
 

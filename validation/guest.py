@@ -129,7 +129,7 @@ def built(name: str, folder: Path) -> list[str]:
 def world(text: str, seed: int, guest: type | list[str]) -> core.Simulation:
     """Create the simulation of a scenario's text, with `guest` as the video's controller."""
     loaded = load(Path("guest.toml"), [f"seed={seed}", "flow.video.controller=guest.py:Guest"], text)
-    return core.Simulation(loaded, {}, {"video": guest})
+    return core.Simulation(loaded, {}, {"flow.video.controller": guest})
 
 
 def sha256(text: str, seed: int, guest: type | list[str]) -> str:

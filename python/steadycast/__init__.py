@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from steadycast._core import ReportSlot as ReportSlot
     from steadycast._core import SentPacket as SentPacket
     from steadycast._core import Setup as Setup
+    from steadycast._core import SwitchingInput as SwitchingInput
     from steadycast._core import TransportFeedbackRecorder as TransportFeedbackRecorder
     from steadycast._core import __version__ as __version__
     from steadycast.compare import Comparison as Comparison
@@ -68,7 +69,7 @@ _HOMES = {
             "Report",
             "ReportSlot",
         ),
-        *("SentPacket", "Setup", "TransportFeedbackRecorder", "__version__"),
+        *("SentPacket", "Setup", "SwitchingInput", "TransportFeedbackRecorder", "__version__"),
     ),
     "steadycast.world_agreement": ("Agreement", "agree"),
     "steadycast.compare": ("Comparison", "compare"),

@@ -25,6 +25,9 @@ def experiment(text: str, file: str, seed: int | None = None, count: int | None 
 def network(name: str, folder: Path, networks: Path) -> str:
     """Return a named network, with its topology, events and added flows, as a TOML table on one line."""
 
+def switching_input() -> list[tuple[str, str, str]]:
+    """Return the values of a switching rule's input: (key of the message, attribute of the object, meaning)."""
+
 def controllers() -> list[dict[str, Any]]:
     """Return all controllers as dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 
@@ -425,7 +428,7 @@ class Simulation:
         self,
         scenario: Scenario,
         ladders: Mapping[str, Mapping[str, object]],
-        controllers: Mapping[str, type | list[str]],
+        guests: Mapping[str, type | list[str]],
     ) -> None: ...
     def capture(self, folder: Path) -> None: ...
     def run(self, progress: Callable[[float, float], None] | None) -> bool: ...
@@ -457,7 +460,7 @@ class Emulation:
         self,
         scenario: Scenario,
         ladders: Mapping[str, Mapping[str, object]],
-        controllers: Mapping[str, type | list[str]],
+        guests: Mapping[str, type | list[str]],
         program: tuple[str, Sequence[str]] | None = None,
         only: bool = False,
         tap: Sequence[str] = (),
@@ -665,6 +668,25 @@ class ArrivedPacket:
     def ce(self) -> bool: ...
     @property
     def frame_end(self) -> bool: ...
+
+@final
+class SwitchingInput:
+    """A stream at a key frame, for a switching rule."""
+
+    @property
+    def at_s(self) -> float: ...
+    @property
+    def rung(self) -> int | None: ...
+    @property
+    def recent_bps(self) -> list[float]: ...
+    @property
+    def worst_bps(self) -> list[float]: ...
+    @property
+    def rate_bps(self) -> float: ...
+    @property
+    def backlog_bytes(self) -> int: ...
+    @property
+    def group_s(self) -> float: ...
 
 @final
 class ReportSlot:

@@ -1,4 +1,4 @@
-"""External controllers (Python classes and programs): finds them, and checks them before a run."""
+"""External controllers and switching rules (Python classes and programs): finds and checks them before a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ SENDER = {
 """The methods of a controller, and their arguments."""
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
 """The methods of a controller's nested class ``Receiver``, and their arguments."""
-REQUIRED = ("on_report", "rate_bps", "on_arrival", "report")
+BUILT_IN_SWITCHING = "hysteresis"
+"""The name of the built-in switching rule."""
+SWITCHING = {"__init__": (), "choose": ("stream",)}
+"""The methods of a switching rule, and their arguments."""
+REQUIRED = ("on_report", "rate_bps", "on_arrival", "report", "choose")
 
 
 Guest = type | list[str]
@@ -35,13 +39,22 @@ Guest = type | list[str]
 
 
 def is_outside(name: str) -> bool:
-    """Return whether a controller's name refers to a class or a program."""
+    """Return whether the name of a controller or a switching rule refers to a class or a program."""
     return name.startswith("exec:") or ".py:" in name
 
 
 def found(name: str, folder: Path) -> Guest:
     """Find the controller ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``; paths are relative to ``folder``."""
     return _program(name, folder) if name.startswith("exec:") else checked(load(name, folder))
+
+
+def found_switching(name: str, folder: Path) -> Guest:
+    """Find the switching rule ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``, as `found` does a controller."""
+    if name.startswith("exec:"):
+        return _program(name, folder)
+    each = load(name, folder)
+    _check(each, SWITCHING)
+    return each
 
 
 def words(name: str) -> list[str]:
@@ -100,7 +113,7 @@ def _check_first_line(name: str, path: Path) -> None:
 
 
 def load(name: str, folder: Path) -> type:
-    """Load the class of a controller ``file.py:Class``; the file's path is relative to ``folder``."""
+    """Load the class ``file.py:Class``; the file's path is relative to ``folder``."""
     import importlib.util
     import linecache
     import traceback
@@ -219,6 +232,8 @@ def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
     except (TypeError, ValueError):
         return  # not written in Python: its errors appear when it is called
     if method == "__init__" and function is object.__init__:
+        if not given:
+            return
         raise UserError(
             _place(each), f"{each.__qualname__} has no __init__", 'add "def __init__(self, setup)"'
         )

@@ -51,7 +51,7 @@ class Plan:
     where: str
     """The scenario's name in error messages."""
     guests: Mapping[str, controller.Guest]
-    """The classes and programs that control video flows, by flow name; flows with a built-in controller are absent."""
+    """The controllers and switching rules that are a class or a program, by their keys in the scenario."""
     warnings: tuple[str, ...] = ()
     """Warnings that are added to the core's warnings in the summary."""
 
@@ -59,7 +59,7 @@ class Plan:
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find the external controllers: the given classes, and the controllers that the scenario names by a file.
+        """Find what is external: the given controllers, and the controllers and rules that the scenario names.
 
         File names are relative to ``folder``.
         """
@@ -72,11 +72,16 @@ class Plan:
                     f"controllers[{flow!r}]", "there is no such video flow", f"there are: {there}"
                 )
         steering: dict[str, controller.Guest] = {
-            v["flow"]: controller.checked(given[v["flow"]])
+            f"flow.{v['flow']}.controller": controller.checked(given[v["flow"]])
             if v["flow"] in given
             else controller.found(v["controller"], folder)
             for v in videos
             if v["flow"] in given or controller.is_outside(v["controller"])
+        }
+        steering |= {
+            f"flow.{v['flow']}.switching": controller.found_switching(v["switching"], folder)
+            for v in videos
+            if v["switching"] is not None
         }
         return cls(loaded, where, steering)
 
@@ -219,7 +224,9 @@ def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
 
 def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
     """Warn of controllers whose rate was never high enough to send: they probably use another unit."""
-    for flow, each in plan.guests.items():
+    for flow in (video["flow"] for video in plan.loaded.videos()):
+        if (each := plan.guests.get(f"flow.{flow}.controller")) is None:
+            continue
         frame = decisions.frame
         # Rows without `limit` are measurements of a receiver, not decisions.
         decided = frame.filter((frame["flow"] == flow) & frame["limit"].is_not_null())
@@ -276,9 +283,9 @@ def conduct(
         seen = measure(ready, done, told, vmaf=keep.vmaf) if keep.quality else None
         if draft is not None:
             done.fill_tables(draft)
-            for flow, written in ready.world.logs():
+            for name, written in ready.world.logs():
                 if written:
-                    draft.text(f"controller-{flow}.log", written.decode(errors="replace"))
+                    draft.text(f"{name}.log", written.decode(errors="replace"))
             if keep.recorded is not None:
                 keep.recorded(Folder(draft.part, done.summary))
         if keep.film and seen is not None:

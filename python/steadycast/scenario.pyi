@@ -648,6 +648,10 @@ class Flow(Part):
     """
     stop: str | None = None
     """The time at which the flow stops; default: the end of the run."""
+    switching: str | None = None
+    """video: vbr = rungs: The rule that chooses one of them at each key frame: "hysteresis", a Python
+    class as "file.py:Class", or another program as "exec:PROGRAM ARGUMENTS". Default: "hysteresis".
+    """
     table2: Table2 | None = None
     """video with media = "table2": frames with the rates of table 2 of the Multi-Evalvid-RA paper."""
     tick: str | None = None

@@ -130,6 +130,8 @@ def test_each_choice_of_a_knob_is_one_that_a_simulated_run_takes(base: Base) -> 
         ('"asmp"', '"\\u0065vil.py:Mine"', "evil.py:Mine"),
         ('controller = "asmp"', 'controller = "exec:/bin/sh -c id"', "exec:/bin/sh -c id"),
         ('"asmp"', '"\\u0065xec:id"', "exec:id"),
+        ('"asmp"', '"asmp"\nvbr = "rungs"\nswitching = "exec:id"', "exec:id"),
+        ('"asmp"', '"asmp"\nvbr = "rungs"\nswitching = "evil.py:Mine"', "evil.py:Mine"),
     ],
 )
 def test_the_page_can_name_no_file(base: Base, old: str, new: str, named: str) -> None:

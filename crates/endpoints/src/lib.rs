@@ -41,5 +41,7 @@ pub use plan::{Action, End, Transition, plan, transitions_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
 pub use steadycast_record::{Fields, Row, Rows, Store, StoredRows, Table, Values};
-pub use video_plan::{AUDIO_PAYLOAD_TYPE, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan};
+pub use video_plan::{
+    AUDIO_PAYLOAD_TYPE, ExternalParts, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan,
+};
 pub use viewer::Viewer;

@@ -1,12 +1,13 @@
 //! Creation of the agents of a scenario's flows.
 
 use crate::{
-    Agent, AgentIx, Beat, FlowEnds, HostContext, Intake, PlainSink, PlainSource, Rows, TcpSink, TcpSource, VideoPlan,
+    Agent, AgentIx, Beat, ExternalParts, FlowEnds, HostContext, Intake, PlainSink, PlainSource, Rows, TcpSink,
+    TcpSource, VideoPlan,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use steadycast_control::registry::Factory;
-use steadycast_media::Ladder;
+use steadycast_media::{Ladder, SwitchingFactory};
 use steadycast_scenario as sc;
 use steadycast_session::Siblings;
 use steadycast_tcp as tcp;
@@ -19,6 +20,8 @@ pub struct Inputs {
     pub ladders: BTreeMap<String, Arc<Ladder>>,
     /// The factories of controllers that are not in the registry, by flow.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
+    /// The factories of switching rules that are a class or a program, by flow.
+    pub switching: BTreeMap<String, Arc<dyn SwitchingFactory>>,
     /// The maximum time for which a source may catch up after a late wake-up. It is zero in virtual time, where no
     /// wake-up is late.
     pub credit: Span,
@@ -190,12 +193,15 @@ impl<'a> AgentFactory<'a> {
         from: Time,
         siblings: Option<Siblings>,
     ) -> Result<Makers<'a>, BuildError> {
-        let (own, ladder) = (self.inputs.factories.get(&flow.name), self.inputs.ladders.get(&flow.name));
+        let external = ExternalParts {
+            controller: self.inputs.factories.get(&flow.name),
+            switching: self.inputs.switching.get(&flow.name),
+        };
         let plan = VideoPlan::of(
             flow,
             video,
-            own,
-            ladder,
+            external,
+            self.inputs.ladders.get(&flow.name),
             HostContext::whole(self.seed, self.inputs.credit, self.scenario.mtu(flow)),
         )?;
         let (plan, chosen) = (Arc::new(plan), siblings.is_some());

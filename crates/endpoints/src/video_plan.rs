@@ -7,8 +7,8 @@ use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Mode, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
-    AudioFeed, BacklogRule, CodecModel, CodecSettings, ConstantAudio, Consume, Encoder, Feed, Ladder, PerFrame,
-    PlayBuffer, SyntheticCodec, Vbr, packet_rate,
+    AudioFeed, BUILT_IN_SWITCHING, BacklogRule, CodecModel, CodecSettings, ConstantAudio, Consume, Encoder, Feed,
+    Ladder, PerFrame, PlayBuffer, SwitchingFactory, SyntheticCodec, Vbr, packet_rate,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
@@ -191,6 +191,15 @@ impl Repairs {
     }
 }
 
+/// The parts of a video flow that are a class or a program. The caller that runs a scenario supplies their factories.
+#[derive(Clone, Copy, Default)]
+pub struct ExternalParts<'a> {
+    /// The factory of a controller that is not in the registry.
+    pub controller: Option<&'a Arc<dyn Factory>>,
+    /// The factory of a switching rule that is not the built-in one.
+    pub switching: Option<&'a Arc<dyn SwitchingFactory>>,
+}
+
 /// The configuration of the two ends of a video flow.
 pub struct VideoPlan {
     flow: String,
@@ -202,6 +211,8 @@ pub struct VideoPlan {
     receivers: Arc<dyn Factory>,
     /// Whether the controller is in the registry.
     registered: bool,
+    /// The factory of a switching rule that is a class or a program.
+    switching: Option<Arc<dyn SwitchingFactory>>,
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
@@ -217,19 +228,19 @@ pub struct VideoPlan {
 }
 
 impl VideoPlan {
-    /// Creates the plan of a scenario's flow. `own` is the factory of a controller that is not in the registry.
-    /// `ladder` has the sizes of the flow's frames.
+    /// Creates the plan of a scenario's flow. `external` has the flow's parts that are a class or a program. `ladder`
+    /// has the sizes of the flow's frames.
     ///
     /// # Errors
     /// The controller or the ladder is not valid.
     pub fn of(
         flow: &sc::Flow,
         video: &sc::Video,
-        own: Option<&Arc<dyn Factory>>,
+        external: ExternalParts<'_>,
         ladder: Option<&Arc<Ladder>>,
         place: HostContext,
     ) -> Result<Self, BuildError> {
-        let choice = ControllerChoice::of(flow, video, own)?;
+        let choice = ControllerChoice::of(flow, video, external)?;
         let supply = Supply::of(&flow.name, video, ladder)?;
         Ok(choice.planned(flow, video, supply, place))
     }
@@ -247,7 +258,7 @@ impl VideoPlan {
         if let Supply::Ladder(ladder) = &supply {
             fits(&flow.name, ladder)?;
         }
-        Ok(ControllerChoice::of(flow, video, None)?.planned(flow, video, supply, place))
+        Ok(ControllerChoice::of(flow, video, ExternalParts::default())?.planned(flow, video, supply, place))
     }
 
     /// Returns the name that identifies the controller's APP packets.
@@ -295,7 +306,11 @@ impl VideoPlan {
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
         // `paper` follows Evalvid-RA, in which a backlog persists. `repaired` lets the backlog drain within a GoP.
         let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };
-        Encoder::new(Arc::clone(ladder), self.video.vbr, waiting, self.payload, self.headers)
+        let encoder = Encoder::new(Arc::clone(ladder), self.video.vbr.clone(), waiting, self.payload, self.headers);
+        match &self.switching {
+            Some(external) => encoder.switched_by(external.rule()),
+            None => encoder,
+        }
     }
 
     /// Creates an encoder of frames that have sizes but no bytes.
@@ -485,6 +500,8 @@ impl VideoPlan {
 /// The controller of a flow, and the feedback that the controller needs.
 struct ControllerChoice {
     factory: Arc<dyn Factory>,
+    /// The factory of a switching rule that is a class or a program.
+    switching: Option<Arc<dyn SwitchingFactory>>,
     /// Whether the controller is in the registry.
     registered: bool,
     /// The format of per-packet feedback that the controller needs.
@@ -493,15 +510,23 @@ struct ControllerChoice {
 }
 
 impl ControllerChoice {
-    fn of(flow: &sc::Flow, video: &sc::Video, own: Option<&Arc<dyn Factory>>) -> Result<Self, BuildError> {
+    fn of(flow: &sc::Flow, video: &sc::Video, external: ExternalParts<'_>) -> Result<Self, BuildError> {
         let wrong = |error| BuildError::new(format!("flow.{}.controller", flow.name), error);
-        let factory = match own {
+        let factory = match external.controller {
             Some(factory) => Arc::clone(factory),
             None => Arc::new(video.chosen().map_err(wrong)?),
         };
         let group = flow.cast == sc::Cast::Multicast;
         let format = FeedbackFormat::own_of(&*factory, group);
-        Ok(Self { factory, registered: own.is_none(), own: format, group })
+        let switching = external.switching.map(Arc::clone);
+        if let (Some(name), None) = (video.outside_switching(), &switching) {
+            // Live sessions have no interpreter and start no programs, because either could delay the packets.
+            let what = format!(
+                "{name} switches simulated and emulated flows alone; the built-in rule is \"{BUILT_IN_SWITCHING}\""
+            );
+            return Err(BuildError::new(format!("flow.{}.switching", flow.name), what));
+        }
+        Ok(Self { factory, switching, registered: external.controller.is_none(), own: format, group })
     }
 
     fn planned(self, flow: &sc::Flow, video: &sc::Video, supply: Supply, place: HostContext) -> VideoPlan {
@@ -526,6 +551,7 @@ impl ControllerChoice {
             senders: self.senders(video, feedback, &place),
             receivers: self.receivers(feedback),
             registered: self.registered,
+            switching: self.switching,
             feedback,
             rtcp: RtcpSettings {
                 authenticated: place.apart.as_ref().is_some_and(|apart| apart.authenticated),

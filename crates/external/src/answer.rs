@@ -126,6 +126,23 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     })
 }
 
+/// Parses the answer of a switching rule that chooses between `rungs` rungs.
+///
+/// # Errors
+/// The answer is not an object, or names none of the rungs.
+pub fn rung(line: &[u8], rungs: usize) -> Result<usize, Wrong> {
+    let table = object(line)?;
+    let remedy = "answer {\"rung\":N}: the number of a rung; 0 is the finest";
+    let Some(value) = table.get("rung") else { return wrong("it has no \"rung\"", remedy) };
+    // A whole number may be written as a float, as the other numbers.
+    let number = value.as_f64().filter(|n| *n >= 0.0 && *n < rungs as f64 && n.fract() == 0.0);
+    let Some(number) = number else {
+        let last = rungs.saturating_sub(1);
+        return wrong(format!("its \"rung\" is {}; the rungs are 0 to {last}", shown(value)), remedy);
+    };
+    Ok(number as usize)
+}
+
 fn object(line: &[u8]) -> Result<Map<String, Value>, Wrong> {
     let remedy = "write one JSON object a line, and nothing else; what is for people goes to stderr";
     match serde_json::from_slice(line) {
@@ -203,6 +220,20 @@ mod tests {
             let error = decision(line).unwrap_err();
             assert!(error.problem.contains(says), "{error:?}");
         }
+        let cases: [(&[u8], &str); 7] = [
+            (b"[1]", "no JSON object"),
+            (b"{\"rate\":1}", "no \"rung\""),
+            (b"{\"rung\":null}", "\"rung\" is null; the rungs are 0 to 3"),
+            (b"{\"rung\":4}", "\"rung\" is 4; "),
+            (b"{\"rung\":-1}", "\"rung\" is -1; "),
+            (b"{\"rung\":1.5}", "\"rung\" is 1.5; "),
+            (b"{\"rung\":\"fine\"}", "\"rung\" is \"fine\"; "),
+        ];
+        for (line, says) in cases {
+            let error = rung(line, 4).unwrap_err();
+            assert!(error.problem.contains(says), "{error:?}");
+        }
+        assert_eq!((rung(b"{\"rung\":3}", 4), rung(b"{\"rung\":0.0,\"why\":1}", 4)), (Ok(3), Ok(0)));
         let cases: [(&[u8], &str); 6] = [
             (b"{}", "no \"v\""),
             (b"{\"v\":2}", "it speaks version 2, this program version 1"),
@@ -227,8 +258,9 @@ mod tests {
             Just("[1,[{}]]".to_owned()),
             "[0-9eE+.-]{0,8}",
         ];
-        let key =
-            prop::sample::select(vec!["v", "rate", "pacing", "window", "wake", "why", "every", "feedback", "each"]);
+        let key = prop::sample::select(vec![
+            "v", "rate", "pacing", "window", "wake", "why", "every", "feedback", "each", "rung",
+        ]);
         prop::collection::vec((key, value), 0..5).prop_map(|all| {
             let pairs: Vec<_> = all.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
             format!("{{{}}}", pairs.join(",")).into_bytes()
@@ -240,7 +272,8 @@ mod tests {
         fn any_bytes_are_an_answer_or_a_mistake(
             line in prop_oneof![prop::collection::vec(any::<u8>(), 0..60), nearly()],
         ) {
-            for problem in [decision(&line).err(), hello(&line).err()].into_iter().flatten() {
+            prop_assert!(rung(&line, 3).is_ok_and(|rung| rung < 3) || rung(&line, 3).is_err());
+            for problem in [decision(&line).err(), hello(&line).err(), rung(&line, 3).err()].into_iter().flatten() {
                 prop_assert!(!problem.problem.contains('\n') && problem.problem.chars().count() < 300);
             }
         }

@@ -1,5 +1,6 @@
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use steadycast_units::Time;
+use steadycast_units::{Span, Time};
 
 /// The reason why an external controller has stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +43,31 @@ impl FaultSlot {
     }
 }
 
-/// Returns a time as text for a fault. `None` is the time before the flow's first packet.
-pub fn moment(now: Option<Time>) -> String {
-    now.map_or_else(|| "at its flow's start".to_owned(), |now| format!("at {:.3} s of the run", now.as_secs_f64()))
+/// The time of a fault, as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before the flow's first packet.
+    Start,
+    /// A time of the run.
+    Run(Time),
+    /// A time since the flow's start.
+    Stream(Span),
+}
+
+impl From<Option<Time>> for Moment {
+    fn from(now: Option<Time>) -> Self {
+        now.map_or(Self::Start, Self::Run)
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("at its flow's start"),
+            Self::Run(now) => write!(f, "at {:.3} s of the run", now.as_secs_f64()),
+            Self::Stream(at) => write!(f, "at {:.3} s of the stream", at.as_secs_f64()),
+        }
+    }
 }
 
 /// Returns a text with all white space replaced by single spaces.

@@ -2,8 +2,10 @@
 
 use crate::answer::VERSION;
 use crate::half::LawReport;
+use crate::switching::write_context;
 use std::fmt::{Display, Write};
 use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
+use steadycast_media::RungContext;
 use steadycast_units::{Ecn, Time};
 
 /// A number, or `null` in JSON if the number is missing.
@@ -93,6 +95,11 @@ impl Message {
     pub(crate) fn leave(&mut self, now: Time, from: ReceiverId, sent: Option<&mut String>) {
         let _ = write!(self.begin("leave"), ",\"t\":{},\"from\":{}", now.as_nanos(), from.0);
         self.close(sent);
+    }
+
+    pub(crate) fn rungs(&mut self, context: &RungContext<'_>) {
+        write_context(context, self.begin("rungs"));
+        self.end();
     }
 
     pub(crate) fn over(&mut self) {

@@ -1,8 +1,8 @@
-//! A rate controller in any programming language. It runs as a separate process, receives messages as lines of JSON,
-//! and answers with lines of JSON.
+//! A rate controller or a switching rule in any programming language. It runs as a separate process, receives messages
+//! as lines of JSON, and answers with lines of JSON.
 
 use crate::answer::{self, Hello, shortened};
-use crate::fault::{Fault, FaultSlot, moment};
+use crate::fault::{Fault, FaultSlot, Moment};
 use crate::half::{Decided, Event, Half, Law};
 use crate::message::{Message, departed};
 use crate::process::{ExchangeError, LONGEST_LINE, Process};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, SenderHalf, Setup};
+use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_units::Time;
 
 /// The timeouts of a process, in real time.
@@ -36,7 +37,7 @@ const LAST: u64 = 4096;
 /// The number of bytes at the start of a log that are kept. A final line states how many bytes were left out.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's program. Each sender half starts a process of it.
+/// A flow's program. Each sender half, or each switching rule, starts a process of it.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,
@@ -57,8 +58,9 @@ struct Source {
 }
 
 impl Program {
-    /// Starts a flow's program and asks it for its capabilities. `name` is the name of its controller. `words` are the
-    /// command and its arguments. `feedback` is the scenario's setting.
+    /// Starts a flow's program and asks it for its capabilities. `name` is that of the flow's controller or switching
+    /// rule. `words` are the command and its arguments. `feedback` is the scenario's setting, which only a controller
+    /// uses.
     ///
     /// # Errors
     /// The program can't be started, or its answer to `hello` is invalid.
@@ -95,6 +97,17 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Returns a process that has answered `hello`. The first call returns the process that [`Program::start`] has
+    /// started, each further call starts a process of its own.
+    fn running(&self) -> Running {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
+        let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
+        Running { source: Arc::clone(&self.source), process, message: Message::default() }
+    }
+}
+
 /// Creates a temporary file without a name, which is deleted when it is closed.
 fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -120,13 +133,12 @@ impl Source {
         let mut message = Message::default();
         message.hello();
         let line = process.exchange(message.line(), self.timeouts.start);
-        let line = line.map_err(|error| self.missing_answer(error, None, "hello"))?;
-        let hello = answer::hello(&line).map_err(|wrong| self.invalid_answer(wrong, &line, None, "hello"))?;
+        let line = line.map_err(|error| self.missing_answer(error, Moment::Start, "hello"))?;
+        let hello = answer::hello(&line).map_err(|wrong| self.invalid_answer(wrong, &line, Moment::Start, "hello"))?;
         Ok((process, hello))
     }
 
-    fn missing_answer(&self, error: ExchangeError, now: Option<Time>, kind: &str) -> Fault {
-        let at = moment(now);
+    fn missing_answer(&self, error: ExchangeError, at: Moment, kind: &str) -> Fault {
         match error {
             ExchangeError::Timeout => {
                 let timeout = if kind == "hello" { self.timeouts.start } else { self.timeouts.answer };
@@ -152,9 +164,9 @@ impl Source {
         }
     }
 
-    fn invalid_answer(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
+    fn invalid_answer(&self, wrong: answer::Wrong, line: &[u8], at: Moment, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
-        self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
+        self.wrong(format!("{at} it answered \"{kind}\" with {}: {problem}", text(line)), remedy)
     }
 
     /// Truncates the log to its limit. The file is open for appending, so later output goes to the new end.
@@ -184,15 +196,9 @@ fn text(line: &[u8]) -> String {
 
 impl Factory for Program {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The first sender half uses the process that has already answered `hello`. Each further half starts a process
-        // of its own.
-        let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
-        let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
-        let (source, hello) = (Arc::clone(&self.source), self.hello);
-        let mut message = Message::default();
-        message.setup(setup);
-        let law = ProgramLaw { source, process, hello, message, sent: String::new() };
+        let mut running = self.running();
+        running.message.setup(setup);
+        let law = ProgramLaw { running, hello: self.hello, sent: String::new() };
         Box::new(Half::new(law, setup, self.feedback))
     }
 
@@ -216,14 +222,60 @@ impl Drop for Program {
     }
 }
 
-/// A control law that a process computes.
-struct ProgramLaw {
+impl SwitchingFactory for Program {
+    fn rule(&self) -> Box<dyn SwitchingRule> {
+        Box::new(ProgramRule(self.running()))
+    }
+}
+
+/// A process of a program, which answers messages.
+struct Running {
     source: Arc<Source>,
     /// The process; `None` after a fault.
     process: Option<Process>,
-    hello: Hello,
-    /// The next message. At the start it is the setup.
+    /// The next message.
     message: Message,
+}
+
+impl Running {
+    /// Whether the process can answer, that is, nothing has failed yet.
+    fn answers(&self) -> bool {
+        self.process.is_some() && !self.source.fault.is_set()
+    }
+
+    /// Sends the message, which is of this kind, and returns its parsed answer. Returns `None` if the process can't
+    /// answer, or after a fault. `at` is the time as text for a fault.
+    fn ask<T>(&mut self, at: Moment, kind: &str, parse: impl FnOnce(&[u8]) -> Result<T, answer::Wrong>) -> Option<T> {
+        // The log is truncated at each message, so that it can't fill the disk during a run.
+        self.source.cut_log();
+        let process = self.process.as_mut().filter(|_| !self.source.fault.is_set())?;
+        let answered = match process.exchange(self.message.line(), self.source.timeouts.answer) {
+            Ok(line) => parse(&line).map_err(|wrong| self.source.invalid_answer(wrong, &line, at, kind)),
+            Err(error) => Err(self.source.missing_answer(error, at, kind)),
+        };
+        answered
+            .map_err(|fault| {
+                self.source.fault.put(fault);
+                // After a fault, the process's answers can no longer be matched to messages, so the process is ended.
+                self.process = None;
+            })
+            .ok()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            self.message.over();
+            process.end(self.message.line());
+        }
+    }
+}
+
+/// A control law that a process computes. At the start its next message is the setup.
+struct ProgramLaw {
+    running: Running,
+    hello: Hello,
     /// The rows of the packets sent since the previous message.
     sent: String,
 }
@@ -240,7 +292,9 @@ impl Law for ProgramLaw {
                 return None;
             }
         }
-        let process = self.process.as_mut().filter(|_| !self.source.fault.is_set())?;
+        if !self.running.answers() {
+            return None;
+        }
         let rows = (self.hello.sent || self.hello.each).then_some(&mut self.sent);
         let kind = match event {
             Event::Start => "setup",
@@ -249,34 +303,26 @@ impl Law for ProgramLaw {
             Event::Timer => "timer",
             Event::Leave(_) => "leave",
         };
+        let message = &mut self.running.message;
         match event {
             Event::Start => {}
-            Event::Report(heard) => self.message.report(heard, rows),
-            Event::Leave(receiver) => self.message.leave(at, *receiver, rows),
-            Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
+            Event::Report(heard) => message.report(heard, rows),
+            Event::Leave(receiver) => message.leave(at, *receiver, rows),
+            Event::Sent(_) | Event::Timer => message.at(kind, at, rows),
         }
-        // The log is truncated at each event, so that it can't fill the disk during a run.
-        self.source.cut_log();
-        let line = process.exchange(self.message.line(), self.source.timeouts.answer);
-        let decided = match line {
-            Ok(line) => answer::decision(&line).map_err(|wrong| self.source.invalid_answer(wrong, &line, now, kind)),
-            Err(error) => Err(self.source.missing_answer(error, now, kind)),
-        };
-        decided
-            .map_err(|fault| {
-                self.source.fault.put(fault);
-                // After a fault, the process's answers can no longer be matched to messages, so the process is ended.
-                self.process = None;
-            })
-            .ok()
+        self.running.ask(now.into(), kind, answer::decision)
     }
 }
 
-impl Drop for ProgramLaw {
-    fn drop(&mut self) {
-        if let Some(process) = &mut self.process {
-            self.message.over();
-            process.end(self.message.line());
-        }
+/// The switching rule of a process.
+struct ProgramRule(Running);
+
+impl SwitchingRule for ProgramRule {
+    fn choose(&mut self, context: &RungContext<'_>) -> usize {
+        let rungs = context.needs.len();
+        self.0.message.rungs(context);
+        let chosen = self.0.ask(Moment::Stream(context.at), "rungs", |line| answer::rung(line, rungs));
+        // After a fault the stream keeps its rung until the run stops.
+        chosen.or(context.rung).unwrap_or(0)
     }
 }

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_media::{Coded, Feed, RungChooser, RungContext, RungHistory, RungNeed, spaced_rates};
+use steadycast_media::{
+    Coded, Feed, RungChooser, RungContext, RungHistory, RungNeed, SwitchingRule as _, abandons_group, spaced_rates,
+};
 use steadycast_session::{FrameKind, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -584,7 +586,8 @@ pub(crate) struct RungFeed {
     waits_for_key: bool,
     given_up: u32,
     index: u32,
-    rung: usize,
+    /// The viewer's rung; `None` before the first choice.
+    rung: Option<usize>,
     rate: Rate,
     rate_sum: (f64, u32),
     limited: bool,
@@ -611,7 +614,7 @@ impl RungFeed {
             waits_for_key: true,
             given_up,
             index: 0,
-            rung: 0,
+            rung: None,
             rate: Rate::ZERO,
             rate_sum: (0.0, 0),
             limited: false,
@@ -641,16 +644,18 @@ impl RungFeed {
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
         // A rung may have been added since the frame was coded. The frame's rungs are the last ones in `needs`.
-        self.chooser.abandons(&needs[needs.len().saturating_sub(frame.units.len())..], rate)
+        abandons_group(self.rung, &needs[needs.len().saturating_sub(frame.units.len())..], rate)
     }
 
     /// Chooses the rung for the group that begins.
     fn choose(&mut self, frame: &SharedFrame, backlog: Bytes) {
         for _ in self.given_up..frame.given_up {
             self.chooser.remove_finest();
+            self.rung = self.rung.map(|rung| rung.saturating_sub(1));
         }
         for _ in frame.given_up..self.given_up {
             self.chooser.add_finest();
+            self.rung = self.rung.map(|rung| rung + 1);
         }
         self.given_up = frame.given_up;
         let mean = match std::mem::take(&mut self.rate_sum) {
@@ -663,6 +668,7 @@ impl RungFeed {
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
+            rung: self.rung,
             needs,
             lasts: self.broadcast.time(self.broadcast.steering.gop),
             // If the rate has fallen during the last group, the mean over the group is too high, so the present rate is
@@ -671,13 +677,13 @@ impl RungFeed {
             backlog,
         };
         let before = self.rung;
-        self.rung = self.chooser.choose(&context).min(frame.units.len().saturating_sub(1));
+        let rung = *self.rung.insert(self.chooser.choose(&context).min(frame.units.len().saturating_sub(1)));
         let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
-        self.limited = self.rung == 0 && need(0).recent < self.rate.scale(0.95);
+        self.limited = rung == 0 && need(0).recent < self.rate.scale(0.95);
         let mut view = self.status.view.lock().unwrap_or_else(PoisonError::into_inner);
-        view.switches += u64::from(self.index > 0 && before != self.rung);
-        (view.rung, view.rungs, view.need) = (self.rung, frame.units.len(), need(self.rung).worst);
-        view.finer = self.rung.checked_sub(1).map(|finer| need(finer).worst);
+        view.switches += u64::from(self.index > 0 && before != Some(rung));
+        (view.rung, view.rungs, view.need) = (rung, frame.units.len(), need(rung).worst);
+        view.finer = rung.checked_sub(1).map(|finer| need(finer).worst);
         view.why = self.chooser.reason().name();
     }
 
@@ -742,7 +748,7 @@ impl Feed for RungFeed {
             self.waits_for_key |= frame.number > self.cursor;
             self.cursor = frame.number + 1;
             let Some(display) = self.takes(&frame, rate, backlog) else { continue };
-            let Some(unit) = frame.units.get(self.rung) else { continue };
+            let Some(unit) = self.rung.and_then(|rung| frame.units.get(rung)) else { continue };
             self.count(unit.size);
             self.parts = self.store.put(self.index, &unit.bytes);
             let coded = Coded {
@@ -845,7 +851,7 @@ mod tests {
         while feed.due() < Span::MAX {
             feed.on_rate(rate);
             let Some(coded) = feed.next(rate, Bytes::ZERO) else { break };
-            found.push((coded.display, feed.rung, coded.kind, coded.quantizer, coded.size.get()));
+            found.push((coded.display, feed.rung.unwrap_or_default(), coded.kind, coded.quantizer, coded.size.get()));
         }
         found
     }

@@ -1,7 +1,9 @@
 //! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GoP or frame.
 
 use crate::FrameKind;
-use crate::{Ladder, RungChooser, RungContext, RungHistory, RungNeed, Scale};
+use crate::{
+    BUILT_IN_SWITCHING, Ladder, RungChooser, RungContext, RungHistory, RungNeed, Scale, SwitchingRule, abandons_group,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use steadycast_settings::{Kind, Within, kinds, settings};
@@ -9,7 +11,6 @@ use steadycast_units::{Bytes, Rate, Span};
 
 kinds! {
     /// How the encoder chooses a quantizer for a rate.
-    #[derive(Copy)]
     Vbr for (), by "vbr", default "bucket" {
         /// for each group of pictures (GOP), by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
@@ -55,10 +56,12 @@ settings! {
 
 settings! {
     /// A few of the quantizers.
-    #[derive(Copy)]
     Rungs {
         /// The number of quantizers to choose from. The logarithms of their rates are evenly spaced.
         rungs: u64 where (Within { least: 1, most: 255, remedy: "from 1 to 255" }) = 4,
+        /// The rule that chooses one of them at each key frame: "hysteresis", a Python class as "file.py:Class", or
+        /// another program as "exec:PROGRAM ARGUMENTS".
+        switching: String = BUILT_IN_SWITCHING.to_owned(),
     }
 }
 
@@ -110,7 +113,6 @@ struct LastGop {
 }
 
 /// Delivers the frames of a ladder in a loop, at quantizers that follow the target rate.
-#[derive(Clone, Debug)]
 pub struct Encoder {
     ladder: Arc<Ladder>,
     vbr: Vbr,
@@ -131,7 +133,9 @@ pub struct Encoder {
     /// chooses between them.
     rungs: Vec<usize>,
     history: RungHistory,
-    chooser: RungChooser,
+    switching: Box<dyn SwitchingRule>,
+    /// The stream's present rung, as an index into `rungs`; `None` at the start and after a pause.
+    chosen: Option<usize>,
     sent: Bytes,
     /// The bytes that the rate allowed minus the bytes that were coded.
     credit: f64,
@@ -142,10 +146,11 @@ impl Encoder {
     /// Creates an encoder. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each.
     pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: BacklogRule, payload: u64, overhead: u64) -> Self {
         let rungs =
-            if let Vbr::Rungs(Rungs { rungs }) = vbr { spaced(&ladder, rungs, payload, overhead) } else { vec![] };
+            if let Vbr::Rungs(Rungs { rungs, .. }) = vbr { spaced(&ladder, rungs, payload, overhead) } else { vec![] };
         Self {
             rungs,
-            chooser: RungChooser::default(),
+            switching: Box::new(RungChooser::default()),
+            chosen: None,
             history: RungHistory::default(),
             ladder,
             vbr,
@@ -163,6 +168,12 @@ impl Encoder {
             credit: 0.0,
             limited: false,
         }
+    }
+
+    /// Replaces the built-in switching rule of [`Vbr::Rungs`].
+    #[must_use]
+    pub fn switched_by(self, switching: Box<dyn SwitchingRule>) -> Self {
+        Self { switching, ..self }
     }
 
     /// Returns when the next frame is ready, from the start of the flow.
@@ -183,7 +194,7 @@ impl Encoder {
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
-        (self.credit, self.last_gop, self.chooser) = (0.0, None, RungChooser::default());
+        (self.credit, self.last_gop, self.chosen) = (0.0, None, None);
         (self.next - self.left_out) as u32
     }
 
@@ -193,7 +204,7 @@ impl Encoder {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
         let rest = within.next_multiple_of(gop).min(frames) - within;
-        if rest == 0 || self.rungs.is_empty() || !self.chooser.abandons(&self.history.needs(), rate) {
+        if rest == 0 || self.rungs.is_empty() || !abandons_group(self.chosen, &self.history.needs(), rate) {
             return false;
         }
         (self.next, self.left_out) = (self.next + rest, self.left_out + rest);
@@ -266,12 +277,15 @@ impl Encoder {
         // Ladders are not always monotone (table 2 of Multi-Evalvid-RA), so every rung is tried.
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
-        self.rung = match (self.vbr, self.fill) {
+        self.rung = match (&self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
             // After a fall of the rate, the mean rate over the last GoP is too high. The lower one of the mean and the
             // current rate is therefore used.
             (Vbr::Rungs(_), _) => self.chosen_rung(range.clone(), Rate::from_bps_f64(mean).min(rate), backlog),
-            (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
+            (Vbr::Evalvid(rule), _) => {
+                let rule = *rule;
+                self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64())
+            }
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
                 // The first GoP is coarser by a factor of two, as in Evalvid-RA, because the bucket has no history.
@@ -284,7 +298,7 @@ impl Encoder {
             }
             (Vbr::Bucket(Bucket { bucket: factor }), Some(share)) => {
                 let r = budget.as_f64().max(1.0);
-                let (share, target_bytes) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
+                let (share, target_bytes) = bucket(share, *factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);
                 let open = size(self.rung).as_f64();
                 // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
@@ -314,7 +328,8 @@ impl Encoder {
         if needs.is_empty() {
             needs = rates.iter().map(|rate| RungNeed { recent: *rate, worst: *rate }).collect();
         }
-        let chosen = self.chooser.choose(&RungContext { at, needs: &needs, lasts, rate, backlog });
+        let context = RungContext { at, rung: self.chosen, needs: &needs, lasts, rate, backlog };
+        let chosen = *self.chosen.insert(self.switching.choose(&context));
         self.history.push(at + lasts, rates);
         self.rungs.get(chosen).copied().unwrap_or(0)
     }

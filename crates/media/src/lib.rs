@@ -22,4 +22,7 @@ pub use frame::{Emit, Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};
 pub use playout::{ADAPTIVE, Bounds, Playout, Schedule};
 pub use rfc8593::{CodecModel, CodecSettings, RFC8593, SyntheticCodec};
-pub use rungs::{RungChooser, RungContext, RungHistory, RungNeed, RungReason, WORST_OVER, spaced_rates};
+pub use rungs::{
+    BUILT_IN_SWITCHING, RungChooser, RungContext, RungHistory, RungNeed, RungReason, SwitchingFactory, SwitchingRule,
+    WORST_OVER, abandons_group, spaced_rates,
+};

@@ -126,6 +126,8 @@ impl RungHistory {
 pub struct RungContext<'a> {
     /// The time of the key frame.
     pub at: Span,
+    /// The stream's present rung, as an index into `needs`; `None` at the start and after a pause.
+    pub rung: Option<usize>,
     /// What each rung needs, from the finest to the coarsest.
     pub needs: &'a [RungNeed],
     /// The duration of a group.
@@ -168,10 +170,24 @@ impl RungReason {
     }
 }
 
-/// Chooses one of a stream's rungs at each key frame.
+/// A switching rule: chooses one of a stream's rungs at each key frame.
+pub trait SwitchingRule: Send {
+    /// Returns the rung of the group that begins, as an index into the needs of the context.
+    fn choose(&mut self, context: &RungContext<'_>) -> usize;
+}
+
+/// Creates the switching rules of a flow's streams.
+pub trait SwitchingFactory: Send + Sync {
+    /// Creates the rule of a stream.
+    fn rule(&self) -> Box<dyn SwitchingRule>;
+}
+
+/// The name of the built-in rule, [`RungChooser`].
+pub const BUILT_IN_SWITCHING: &str = "hysteresis";
+
+/// The built-in switching rule.
 #[derive(Clone, Debug, Default)]
 pub struct RungChooser {
-    rung: Option<usize>,
     reason: RungReason,
     /// The time since which the next finer rung has fitted.
     fits_since: Option<Span>,
@@ -190,14 +206,19 @@ struct Climb {
     wait: Span,
 }
 
-impl RungChooser {
-    /// Returns why the present rung was chosen.
-    pub const fn reason(&self) -> RungReason {
-        self.reason
-    }
+/// Whether the rest of the present group is not to be sent, because the rate has fallen far below the need of the
+/// stream's rung. This holds for each switching rule, because rules choose at key frames only.
+pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
+    let coarser = |rung: &usize| rung + 1 < needs.len();
+    let need = rung.filter(coarser).and_then(|rung| needs.get(rung));
+    need.is_some_and(|need| rate < need.recent.scale(ABANDON_SHARE))
+}
 
-    /// Returns the rung of the group that begins, as an index into the needs of the context.
-    pub fn choose(&mut self, context: &RungContext<'_>) -> usize {
+impl SwitchingRule for RungChooser {
+    fn choose(&mut self, context: &RungContext<'_>) -> usize {
+        if context.rung.is_none() {
+            *self = Self::default();
+        }
         let RungContext { at, needs, rate, backlog, .. } = *context;
         let [last_rate, earlier] = self.last_rates;
         self.last_rates = [rate, last_rate];
@@ -207,9 +228,7 @@ impl RungChooser {
         let room = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).per(context.lasts);
         let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
         let fitting = |share: f64| (0..=last).find(|rung| need(*rung).recent <= room.scale(share)).unwrap_or(last);
-        let Some(rung) = self.rung.map(|rung| rung.min(last)) else {
-            return *self.rung.insert(fitting(FITTING_SHARE));
-        };
+        let Some(rung) = context.rung.map(|rung| rung.min(last)) else { return fitting(FITTING_SHARE) };
         let recent = need(rung).recent;
         let left = (backlog + recent.over(context.lasts)).saturating_sub(whole);
         let highest = last_rate.max(earlier);
@@ -239,33 +258,30 @@ impl RungChooser {
         if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
             self.reason = reason;
         }
-        *self.rung.insert(chosen)
+        chosen
+    }
+}
+
+impl RungChooser {
+    /// Returns why the present rung was chosen.
+    pub const fn reason(&self) -> RungReason {
+        self.reason
     }
 
     /// Removes the finest rung from the choice.
     pub fn remove_finest(&mut self) {
-        self.rung = self.rung.map(|rung| rung.saturating_sub(1));
         self.fits_since = None;
         if !self.climbs.is_empty() {
             self.climbs.remove(0);
         }
     }
 
-    /// Adds a finest rung to the choice. The stream keeps its rung.
+    /// Adds a finest rung to the choice.
     pub fn add_finest(&mut self) {
-        self.rung = self.rung.map(|rung| rung + 1);
         self.fits_since = None;
         if !self.climbs.is_empty() {
             self.climbs.insert(0, Climb { last: None, wait: FIRST_WAIT });
         }
-    }
-
-    /// Whether the rest of the present group is not to be sent, because the rate has fallen far below the present
-    /// rung's need.
-    pub fn abandons(&self, needs: &[RungNeed], rate: Rate) -> bool {
-        let coarser = |rung: &usize| rung + 1 < needs.len();
-        let need = self.rung.filter(coarser).and_then(|rung| needs.get(rung));
-        need.is_some_and(|need| rate < need.recent.scale(ABANDON_SHARE))
     }
 
     fn climb_to(&mut self, rung: usize) -> &mut Climb {
@@ -334,7 +350,7 @@ mod tests {
         path: impl Fn(u64) -> u64,
     ) -> Vec<(u64, usize)> {
         let (mut chooser, mut found, mut backlog, mut used) = (RungChooser::default(), Vec::new(), 0.0f64, 0.0);
-        let mut history = RungHistory::default();
+        let (mut history, mut chosen) = (RungHistory::default(), None);
         for n in 0..secs * 1_000 / 480 {
             let (at, content) = (GROUP * n, 1.0 + spread * (chance.unit() - 0.5));
             let sizes: Vec<f64> = rungs.iter().map(|kbps| *kbps as f64 * content * 60.0).collect();
@@ -343,12 +359,13 @@ mod tests {
             history.push(at, sizes.iter().map(|size| Bytes::new(*size as u64).per(GROUP)).collect());
             let context = RungContext {
                 at,
+                rung: chosen,
                 needs: &history.needs(),
                 lasts: GROUP,
                 rate: Rate::from_bps_f64(target * 1e3),
                 backlog: Bytes::new(backlog as u64),
             };
-            let rung = chooser.choose(&context);
+            let rung = *chosen.insert(chooser.choose(&context));
             if found.last().is_none_or(|(_, before)| *before != rung) {
                 found.push((at.as_nanos() / 1_000_000_000, rung));
             }
@@ -360,23 +377,26 @@ mod tests {
 
     #[test]
     fn a_finest_rung_that_leaves_and_returns_does_not_move_the_stream() {
-        let (mut chooser, mut history) = (RungChooser::default(), RungHistory::default());
+        let (mut chooser, mut history, mut rung) = (RungChooser::default(), RungHistory::default(), None);
         let rates: Vec<Rate> = [4_000, 2_000, 1_000, 500].map(Rate::kbps).into();
         history.push(GROUP, rates.clone());
-        let choose = |at: u64, chooser: &mut RungChooser, history: &RungHistory| {
-            let (needs, backlog) = (history.needs(), Bytes::ZERO);
-            let rate = Rate::kbps(1_500);
-            let rung = chooser.choose(&RungContext { at: GROUP * at, needs: &needs, lasts: GROUP, rate, backlog });
-            needs[rung].recent
+        let choose = |at: u64, rung: &mut Option<usize>, chooser: &mut RungChooser, history: &RungHistory| {
+            let needs = history.needs();
+            let (at, rate, backlog) = (GROUP * at, Rate::kbps(1_500), Bytes::ZERO);
+            let context = RungContext { at, rung: *rung, needs: &needs, lasts: GROUP, rate, backlog };
+            needs[*rung.insert(chooser.choose(&context))].recent
         };
-        assert_eq!(choose(1, &mut chooser, &history), Rate::kbps(1_000));
+        assert_eq!(choose(1, &mut rung, &mut chooser, &history), Rate::kbps(1_000));
         for n in 0..3 {
             history.remove_finest();
             chooser.remove_finest();
-            assert_eq!((history.needs().len(), choose(2 + 2 * n, &mut chooser, &history)), (3, Rate::kbps(1_000)));
+            rung = rung.map(|rung| rung - 1);
+            assert_eq!(history.needs().len(), 3);
+            assert_eq!(choose(2 + 2 * n, &mut rung, &mut chooser, &history), Rate::kbps(1_000));
             history.add_finest(rates[0]);
             chooser.add_finest();
-            assert_eq!(choose(3 + 2 * n, &mut chooser, &history), Rate::kbps(1_000));
+            rung = rung.map(|rung| rung + 1);
+            assert_eq!(choose(3 + 2 * n, &mut rung, &mut chooser, &history), Rate::kbps(1_000));
             // Until the finest rung has been measured, its target is used as its rate.
             assert_eq!(history.needs()[0], RungNeed { recent: rates[0], worst: rates[0] });
         }

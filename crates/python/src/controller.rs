@@ -1,4 +1,4 @@
-//! Controllers in Python: wraps a user's class as a sender half and a receiver half.
+//! Controllers and switching rules in Python: wraps a user's class as a sender half and a receiver half, or as a rule.
 //!
 //! An exception in the class stops the run. It is stored as a [`Fault`] with the class, the method, the line and the
 //! time.
@@ -10,7 +10,11 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
     Arrival, Due, EchoReceiver, FeedbackFormat, PacketReport, ReceiverHalf, Reply, SenderHalf, Setup, Slot, View,
 };
-use steadycast_external::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport, moment, one_line};
+use steadycast_external::{
+    Decided, Event, Fault, FaultSlot, Half, InputValue, Law, LawReport, Moment, SWITCHING_INPUT, one_line,
+    switching_input,
+};
+use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
 
@@ -174,7 +178,7 @@ impl PythonController {
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         // The class is instantiated here, once per session. The simulation itself runs without the interpreter's lock.
-        let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, setup, &self.fault));
+        let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, Some(setup), &self.fault));
         Box::new(Half::new(law, setup, self.feedback))
     }
 
@@ -183,7 +187,7 @@ impl Factory for PythonController {
         Python::attach(|py| match self.class.bind(py).getattr("Receiver") {
             Err(_) => Box::new(echo) as Box<dyn ReceiverHalf>,
             Ok(class) => {
-                Box::new(PythonReceiver { object: Object::new(py, &class, RECEIVER, setup, &self.fault), echo })
+                Box::new(PythonReceiver { object: Object::new(py, &class, RECEIVER, Some(setup), &self.fault), echo })
             }
         })
     }
@@ -220,7 +224,10 @@ const RECEIVER: Methods =
 const ON_ARRIVAL: usize = 0;
 const REPORT: usize = 1;
 
-/// The number of methods at the start of each list that are required.
+const SWITCHING: Methods = &[("choose", "choose(self, stream) -> int")];
+const CHOOSE: usize = 0;
+
+/// The number of methods at the start of each list that are required, if it has as many.
 const REQUIRED: usize = 2;
 
 /// An object of a user's class.
@@ -233,13 +240,26 @@ struct Object {
 }
 
 impl Object {
-    fn new(py: Python<'_>, class: &Bound<'_, PyAny>, methods: Methods, setup: &Setup, fault: &FaultSlot) -> Self {
+    /// Creates an object of a class. A controller is given its setup, a switching rule nothing.
+    fn new(
+        py: Python<'_>,
+        class: &Bound<'_, PyAny>,
+        methods: Methods,
+        setup: Option<&Setup>,
+        fault: &FaultSlot,
+    ) -> Self {
         let name = class.getattr("__qualname__").and_then(|n| n.extract()).unwrap_or_else(|_| "controller".to_owned());
         let mut this = Self { object: None, class: name, methods, has: [false; SENDER.len()], fault: fault.clone() };
-        let object = match Py::new(py, setup_of(setup)).and_then(|setup| class.call1((setup,))) {
+        let (made, signature) = match setup {
+            Some(setup) => {
+                (Py::new(py, setup_of(setup)).and_then(|setup| class.call1((setup,))), "__init__(self, setup)")
+            }
+            None => (class.call0(), "__init__(self)"),
+        };
+        let object = match made {
             Ok(object) => object,
             Err(error) => {
-                this.raised(py, "__init__", "__init__(self, setup)", None, error);
+                this.raised(py, "__init__", signature, Moment::Start, error);
                 return this;
             }
         };
@@ -247,7 +267,7 @@ impl Object {
         for (has, (method, _)) in this.has.iter_mut().zip(methods) {
             *has = object.hasattr(*method).unwrap_or(false);
         }
-        for (n, (method, signature)) in methods[..REQUIRED].iter().enumerate() {
+        for (n, (method, signature)) in methods.iter().take(REQUIRED).enumerate() {
             if !this.has[n] {
                 let found = near_miss(&object, method);
                 let hint = found.map_or_else(String::new, |f| format!(" (there is \"{f}\")"));
@@ -263,30 +283,30 @@ impl Object {
         self.fault.put(Fault::Wrong { place, problem, remedy });
     }
 
-    fn raised(&self, py: Python<'_>, method: &str, signature: &str, now: Option<Time>, error: PyErr) {
+    fn raised(&self, py: Python<'_>, method: &str, signature: &str, at: Moment, error: PyErr) {
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
             return self.fault.put(Fault::Interrupted);
         }
         let (mut file, mut line) = (String::new(), 0u32);
-        let mut at = error.traceback(py).map(|t| t.into_any());
+        let mut next = error.traceback(py).map(|t| t.into_any());
         // The innermost frame of the traceback is the place of the mistake.
-        while let Some(frame) = at {
+        while let Some(frame) = next {
             line = frame.getattr("tb_lineno").and_then(|l| l.extract()).unwrap_or(line);
             let code = frame.getattr("tb_frame").and_then(|f| f.getattr("f_code"));
             file = code.and_then(|c| c.getattr("co_filename")).and_then(|f| f.extract()).unwrap_or(file);
-            at = frame.getattr("tb_next").ok().filter(|n| !n.is_none());
+            next = frame.getattr("tb_next").ok().filter(|n| !n.is_none());
         }
         let place = if line > 0 { format!("{file}:{line}") } else { format!("{}.{method}", self.class) };
         self.fail(
             place,
-            format!("{}.{method} {}: {}", self.class, moment(now), one_line(&error.to_string())),
+            format!("{}.{method} {at}: {}", self.class, one_line(&error.to_string())),
             format!("mend the method; it is called as {signature}"),
         );
     }
 
     /// Calls a method. Returns `None` if the class does not have it, if it raised an exception, or if an earlier fault
     /// stops the run.
-    fn call<'py, A>(&self, py: Python<'py>, n: usize, now: Option<Time>, args: A) -> Option<Bound<'py, PyAny>>
+    fn call<'py, A>(&self, py: Python<'py>, n: usize, at: impl Into<Moment>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
     {
@@ -300,14 +320,14 @@ impl Object {
         match object.bind(py).call_method1(name, args) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.raised(py, name, signature, now, error);
+                self.raised(py, name, signature, at.into(), error);
                 None
             }
         }
     }
 
     /// Stores the fault of a method that has returned an invalid value.
-    fn wrong(&self, n: usize, now: Option<Time>, returned: &Bound<'_, PyAny>, remedy: &str) {
+    fn wrong(&self, n: usize, at: impl Into<Moment>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
             // Without an exception there is no traceback, so the place is the method's first line.
             let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
@@ -320,7 +340,7 @@ impl Object {
         let shown: String = one_line(&shown).chars().take(80).collect();
         self.fail(
             place.unwrap_or_else(|| self.class.clone()),
-            format!("{}.{} {} returned {shown}", self.class, self.methods[n].0, moment(now)),
+            format!("{}.{} {} returned {shown}", self.class, self.methods[n].0, at.into()),
             remedy.to_owned(),
         );
     }
@@ -474,5 +494,73 @@ impl ReceiverHalf for PythonReceiver {
 
     fn view(&self) -> View {
         self.echo.view()
+    }
+}
+
+/// Declares the Python class of a switching rule's input from the list in `external`.
+macro_rules! input_class {
+    ($(#[doc = $about:literal] $key:literal, $attribute:ident: $type:ty = $value:expr;)+) => {
+        attributes! {
+            /// A stream at a key frame, for a switching rule.
+            PySwitchingInput as "SwitchingInput" {
+                $(#[doc = $about] $attribute: <$type as InputValue>::Python,)+
+            }
+        }
+
+        impl PySwitchingInput {
+            fn of(context: &RungContext<'_>) -> Self {
+                $(
+                    let value: fn(&RungContext<'_>) -> $type = $value;
+                    let $attribute = value(context).python();
+                )+
+                Self { $($attribute,)+ }
+            }
+        }
+    };
+}
+switching_input!(input_class);
+
+/// Returns the values of a switching rule's input: (key of the message, attribute of the object, meaning).
+#[pyfunction]
+pub(crate) fn switching_input() -> Vec<(&'static str, &'static str, &'static str)> {
+    SWITCHING_INPUT.iter().map(|field| (field.key, field.attribute, field.about)).collect()
+}
+
+/// A class that chooses the rungs of a flow's streams.
+pub(crate) struct PythonSwitching {
+    class: Py<PyAny>,
+    fault: FaultSlot,
+}
+
+impl PythonSwitching {
+    pub(crate) const fn new(class: Py<PyAny>, fault: FaultSlot) -> Self {
+        Self { class, fault }
+    }
+}
+
+impl SwitchingFactory for PythonSwitching {
+    fn rule(&self) -> Box<dyn SwitchingRule> {
+        Box::new(PythonRule(Python::attach(|py| Object::new(py, self.class.bind(py), SWITCHING, None, &self.fault))))
+    }
+}
+
+/// The switching rule of an object.
+struct PythonRule(Object);
+
+impl SwitchingRule for PythonRule {
+    fn choose(&mut self, context: &RungContext<'_>) -> usize {
+        let (at, rungs) = (Moment::Stream(context.at), context.needs.len());
+        let chosen = Python::attach(|py| {
+            let value = self.0.call(py, CHOOSE, at, (PySwitchingInput::of(context),))?;
+            // A Python bool can be converted to an integer, but it is not a rung.
+            let rung = value.extract::<usize>().ok().filter(|_| !value.is_instance_of::<PyBool>());
+            if rung.is_none_or(|rung| rung >= rungs) {
+                let remedy = format!("return the number of a rung: 0, the finest, to {}", rungs.saturating_sub(1));
+                self.0.wrong(CHOOSE, at, &value, &remedy);
+            }
+            rung.filter(|rung| *rung < rungs)
+        });
+        // After a fault the stream keeps its rung until the run stops.
+        chosen.or(context.rung).unwrap_or(0)
     }
 }

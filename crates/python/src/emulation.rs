@@ -48,21 +48,21 @@ fn error(file: &str, error: EmulateError) -> PyErr {
 
 #[pymethods]
 impl PyEmulation {
-    /// Creates the hosts and opens the flows' sockets. `ladders` and `controllers` are as for a simulation. `program`
-    /// is a host's name and the command that runs there. The command runs together with the flows, or, with `only`,
-    /// without them. `tap` are the hosts whose datagrams are recorded in the table "wire". Raises MissingError for a
-    /// missing right, UserError otherwise.
+    /// Creates the hosts and opens the flows' sockets. `ladders` and `guests` are as for a simulation. `program` is a
+    /// host's name and the command that runs there. The command runs together with the flows, or, with `only`, without
+    /// them. `tap` are the hosts whose datagrams are recorded in the table "wire". Raises MissingError for a missing
+    /// right, UserError otherwise.
     #[new]
-    #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false, tap=Vec::new()))]
+    #[pyo3(signature = (scenario, ladders, guests, program=None, only=false, tap=Vec::new()))]
     fn new(
         scenario: &PyScenario,
         ladders: &Bound<'_, PyDict>,
-        controllers: &Bound<'_, PyDict>,
+        guests: &Bound<'_, PyDict>,
         program: Option<(String, Vec<String>)>,
         only: bool,
         tap: Vec<String>,
     ) -> PyResult<Self> {
-        let (mut inputs, guests) = inputs(scenario.scenario(), ladders, controllers)?;
+        let (mut inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program, tap };
         let emulation =

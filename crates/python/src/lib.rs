@@ -34,7 +34,9 @@ mod _core {
     #[pymodule_export]
     const __build__: &str = env!("BUILD");
     #[pymodule_export]
-    use crate::controller::{PyArrived, PyReport, PySent, PySetup, PySlot};
+    use crate::controller::switching_input;
+    #[pymodule_export]
+    use crate::controller::{PyArrived, PyReport, PySent, PySetup, PySlot, PySwitchingInput};
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::emulation::{PyEmulation, refusals};

@@ -174,6 +174,7 @@ impl PyScenario {
             let entry = PyDict::new(py);
             entry.set_item("flow", &flow.name)?;
             entry.set_item("controller", video.controller.name())?;
+            entry.set_item("switching", video.outside_switching())?;
             entry.set_item("playout_s", video.playout.most().map(|p| p.as_secs_f64()))?;
             let receivers: Vec<_> = flow.to.iter().map(|n| self.scenario().node_name(*n)).collect();
             entry.set_item("receivers", receivers)?;

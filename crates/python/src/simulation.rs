@@ -1,4 +1,4 @@
-use crate::controller::PythonController;
+use crate::controller::{PythonController, PythonSwitching};
 use crate::error::{refused, unwritten, wrong};
 use crate::scenario::PyScenario;
 use pyo3::buffer::PyBuffer;
@@ -8,11 +8,12 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use steadycast_control::FeedbackFormat;
 use steadycast_control::registry::Factory;
 use steadycast_external::{Fault, FaultSlot};
 #[cfg(unix)]
 use steadycast_external::{Program, Timeouts};
-use steadycast_media::{Ladder, Scale};
+use steadycast_media::{Ladder, Scale, SwitchingFactory};
 use steadycast_scenario::{FlowKind, Scenario, Video};
 use steadycast_session::FrameKind;
 use steadycast_sim::{Inputs, Simulation, Table, Values};
@@ -31,11 +32,11 @@ pub(crate) struct PySimulation {
 #[pymethods]
 impl PySimulation {
     /// Builds the simulation of a scenario. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display
-    /// and sizes (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class, or a program's command as a
-    /// list. Raises UserError.
+    /// and sizes (uint8, uint32 and 2-D uint32 arrays). `guests`: the scenario's key of a controller or a switching
+    /// rule, such as "flow.video.controller" → a class, or a program's command as a list. Raises UserError.
     #[new]
-    fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let (inputs, guests) = inputs(scenario.scenario(), ladders, controllers)?;
+    fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, guests: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let (inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
         let simulation =
             Simulation::build(scenario.scenario(), &inputs).map_err(|error| refused(&scenario.file, error))?;
         Ok(Self { simulation: Mutex::new(simulation), guests, captures: OnceLock::new() })
@@ -94,7 +95,7 @@ impl PySimulation {
         (sha256, serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
     }
 
-    /// Returns the stderr of the programs that control flows: (flow, bytes).
+    /// Returns the stderr of the users' programs: (name, bytes). The name is "controller-FLOW" or "switching-FLOW".
     fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.guests.logs(py)
     }
@@ -154,44 +155,70 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// The state of the users' controllers in a run.
+/// The state of the users' controllers and switching rules in a run.
 #[derive(Default)]
 pub(crate) struct Guests {
-    /// The first fault of a controller.
+    /// The first fault of a controller or a switching rule.
     pub(crate) fault: FaultSlot,
-    /// The controllers that are programs, by flow.
+    /// The programs, by the names of their logs.
     #[cfg(unix)]
     programs: Vec<(String, Arc<Program>)>,
 }
 
 impl Guests {
-    /// Returns the stderr of the programs, by flow.
+    /// Returns the stderr of the programs, by the names of their logs.
     pub(crate) fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         #[cfg(unix)]
-        return self.programs.iter().map(|(flow, program)| (flow.clone(), PyBytes::new(py, &program.log()))).collect();
+        return self.programs.iter().map(|(name, program)| (name.clone(), PyBytes::new(py, &program.log()))).collect();
         #[cfg(not(unix))]
         Vec::new()
     }
 
     /// Returns the factory of a flow's controller. The controller is a class or a program's command.
-    fn factory(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
-        let fault = self.fault.clone();
+    fn controller(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
         // The command of a program is a list. Anything else is a class.
-        let Ok(words) = guest.cast::<PyList>() else {
-            return Ok(Arc::new(PythonController::new(guest.unbind(), video.feedback, fault)));
-        };
-        #[cfg(unix)]
-        {
-            let (py, words) = (guest.py(), words.extract()?);
-            let (timeouts, name) = (Timeouts::default(), video.controller.name());
-            // This call waits until the program has answered `hello`.
-            let started = py.detach(|| Program::start(timeouts, flow, name, words, video.feedback, fault));
-            let program = Arc::new(started.map_err(fault_error)?);
-            self.programs.push((flow.to_owned(), Arc::clone(&program)));
-            Ok(program)
+        if let Ok(words) = guest.cast::<PyList>() {
+            return Ok(self.program("controller", flow, video.controller.name(), words, video.feedback)?);
         }
-        #[cfg(not(unix))]
-        Err(wrong(video.controller.name(), "programs work on POSIX systems alone", "write a class in Python"))
+        Ok(Arc::new(PythonController::new(guest.unbind(), video.feedback, self.fault.clone())))
+    }
+
+    /// Returns the factory of a flow's switching rule. The rule is a class or a program's command.
+    fn switching(&mut self, flow: &str, name: &str, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn SwitchingFactory>> {
+        if let Ok(words) = guest.cast::<PyList>() {
+            return Ok(self.program("switching", flow, name, words, FeedbackFormat::Own)?);
+        }
+        Ok(Arc::new(PythonSwitching::new(guest.unbind(), self.fault.clone())))
+    }
+
+    /// Starts a program. `key` is the flow's key that names it.
+    #[cfg(unix)]
+    fn program(
+        &mut self,
+        key: &str,
+        flow: &str,
+        name: &str,
+        words: &Bound<'_, PyList>,
+        feedback: FeedbackFormat,
+    ) -> PyResult<Arc<Program>> {
+        let (py, words, fault) = (words.py(), words.extract()?, self.fault.clone());
+        // This call waits until the program has answered `hello`.
+        let started = py.detach(|| Program::start(Timeouts::default(), flow, name, words, feedback, fault));
+        let program = Arc::new(started.map_err(fault_error)?);
+        self.programs.push((format!("{key}-{flow}"), Arc::clone(&program)));
+        Ok(program)
+    }
+
+    #[cfg(not(unix))]
+    fn program(
+        &mut self,
+        _: &str,
+        _: &str,
+        name: &str,
+        _: &Bound<'_, PyList>,
+        _: FeedbackFormat,
+    ) -> PyResult<Arc<PythonController>> {
+        Err(wrong(name, "programs work on POSIX systems alone", "write a class in Python"))
     }
 }
 
@@ -200,7 +227,7 @@ impl Guests {
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,
-    controllers: &Bound<'_, PyDict>,
+    found: &Bound<'_, PyDict>,
 ) -> PyResult<(Inputs, Guests)> {
     let mut guests = Guests::default();
     let mut inputs = Inputs::default();
@@ -209,8 +236,14 @@ pub(crate) fn inputs(
         inputs.ladders.insert(flow.extract()?, Arc::new(ladder(table)?));
     }
     for flow in &scenario.flows {
-        if let (FlowKind::Video(video), Some(guest)) = (&flow.kind, controllers.get_item(&flow.name)?) {
-            inputs.factories.insert(flow.name.clone(), guests.factory(&flow.name, video, guest)?);
+        let FlowKind::Video(video) = &flow.kind else { continue };
+        if let Some(guest) = found.get_item(format!("flow.{}.controller", flow.name))? {
+            inputs.factories.insert(flow.name.clone(), guests.controller(&flow.name, video, guest)?);
+        }
+        if let (Some(name), Some(guest)) =
+            (video.outside_switching(), found.get_item(format!("flow.{}.switching", flow.name))?)
+        {
+            inputs.switching.insert(flow.name.clone(), guests.switching(&flow.name, name, guest)?);
         }
     }
     Ok((inputs, guests))

@@ -12,7 +12,7 @@ use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
 use steadycast_control::registry::{FeedbackTiming, Given, Outside, Receivers, Registry, Setup};
 use steadycast_control::{FeedbackFormat, Mode};
-use steadycast_media::{CodecModel, Emit, RFC8593, Vbr};
+use steadycast_media::{BUILT_IN_SWITCHING, CodecModel, Emit, RFC8593, Rungs, Vbr};
 use steadycast_settings::tree::{Item, Place, Value, quoted};
 use steadycast_settings::{Declared, Findings, FromToml, Rule, Settings, Spanned, nearest, positive, remedy};
 use steadycast_tcp::Config;
@@ -428,10 +428,18 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     let encode = Encode::read_for(encode, media.as_ref(), out);
     let vbr = Vbr::read_for(&table.vbr.item, &(), out);
     if let (Some(Vbr::Frame(_)), Some(Codec::Av1), Some(given)) =
-        (vbr, encode.map(|e| e.codec), table.vbr.item.get(Vbr::KEY))
+        (&vbr, encode.map(|e| e.codec), table.vbr.item.get(Vbr::KEY))
     {
         let what = "a frame of av1 can't follow one of another quantizer inside a group of pictures";
         out.problem(&given.at, what, "write vbr = \"bucket\", or take another codec");
+    }
+    if let Some(Vbr::Rungs(Rungs { switching, .. })) = &vbr
+        && switching != BUILT_IN_SWITCHING
+        && Outside::of(switching).is_none()
+    {
+        let at = table.vbr.item.get("switching").map_or(&table.at, |given| &given.at);
+        let what = format!("there is no switching rule {}", quoted(switching));
+        out.problem(at, what, format!("write {}, or {}", quoted(BUILT_IN_SWITCHING), Outside::FORMS));
     }
     let playout = table.playout.as_ref().map_or(Playout::None, |given| given.value.0);
     if let (Playout::Fixed(Span::ZERO), Some(given)) = (playout, &table.playout) {

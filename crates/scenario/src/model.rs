@@ -9,7 +9,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Controller, Given, Outside, ParamError};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Shaper, Steps};
-use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
+use steadycast_media::{BUILT_IN_SWITCHING, Bounds, CodecSettings, Emit, Rungs, Vbr};
 use steadycast_settings::{Kind, Rule, Within, kinds, positive, settings, words};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 
@@ -422,6 +422,12 @@ settings! {
 }
 
 impl Video {
+    /// Returns the name of the switching rule if it is a class or a program.
+    pub fn outside_switching(&self) -> Option<&str> {
+        let Vbr::Rungs(Rungs { switching, .. }) = &self.vbr else { return None };
+        (switching != BUILT_IN_SWITCHING).then_some(switching.as_str())
+    }
+
     /// Returns the given parameters of the chosen controller.
     pub fn given(&self) -> &[(String, Given)] {
         self.params.iter().find(|(name, _)| name == self.controller.name()).map_or(&[], |(_, given)| given)

@@ -3,3 +3,5 @@
 mod half;
 #[cfg(unix)]
 mod program;
+#[cfg(unix)]
+mod switching;

@@ -127,7 +127,7 @@ fn the_bucket_comes_to_the_rung_of_its_rate_and_stays_near() {
 fn a_rate_below_or_above_the_ladder_is_survived() {
     for vbr in [Vbr::Ladder, Vbr::Bucket(Bucket { bucket: 1.5 })] {
         for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
-            let mut encoder = Encoder::new(ladder(), vbr, BacklogRule::Damped, 1, 60);
+            let mut encoder = Encoder::new(ladder(), vbr.clone(), BacklogRule::Damped, 1, 60);
             for _ in 0..100 {
                 let coded = encoder.next(rate, Bytes::new(1 << 40));
                 assert!((2..=31).contains(&coded.quantizer));
@@ -243,7 +243,7 @@ fn evalvid_ras_own_rule_never_takes_the_finest_quantizer_where_only_the_next_one
     // requires R' > 2.09 Mb/s, and x < 0.11. A GoP of 1.42 Mb/s is 0.56 of a bucket of 1.5, so x never falls that low
     // after two of them.
     let own = Vbr::Evalvid(Evalvid { bucket: 1.5, nominal: 2.0 });
-    assert!(quantizers(own, 1_700.0, 200)[1..].iter().all(|q| *q == 3), "{:?}", quantizers(own, 1_700.0, 20));
+    assert!(quantizers(own.clone(), 1_700.0, 200)[1..].iter().all(|q| *q == 3), "{:?}", quantizers(own, 1_700.0, 20));
     // The rule for the current quantizer alternates.
     assert!(quantizers(Vbr::Bucket(Bucket { bucket: 1.5 }), 1_700.0, 200).contains(&2));
 }
