@@ -11,7 +11,7 @@ import itertools
 import random
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -747,6 +747,67 @@ def test_senders_that_a_server_forwards_are_calls_of_their_own(
     assert other["delay_p95_ms"] < 5
 
 
+def restarted(clock: float, at_s: float) -> tuple[tuple[Sent, ...], tuple[Sent, ...]]:
+    """Return the call's packets, and how they are marked if the sender was started again at ``at_s``.
+
+    The sender keeps its SSRCs. Its numbers begin anew, and its send times are of a clock that is ``clock`` s ahead.
+    """
+    sent = simulated()
+    marked = [
+        replace(one, seq=(one.seq + 21_000) & 0xFFFF, timestamp=one.timestamp + 70_000, left=one.left + clock)
+        if one.left > at_s
+        else one
+        for one in sent
+    ]
+    return sent, tuple(marked)
+
+
+def delay_p95_ms(sent: Iterable[Sent]) -> float:
+    """Return the 95th percentile of the delay above the lowest one, in ms."""
+    delays = sorted(one.arrived - one.left for one in sent if one.arrived is not None)
+    return 1000 * (delays[len(delays) * 95 // 100] - delays[0])
+
+
+@pytest.mark.parametrize("at_s", [8.0, 16.0, 23.5])
+@pytest.mark.parametrize("clock", [-24.0, -1.3, 0.0, 5.5, 31.0])
+@pytest.mark.parametrize("kind", ["capture", "log"])
+def test_a_sender_that_was_started_again_has_no_delay_of_two_clocks(
+    tmp_path: Path, kind: str, clock: float, at_s: float
+) -> None:
+    way = Way(reports="absent")
+    sent, marked = restarted(clock, at_s)
+    file = tmp_path / "call"
+    if kind == "capture":
+        frame = LINKS.get(way.link, ETHERNET)[1]
+        packets = [
+            (one.arrived, frame(each))
+            for k, (one, mark) in enumerate(zip(sent, marked, strict=True))
+            if one.arrived is not None
+            for each in ip(rtp(mark, way), False, way, 40_000, k)
+        ]
+        file = written(tmp_path, way, sorted(packets))
+    else:
+        found = (
+            event(mark, one.arrived, False, way)
+            for one, mark in zip(sent, marked, strict=True)
+            if one.arrived is not None
+        )
+        file.write_bytes(message({16: message({1: 0})}) + b"".join(found))
+    larger = [one for one in sent if (one.left > at_s) == (at_s < SECONDS / 2)]
+    if clock == 0:
+        read = call.read(file, controllers=[])
+        assert read["seen"]["delay_p95_ms"] == pytest.approx(delay_p95_ms(sent), rel=0.05, abs=3)
+        assert "began anew" in " ".join(read["seen"]["notes"])
+        return
+    if at_s < 0.9 * SECONDS:
+        with pytest.raises(UserError, match="started again") as told:
+            call.read(file, controllers=[])
+        assert "the larger part" in told.value.remedy
+    read = call.read(file, controllers=[], **({"stream": VIDEO} if at_s < 0.9 * SECONDS else {}))
+    assert read["seen"]["delay_p95_ms"] == pytest.approx(delay_p95_ms(larger), rel=0.05, abs=3)
+    assert "left out" in " ".join(read["seen"]["notes"])
+
+
 @pytest.mark.parametrize("kept", ["nothing", "the reports"])
 def test_a_capture_that_paused_is_no_loss_and_an_outage_is_one(tmp_path: Path, kept: str) -> None:
     way = Way()
@@ -1075,6 +1136,20 @@ def logged(way: Way, begun_ms: int = 0) -> bytes:
     return message({16: message({1: begun_ms})}) + b"".join(events(way))
 
 
+def event(one: Sent, at: float, is_sender: bool, way: Way) -> bytes:
+    """Return the event of a packet that was recorded at ``at`` seconds."""
+    values: dict[int, int | bytes] = {
+        1: int(at * 1000) + 1000,
+        2: one.is_last,
+        4: one.seq,
+        5: one.timestamp,
+    }
+    values |= {6: one.ssrc, 8: one.payload, 9: HEAD - 28 - 10, 10: 0, 15: one.number}
+    if way.stamps == "all" or (way.stamps == "video" and one.ssrc == VIDEO):
+        values[17] = int((one.left + 5000) * 2**18) & 0xFFFFFF
+    return message({3 if is_sender else 2: message(values)})
+
+
 def events(way: Way) -> Iterator[bytes]:
     """Yield the events of a log, each as a separate message."""
     is_sender = way.side == "sender"
@@ -1082,16 +1157,7 @@ def events(way: Way) -> Iterator[bytes]:
         at = one.left if is_sender else one.arrived
         if at is None:
             continue
-        values: dict[int, int | bytes] = {
-            1: int(at * 1000) + 1000,
-            2: one.is_last,
-            4: one.seq,
-            5: one.timestamp,
-        }
-        values |= {6: one.ssrc, 8: one.payload, 9: HEAD - 28 - 10, 10: 0, 15: one.number}
-        if way.stamps == "all" or (way.stamps == "video" and one.ssrc == VIDEO):
-            values[17] = int((one.left + 5000) * 2**18) & 0xFFFFFF
-        yield message({3 if is_sender else 2: message(values)})
+        yield event(one, at, is_sender, way)
     for at, payload in rtcp(way) if way.reports != "absent" else ():
         seen = at + (ONE_WAY_S if is_sender else 0)
         yield message({4 if is_sender else 5: message({1: int(seen * 1000) + 1000, 2: payload})})

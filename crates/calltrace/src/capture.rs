@@ -110,6 +110,10 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
+/// The remedy if two parts of a recording have the same SSRC, because a sender was started again.
+pub(crate) const RESTART_REMEDY: &str =
+    "give --stream SSRC for the larger part, or cut the file at the restart (editcap -A or -B)";
+
 /// Returns the index of the direction to read.
 fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     let mut sorted: Vec<(usize, u64)> = flows.iter().map(Flow::bytes).enumerate().collect();
@@ -141,7 +145,8 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
             } else {
                 format!("it holds {} of media: {listed}", counted(flows.len() as u64, "direction"))
             };
-            Err(Problem::at(0, what, "name one by --stream SSRC"))
+            let is_restart = flows[first.0].sources().intersection(&flows[second.0].sources()).next().is_some();
+            Err(Problem::at(0, what, if is_restart { RESTART_REMEDY } else { "name one by --stream SSRC" }))
         }
         _ => Ok(sorted[0].0),
     }
@@ -150,7 +155,8 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
 /// Adds notes on packets that are not used although they have an SSRC or the endpoints of the chosen direction.
 fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
     let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
-    let elsewhere = others().flat_map(|flow| &flow.packets).filter(|one| Some(one.record.ssrc) == stream).count();
+    let elsewhere = others().filter(|flow| flow.endpoints != flows[chosen].endpoints).flat_map(|flow| &flow.packets);
+    let elsewhere = elsewhere.filter(|one| Some(one.record.ssrc) == stream).count();
     if elsewhere > 0 {
         let more = counted(elsewhere as u64, "more packet");
         notes.push(format!("{more} between other addresses have this SSRC, and are left out"));

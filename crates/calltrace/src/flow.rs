@@ -7,8 +7,9 @@ use crate::capture_file::TimeSource;
 use crate::clock;
 use crate::decapsulation::Endpoint;
 use crate::delay_steps::{Axis, lasting_steps};
+use crate::numbering::{self, Numbered};
 use crate::send_time::{self, Elements, Kind, SendTimes};
-use crate::sender_clock::{Stamped, senders};
+use crate::sender_clock::{Stamped, Stream, senders};
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
@@ -297,18 +298,24 @@ impl Flow {
 
     /// Splits the flow by sender. If the streams with send times have one sender, the other streams remain with them.
     fn by_sender(self) -> Vec<Self> {
-        let stamped = self.packets.iter().filter_map(|one| {
-            let (seen, ssrc, size) = (one.record.seen, one.record.ssrc, one.record.size.get());
-            Some(Stamped { place: one.place, seen, ssrc, raw: self.send_time(one)?, size })
+        let numbered = |one: &CapturedPacket| {
+            let PacketRecord { ssrc, seen: at, seq, timestamp, .. } = one.record;
+            (ssrc, Numbered { at, seq, timestamp })
+        };
+        let restarts = numbering::restarts(&self.packets.iter().map(numbered).collect::<Vec<_>>());
+        let streams: Vec<Stream> = self.packets.iter().map(|one| one.record.ssrc).zip(restarts).collect();
+        let stamped = self.packets.iter().zip(&streams).filter_map(|(one, stream)| {
+            let (seen, size) = (one.record.seen, one.record.size.get());
+            Some(Stamped { place: one.place, seen, stream: *stream, raw: self.send_time(one)?, size })
         });
         let senders = senders(stamped.collect(), self.bits());
         if senders.len() < 2 {
             return vec![self];
         }
-        let sender_of = |ssrc: u32| senders.iter().position(|sources| sources.contains(&ssrc));
+        let sender_of = |stream: Stream| senders.iter().position(|streams| streams.contains(&stream));
         let mut of: BTreeMap<Option<usize>, Vec<CapturedPacket>> = BTreeMap::new();
-        for one in self.packets {
-            of.entry(sender_of(one.record.ssrc)).or_default().push(one);
+        for (one, stream) in self.packets.into_iter().zip(streams) {
+            of.entry(sender_of(stream)).or_default().push(one);
         }
         let other_senders = of.len() - 1;
         let flows = of.into_values().map(|packets| Self {

@@ -3,6 +3,7 @@
 //! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A recording holds the
 //! whole stream, which allows a better test: a late packet fills a gap or repeats a packet, and a restart does neither.
 
+use std::collections::BTreeMap;
 use steadycast_units::{Span, Time};
 
 /// The longest run of missing numbers that counts as a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
@@ -71,6 +72,33 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
         positions.push(Position { run, number });
     }
     positions
+}
+
+/// Returns for each packet the number of restarts of its stream's numbering before it. The packets are in the order of
+/// the file, each with its SSRC.
+///
+/// Streams are followed in the order of the file, because a clock may have been set, and in the order of times, because
+/// records may be out of order. The order with fewer restarts counts.
+pub(crate) fn restarts(packets: &[(u32, Numbered)]) -> Vec<u32> {
+    let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (i, (ssrc, _)) in packets.iter().enumerate() {
+        streams.entry(*ssrc).or_default().push(i);
+    }
+    let mut runs = vec![0; packets.len()];
+    for in_file in streams.into_values() {
+        let mut by_time = in_file.clone();
+        by_time.sort_by_key(|i| packets[*i].1.at);
+        let in_order = |order: Vec<usize>| -> Vec<(usize, u32)> {
+            let positions = extend(&order.iter().map(|i| packets[*i].1).collect::<Vec<_>>());
+            order.into_iter().zip(positions.into_iter().map(|position| position.run)).collect()
+        };
+        let last = |runs: &[(usize, u32)]| runs.last().map_or(0, |run| run.1);
+        let (one, other) = (in_order(in_file), in_order(by_time));
+        for (i, run) in if last(&one) <= last(&other) { one } else { other } {
+            runs[i] = run;
+        }
+    }
+    runs
 }
 
 /// Whether more packets are missing than can have been sent in `passed`.

@@ -7,8 +7,9 @@
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
 use crate::clock;
+use crate::numbering::{self, Numbered};
 use crate::send_time::SendTimes;
-use crate::sender_clock::{Stamped, senders};
+use crate::sender_clock::{Stamped, Stream, senders};
 use crate::{Options, Problem};
 use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
@@ -557,34 +558,47 @@ fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
 /// `stream` names none of the senders, or `stream` is missing although there are several senders.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
-    let stamped = packets.iter().enumerate().filter_map(|(place, packet)| {
-        Some(Stamped { place, seen: at(packet.ms), ssrc: packet.ssrc, raw: packet.send_time?, size: packet.size })
+    let numbered =
+        |packet: &Packet| (packet.ssrc, Numbered { at: at(packet.ms), seq: packet.seq, timestamp: packet.timestamp });
+    let restarts = numbering::restarts(&packets.iter().map(numbered).collect::<Vec<_>>());
+    let stream_of: Vec<Stream> = packets.iter().map(|packet| packet.ssrc).zip(restarts).collect();
+    let stamped = packets.iter().zip(&stream_of).enumerate().filter_map(|(place, (packet, stream))| {
+        Some(Stamped { place, seen: at(packet.ms), stream: *stream, raw: packet.send_time?, size: packet.size })
     });
     let senders = senders(stamped.collect(), 24);
-    let bytes = |sources: &[u32]| -> u64 {
-        packets.iter().filter(|packet| sources.contains(&packet.ssrc)).map(|packet| packet.size).sum()
+    let bytes = |streams: &[Stream]| -> u64 {
+        let mine = packets.iter().zip(&stream_of).filter(|(_, stream)| streams.contains(stream));
+        mine.map(|(packet, _)| packet.size).sum()
     };
     let carried: Vec<u64> = senders.iter().map(|sources| bytes(sources)).collect();
     let listed: Vec<String> = senders
         .iter()
         .zip(&carried)
-        .map(|(all, bytes)| format!("SSRC {0} ({0:#x}), {1} kB", all[0], bytes / 1000))
+        .map(|(all, bytes)| format!("SSRC {0} ({0:#x}), {1} kB", all[0].0, bytes / 1000))
         .collect();
     let chosen = match (stream, &carried[..]) {
-        (Some(ssrc), [_, ..]) => senders.iter().position(|sources| sources.contains(&ssrc)).ok_or_else(|| {
-            let remedy = format!("choose one of: {}", listed.join("; "));
-            Problem::at(0, format!("no stream has the SSRC {ssrc}"), remedy)
-        })?,
+        (Some(ssrc), [_, ..]) => {
+            senders.iter().position(|all| all.iter().any(|one| one.0 == ssrc)).ok_or_else(|| {
+                let remedy = format!("choose one of: {}", listed.join("; "));
+                Problem::at(0, format!("no stream has the SSRC {ssrc}"), remedy)
+            })?
+        }
         (None, [first, second, ..]) if second * 10 > *first => {
             let count = counted(senders.len() as u64, "sender");
-            let what = format!("it holds media of {count}, which a server forwards: {}", listed.join("; "));
-            return Err(Problem::at(0, what, "name one by --stream SSRC"));
+            let is_restart = senders[0].iter().any(|one| senders[1].iter().any(|other| one.0 == other.0));
+            let (why, remedy) = if is_restart {
+                ("a sender that was started again", "give --stream SSRC for the larger part")
+            } else {
+                ("which a server forwards", "name one by --stream SSRC")
+            };
+            return Err(Problem::at(0, format!("it holds media of {count}, {why}: {}", listed.join("; ")), remedy));
         }
         _ => 0,
     };
     if senders.len() > 1 {
         let all = packets.len();
-        packets.retain(|packet| senders[chosen].contains(&packet.ssrc));
+        let mut streams = stream_of.iter();
+        packets.retain(|_| streams.next().is_some_and(|stream| senders[chosen].contains(stream)));
         let others = counted((all - packets.len()) as u64, "packet");
         notes.push(format!("{others} of other senders, by their clocks or paths, are left out"));
     }

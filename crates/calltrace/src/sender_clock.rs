@@ -1,5 +1,5 @@
-//! Groups streams by sender. A server may forward several senders' packets between one pair of addresses. Each sender
-//! has send times of its own clock, and delays of its own path.
+//! Groups streams by sender. A server may forward several senders' packets between one pair of addresses, and a sender
+//! that was started again may keep its SSRC. Each sender has send times of its own clock, and delays of its own path.
 
 use crate::send_time;
 use std::collections::BTreeMap;
@@ -20,22 +20,26 @@ const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
 /// The largest number of packets per stream in the comparison.
 const MOST_COMPARED: usize = 20_000;
 
+/// A stream: its SSRC, and the number of restarts of its numbering before it. A sender that was started again has
+/// another clock, although it may keep its SSRC.
+pub(crate) type Stream = (u32, u32);
+
 /// A packet with its undecoded send time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
     /// The place of the packet's record in the file.
     pub(crate) place: usize,
     pub(crate) seen: Time,
-    pub(crate) ssrc: u32,
+    pub(crate) stream: Stream,
     pub(crate) raw: u32,
     pub(crate) size: u64,
 }
 
-/// Returns the senders of streams as groups of SSRCs. The group that carries the most bytes is first.
-pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
-    let mut streams: BTreeMap<u32, (u64, Vec<Stamped>)> = BTreeMap::new();
+/// Returns the senders as groups of streams. The group that carries the most bytes is first.
+pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
+    let mut streams: BTreeMap<Stream, (u64, Vec<Stamped>)> = BTreeMap::new();
     for packet in packets {
-        let stream = streams.entry(packet.ssrc).or_default();
+        let stream = streams.entry(packet.stream).or_default();
         stream.0 += packet.size;
         stream.1.push(packet);
     }
@@ -60,7 +64,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
         }
     }
     groups.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-    groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].ssrc).collect()).collect()
+    groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].stream).collect()).collect()
 }
 
 /// Whether the packets of two streams arrived in the order in which they left. A queue keeps the order of one sender's
@@ -82,7 +86,7 @@ fn is_one_sender_in_order(packets: &[&Stamped], bits: u32) -> bool {
     for two in packets.windows(2) {
         let [before, after] = two else { continue };
         let advance = send_time::advance(before.raw, after.raw, bits);
-        let crosses = before.ssrc != after.ssrc;
+        let crosses = before.stream != after.stream;
         pairs[usize::from(crosses)] += 1;
         overtaken[usize::from(crosses)] += usize::from(advance < -OVERTAKEN_NS);
         let passed = after.seen.as_nanos() as i64 - before.seen.as_nanos() as i64;
@@ -110,7 +114,7 @@ mod tests {
             let left = begin_s + (k * every_ms) as f64 / 1000.0;
             let seen = Time::from_nanos(((left + 0.02 + queue(left)) * 1e9) as u64);
             let raw = (((left + clock) * 262_144.0) as u64 & 0xff_ffff) as u32;
-            Stamped { place: seen.as_nanos() as usize, seen, ssrc, raw, size: 1000 / every_ms }
+            Stamped { place: seen.as_nanos() as usize, seen, stream: (ssrc, 0), raw, size: 1000 / every_ms }
         });
         packets.collect()
     }
@@ -135,7 +139,7 @@ mod tests {
             let most = 0.6 + period * steepness / 2.0;
             prop_assume!(later == 0.0 || (most..64.0 - most).contains(&clock));
             let found = senders(packets, 24);
-            prop_assert_eq!(found, vec![vec![1, 2], vec![3]]);
+            prop_assert_eq!(found, vec![vec![(1, 0), (2, 0)], vec![(3, 0)]]);
         }
     }
 
@@ -143,6 +147,6 @@ mod tests {
     fn one_clock_on_two_paths_is_two_senders() {
         let mut packets = stream(1, 5, 0.0, 7.0, |t| ((t / 5.0).fract() - 0.5).abs() * 0.6);
         packets.extend(stream(2, 7, 0.0, 7.0, |_| 0.001));
-        assert_eq!(senders(packets, 24), vec![vec![1], vec![2]]);
+        assert_eq!(senders(packets, 24), vec![vec![(1, 0)], vec![(2, 0)]]);
     }
 }
