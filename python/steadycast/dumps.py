@@ -276,9 +276,9 @@ def _old(stats: Mapping[str, Any]) -> Stats:
 def _new(dump: Any) -> list[Stats]:
     """Read a series of getStats, one `Stats` for each connection.
 
-    A report is an array of statistics, an object with the statistics by id, the entries of a Map as pairs, or any of
-    these inside another object. An id that occurs under several keys of the outermost object, or twice in one report,
-    belongs to several connections.
+    A report is an array of statistics, an object with the statistics by id, or the entries of a Map as pairs. It may
+    also be inside another object. The outermost object may have a key for each connection. Each connection has ids
+    of its own, so an id that occurs under several keys, or twice in one report, stands for several connections.
     """
     dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []

@@ -12,7 +12,8 @@ from steadycast.hints import named
 from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
-# The number of bytes of UDP and IP headers. The classic traces count the payload, while our tables count IP packets.
+# The number of bytes of UDP and IP headers. The exported traces contain sizes without these headers, and the tables of
+# a run folder contain sizes with them.
 _HEADERS_BYTES = 28
 
 

@@ -29,7 +29,7 @@ _MONO_BPS = 256_000
 
 
 def _clip_of(video: Mapping[str, Any]) -> Path | None:
-    """Return the clip of a flow that has an audio stream; `None` if it has no such stream, or several clips."""
+    """Return the clip of a flow. Return `None` if the flow has no audio stream, or several clips."""
     paths: Sequence[str] = video.get("paths") or ()
     if video.get("audio_bps") is None or video["media"] != "clip" or len(paths) != 1:
         return None

@@ -87,7 +87,8 @@ pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns the time that [`held`] returns, even if few packets are in batches, and the share of packets in batches.
+/// Returns the time for which 90 % of the batches hold packets at most, in nanoseconds, and the share of packets that
+/// are in batches. Returns `None` only if there is no batch.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();

@@ -161,7 +161,8 @@ impl Discipline for DropTail {
 pub(crate) struct QueueState {
     /// The limit, in packets or in bytes.
     pub(crate) limit: Limit,
-    /// The algorithm that decides on arrival, with its random generator. Boxed because most queues have none.
+    /// The AQM that decides when a packet arrives whether to drop it, with its random generator. Boxed because most
+    /// queues have no AQM.
     admission: Option<Box<(Box<dyn EnqueueAqm>, Chance)>>,
     /// The packets that have been admitted and have not left.
     waiting: VecDeque<Waiting>,

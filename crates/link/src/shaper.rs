@@ -13,7 +13,7 @@ settings! {
     Shaper {
         /// The rate at which the token bucket fills: the sustained rate of the link.
         rate: Rate where (RATE) => "write for example rate = \"20Mbps\"",
-        /// The size of the token bucket, which is full at the start: the largest burst at the link's own rate.
+        /// The size of the token bucket: the largest burst at the link's own rate. The bucket is full at the start.
         burst: Bytes where (BURST) => "write for example burst = \"1MB\"",
     }
 }

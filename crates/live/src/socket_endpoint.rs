@@ -1041,7 +1041,7 @@ fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the host of an address as the session identifies it.
+/// Returns the number by which the session identifies a host.
 pub(crate) fn host(of: IpAddr) -> Origin {
     Origin(address(SocketAddr::new(of, 0)).0.into())
 }

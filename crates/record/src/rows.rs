@@ -49,9 +49,11 @@ const PACK: usize = 1;
 /// Bytes that are reserved before a row is packed. Most packed rows are smaller.
 const PACKED: usize = 32;
 
-/// A growing list of rows, the oldest first. As a slice it contains the latest rows. With a store, the slice has at
-/// least the last `BLOCK` rows, and with packing at least the last `PACK` rows. Without a store or packing, and after
-/// [`StoredRows::recall`], the slice contains all rows.
+/// A growing list of rows, the oldest first. As a slice it contains the latest rows:
+///
+/// - with a store at least the last `BLOCK` rows,
+/// - with packing at least the last `PACK` rows,
+/// - in other cases, and after [`StoredRows::recall`], all rows.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,

@@ -279,8 +279,9 @@ impl Timer {
         self.on_regular(now, &census)
     }
 
-    /// Handles the first source of a session, or the departure of the last one. Without a source, reports after the
-    /// first one are sent at `IDLE_MIN_INTERVAL`. The interval is drawn again when a source appears.
+    /// Handles the first source of a session, or the departure of the last source. While there is no source, reports
+    /// after the first report are sent at `IDLE_MIN_INTERVAL`. When a source appears, the random interval until the
+    /// next report is drawn again.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {

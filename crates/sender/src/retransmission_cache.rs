@@ -162,7 +162,8 @@ impl<P: Copy> RetransmissionCache<P> {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         // A NACK names packets that were sent, so the number is that of the newest packet with these low 16 bits.
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
-        // A packet that was sent less than an RTT ago may still arrive: the NACK was sent before it could.
+        // A packet that was sent less than an RTT ago may still arrive, because the receiver sent the NACK before the
+        // packet could arrive.
         let flight = if self.rtt_samples.is_empty() { DEFAULT_RTT } else { self.round_trip() };
         if self.get(seq).is_some_and(|cached| context.now.since(cached.sent) >= flight) {
             self.send_again(context, budget, seq);

@@ -54,7 +54,7 @@ pub(crate) struct Outstanding<'a, Again> {
     pub(crate) again: Again,
 }
 
-/// The sender's window, in segments, for a control that sets it.
+/// The sender's congestion window, in segments, for a congestion control that sets it.
 pub(crate) struct Window {
     pub(crate) phase: RecoveryState,
     pub(crate) cwnd: f64,

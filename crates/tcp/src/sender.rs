@@ -529,7 +529,7 @@ impl Sender {
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
-        // The acknowledgment covers only the SYN, so the handshake gives the first RTT sample.
+        // An acknowledgment that covers only the SYN ends the handshake, and gives the first RTT sample.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());

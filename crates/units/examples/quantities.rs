@@ -9,7 +9,8 @@ fn main() -> Result<(), QuantityError> {
     assert_eq!(takes, Span::micros(4_800));
     assert_eq!(packet.per(takes), link);
 
-    // The caller passes the time. The seed determines all random numbers, so they are the same on every machine.
+    // The seed determines all random numbers, so they are the same on every machine. No clock is read: the program
+    // advances the time itself.
     let mut chance = Seed(7).part("arrivals");
     let mut now = Time::ZERO;
     for _ in 0..3 {

@@ -119,7 +119,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the name of the state in a status.
+    /// Returns the state's name, as a session's status shows it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checking => "checking",

@@ -255,7 +255,10 @@ def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
 
 
 def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
-    """Return "A/B": of the B points to which these bounds apply, A keep them with each seed."""
+    """Return "A/B". B is the number of points to which the bounds apply, and A that of points that keep them.
+
+    A point keeps its bounds if it does with each seed.
+    """
     found = []
     for point in points:
         each = [

@@ -194,8 +194,8 @@ class Experiment:
 
         Args:
             point: the point.
-            measures: the measures whose bounds count, by default all; bounds that define their own measure always
-                count.
+            measures: the measures whose bounds are judged, by default all. A bound with a formula of its own is
+                always judged.
 
         """
         chosen = [

@@ -164,7 +164,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 @dataclass(frozen=True)
 class Done:
-    """A run that the page has requested, which reports its progress to the page."""
+    """A run that the page has requested. It reports its progress to the page."""
 
     ready: Ready
     run: Run

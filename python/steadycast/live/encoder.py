@@ -44,8 +44,8 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 class Encoder:
     """Encodes pictures to access units without delay: there are no B frames and no look-ahead.
 
-    Each GOP of ``gop`` pictures may have another size, unless ``keep_size`` is set. ``profile`` is x264's name of an
-    H.264 profile.
+    Each GOP has ``gop`` pictures. The size of the pictures may change from GOP to GOP, unless ``keep_size`` is set.
+    ``profile`` is x264's name of an H.264 profile.
     """
 
     def __init__(

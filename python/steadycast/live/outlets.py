@@ -546,7 +546,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
 
 
 class _Application:
-    """An ASGI application as a route's endpoint. Starlette would take a plain function for a handler of requests."""
+    """An ASGI application as a route's endpoint. It is a class, because Starlette calls functions with a request."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app

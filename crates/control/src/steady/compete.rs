@@ -37,7 +37,7 @@ const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 const ROUND_GROWTH_MAX: f64 = 1.5;
 /// The least window, in segments.
 pub(super) const WINDOW_MIN: f64 = 2.0;
-/// Before the first loss, a window starts at this share of its plateau.
+/// Before the first loss, a window starts at this share of W_max, the plateau of CUBIC's curve.
 const PLATEAU_SHARE: f64 = 0.85;
 /// The factor by which the window grows per round trip until the first loss. START has the same factor: a TCP that
 /// began at the same time is in slow start.

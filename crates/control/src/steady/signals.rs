@@ -74,8 +74,8 @@ const UNQUEUED_SHARE_FULL: f64 = 0.1;
 /// A packet is compared only with one that was sent at least this much earlier, in seconds, because reports resolve
 /// arrivals to a millisecond.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
-/// If the gap between two arrivals is the gap between their send times divided by at least this, the packets did not
-/// come from a queue.
+/// Two packets did not come from a queue if the gap between their arrivals is this many times shorter than the gap
+/// between their send times, or even shorter.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
 /// A row is a sequence of packets that all waited in a queue. This is the minimum number of its packets.

@@ -1008,7 +1008,7 @@ fn a_loss_at_the_top_of_a_queue_lowers_the_target_of_every_source_in_any_queue()
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
         let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut losses, true, &config);
         assert!(delay.target(1e6, &config) < before, "{frames} {own}");
-        // Only the source of frames in its own queue sets its rate to the receive rate.
+        // The rate is set to the receive rate only if the source has frames and the queue is the flow's own.
         match turn {
             Transition::Stay(rate, "delay: lost in its own queue") => {
                 assert!(frames && own && (7e5..9e5).contains(&rate), "{frames} {own} {rate}");
