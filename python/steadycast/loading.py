@@ -63,8 +63,19 @@ def folder_of(scenario: Source) -> Path:
     return Path() if isinstance(scenario, Scenario) else Path(scenario).parent
 
 
+_SEED_MOST = 2**63 - 1
+"""The highest seed: TOML's largest whole number."""
+
+
 def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
-    """Return changes in the form PATH=VALUE, including those for a seed and for controller classes."""
+    """Return changes in the form PATH=VALUE, including those for a seed and for controller classes.
+
+    Raises:
+        UserError: the seed is out of range.
+
+    """
+    if seed is not None and not 0 <= seed <= _SEED_MOST:
+        raise UserError("seed", f"{seed} is out of range", f"write a whole number from 0 to {_SEED_MOST}")
     texts = [*_texts(sets), *named(classes or {})]
     return texts if seed is None else [*texts, f"seed={seed}"]
 

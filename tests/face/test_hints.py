@@ -21,6 +21,8 @@ from tests.conftest import SMALL, Say
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("run", "home", "--seed", "-1"), "seed: -1 is out of range; write a whole number from 0 to"),
+        (("run", "home", "--seed", str(2**63)), "seed: 9223372036854775808 is out of range"),
         (("run", "home", "--seed", "1-3"), "1-3 are several seeds; write --seeds 1-3"),
         (("run", "home", "--seed=1-3"), "1-3 are several seeds; write --seeds 1-3"),
         (("emulate", "home", "--seed", "1-3"), "1-3 is not a whole number; write for example 3"),
