@@ -209,15 +209,9 @@ impl Guests {
         Ok(program)
     }
 
+    /// Refuses a program. The factory's type is the one that the caller expects.
     #[cfg(not(unix))]
-    fn program(
-        &mut self,
-        _: &str,
-        _: &str,
-        name: &str,
-        _: &Bound<'_, PyList>,
-        _: FeedbackFormat,
-    ) -> PyResult<Arc<PythonController>> {
+    fn program<T>(&mut self, _: &str, _: &str, name: &str, _: &Bound<'_, PyList>, _: FeedbackFormat) -> PyResult<T> {
         Err(wrong(name, "programs work on POSIX systems alone", "write a class in Python"))
     }
 }
