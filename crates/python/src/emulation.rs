@@ -55,6 +55,7 @@ impl PyEmulation {
     #[new]
     #[pyo3(signature = (scenario, ladders, guests, program=None, only=false, tap=Vec::new()))]
     fn new(
+        py: Python<'_>,
         scenario: &PyScenario,
         ladders: &Bound<'_, PyDict>,
         guests: &Bound<'_, PyDict>,
@@ -65,8 +66,10 @@ impl PyEmulation {
         let (mut inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program, tap };
-        let emulation =
-            Emulation::build(scenario.scenario(), &mut inputs, options).map_err(|e| error(&scenario.file, e))?;
+        // Another thread creates the agents, and with them the objects of switching rules in Python.
+        let emulation = py
+            .detach(|| Emulation::build(scenario.scenario(), &mut inputs, options))
+            .map_err(|e| error(&scenario.file, e))?;
         let (file, captures) = (scenario.file.clone(), OnceLock::new());
         Ok(Self { emulation: Mutex::new(emulation), guests, file, captures })
     }
