@@ -124,6 +124,8 @@ pub(super) struct Law {
     pub(super) delay: DelayLaw,
     compete: CompeteLaw,
     scalable: ScalableLaw,
+    /// The highest receive rate in START, in bit/s.
+    start_carried: f64,
     /// Whether the scalable law made the last decision. The promises do not apply to its decisions.
     marks_rule: bool,
     pub(super) losses: LossClassifier,
@@ -157,6 +159,7 @@ impl Law {
             delay: DelayLaw::new(),
             compete: CompeteLaw::new(),
             scalable: ScalableLaw::default(),
+            start_carried: 0.0,
             marks_rule: false,
             losses: LossClassifier::new(),
             last_report_at: None,
@@ -264,9 +267,13 @@ impl Law {
         }
         let target = self.delay.target(self.rate, config);
         let low = input.signals.low(START_LOW_SPAN);
+        self.start_carried = self.start_carried.max(received);
         if low > (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN) || input.mark {
-            self.rate = START_DRAIN_SHARE * received;
-            self.delay.begin(now, received);
+            // While a source sends little, the receive rate is not the path's rate, and a single late packet looks like
+            // a queue. The path has carried the highest receive rate of START.
+            let carried = if input.signals.is_idle(now) { self.start_carried } else { received };
+            self.rate = START_DRAIN_SHARE * carried;
+            self.delay.begin(now, carried);
             (self.delay.started, self.delay.refill) = (now, true);
             (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
             return;
@@ -443,7 +450,7 @@ impl Law {
         let dt = self.last_report_at.map_or(0.0, |last| (now - last).clamp(0.0, STEP_TIME_MAX));
         self.last_report_at = Some(now);
         if std::mem::take(&mut self.halvings) >= RESTART_HALVINGS {
-            self.mode = Mode::Start;
+            (self.mode, self.start_carried) = (Mode::Start, 0.0);
         }
         self.compete.update_high_queue(self.signals.q, dt);
         self.delay.update_jitter(&self.signals, self.rate, dt, &self.config);

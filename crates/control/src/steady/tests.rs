@@ -756,6 +756,24 @@ fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
 }
 
 #[test]
+fn one_late_packet_of_a_still_picture_does_not_take_the_start_for_a_slow_path() {
+    for (late, pause) in [4, 6, 10, 20, 30].into_iter().flat_map(|late| [0.4, 1.0, 2.5].map(|pause| (late, pause))) {
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        driver.law.set_frames();
+        driver.run(3.0, None, |_, _, _| Some(0.02));
+        assert_eq!((driver.law.mode, driver.law.rate), (Rules::Start, 4e6));
+        // A picture that does not move needs a packet each 33 ms.
+        let still = 8_000.0 / 0.033;
+        driver.run(3.0 + pause, Some(still), |_, _, _| Some(0.02));
+        let number = driver.number;
+        let is_late = |sent: u64| if sent == number { 0.02 + 0.001 * f64::from(late) } else { 0.02 };
+        driver.run(3.2 + pause, Some(still), |_, sent, _| Some(is_late(sent)));
+        let (rate, rule) = (driver.law.rate, driver.law.rule);
+        assert!(rate > 2e6, "{late} ms late after {pause} s: {rate} bit/s by {rule:?}");
+    }
+}
+
+#[test]
 fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_of_its_own() {
     let gives_way = follows(0.15, |sent, n| 2e12 / sent * (1.0 + 0.1 * noise(n)));
     assert!(!is_own(&gives_way) && gives_way.is_shared(5.9) == Some(true));
