@@ -165,7 +165,7 @@ def send(
 ) -> None:
     """Send a source live, and show the reason for its rate. Ctrl-C ends the session.
 
-    The record of the session is a run folder. `report` and `compare` can read it.
+    The record of the session is a run folder, which report and compare can read.
     """
     from steadycast.progress import Terminal
 
