@@ -64,6 +64,64 @@ def test_a_program_steers_an_emulated_flow_and_a_wrong_one_stops_it(dumbbell: Pa
     assert not (tmp_path / "wrong-out").exists()
 
 
+RUNGS = """
+name = "rungs"
+duration = "3s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "2Mbps", delay = "10ms", queue = { limit = "200ms" } }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "steady"
+media = "table2"
+vbr = "rungs"
+rungs = 8
+"""
+
+
+def test_a_switching_rule_in_python_or_a_program_chooses_rungs_and_a_wrong_one_stops_the_run(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "rungs.toml").write_text(RUNGS)
+    choose = "    def choose(self, stream):\n        return"
+    (tmp_path / "rule.py").write_text(
+        f"class Coarse:\n{choose} len(stream.recent_bps) - 1\nclass Wrong:\n{choose} 99\n"
+    )
+    answer = "print('{\"v\":1}' if n == 0 else '{\"rung\":7}', flush=True)"
+    (tmp_path / "rule").write_text(
+        f"#!{sys.executable}\nimport sys\nfor n, line in enumerate(sys.stdin):\n    {answer}\n"
+    )
+    (tmp_path / "rule").chmod(0o755)
+    rules = {
+        "built-in": "hysteresis",
+        "class": "rule.py:Coarse",
+        "program": "exec:./rule",
+        "wrong": "rule.py:Wrong",
+    }
+    words = ["emulate", "rungs.toml", "--no-film", "--set"]
+    with ThreadPoolExecutor() as pool:  # each takes three seconds of real time
+        done = dict(
+            zip(
+                rules,
+                pool.map(
+                    lambda name: steadycast(
+                        [*words, f"flow.video.switching={rules[name]}", "-o", name], tmp_path
+                    ),
+                    rules,
+                ),
+                strict=True,
+            )
+        )
+    assert [done[name].returncode for name in ("built-in", "class", "program")] == [0, 0, 0], done
+    found = {name: set(Folder.open(tmp_path / name).table("frames")["q"]) for name in ("class", "program")}
+    assert found["class"] == found["program"]
+    assert len(found["class"]) == 1
+    assert done["wrong"].returncode == 2
+    assert "99" in done["wrong"].stderr
+    assert not (tmp_path / "wrong").exists()
+
+
 def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "aimd.py", tmp_path)
     for name, controller in (("own", "aimd.py:Aimd"), ("built-in", "tfrc")):
