@@ -27,8 +27,6 @@ SENDER = {
 """The methods of a controller, and their arguments."""
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
 """The methods of a controller's nested class ``Receiver``, and their arguments."""
-BUILT_IN_SWITCHING = "hysteresis"
-"""The name of the built-in switching rule."""
 SWITCHING = {"__init__": (), "choose": ("stream",)}
 """The methods of a switching rule, and their arguments."""
 REQUIRED = ("on_report", "rate_bps", "on_arrival", "report", "choose")

@@ -248,8 +248,3 @@ def test_the_page_and_the_stub_have_the_input_as_it_is_declared() -> None:
     assert rows == declared
     attributes = {name for name in vars(sc.SwitchingInput) if not name.startswith("_")}
     assert attributes == {attribute for _, attribute, _ in declared}
-
-
-def test_serve_says_that_it_takes_no_rule_from_outside() -> None:
-    done = ran(command("serve", "testsrc", "--switching", "exec:./mine"), code=2)
-    assert "switches simulated and emulated flows alone" in done.stderr

@@ -425,7 +425,6 @@ def test_the_former_range_of_ports_gives_its_first_and_says_so(capsys: pytest.Ca
         ({"flow": {"codec": "mpeg4"}}, "--codec"),
         ({"source": "greedy"}, "greedy"),
         ({"source": "-"}, "standard input"),
-        ({"switching": "steady"}, "--switching steady"),
         ({"flow": {"controller": "steddy"}}, "--controller steddy"),
         ({"flow": {"param": ["nosuch=1"]}}, "--param nosuch"),
         ({"flow": {"mode": "fast"}}, "--mode"),

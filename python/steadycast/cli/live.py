@@ -230,13 +230,6 @@ def serve(
     no_token: Annotated[
         bool, option("--no-token", "Let anyone who reaches the page watch; only at a loopback address.")
     ] = False,
-    switching: Annotated[
-        str,
-        option(
-            "--switching RULE",
-            "The rule that chooses each viewer's rung. Rules of your own work in run and emulate.",
-        ),
-    ] = "hysteresis",
     loop: Loop = False,
     ladder: Ladder = False,
     keep_size: KeepSize = False,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from steadycast.controller import BUILT_IN_SWITCHING, is_outside
 from steadycast.controllers import registry
 from steadycast.errors import UserError, meant
 from steadycast.folder import Draft, Json, free_or_force
@@ -58,7 +57,6 @@ class Options:
     public_url: str | None = None
     allow_origin: Sequence[str] | None = None
     viewers: int = 4
-    switching: str = BUILT_IN_SWITCHING
     no_token: bool = False
     loop: bool = False
     ladder: bool = False
@@ -155,14 +153,6 @@ class Viewers:
         if options.source == WHIP and options.ladder:
             what = "what a publisher sends can't be encoded before"
             raise UserError("--ladder", what, "leave --ladder out, or serve a file")
-        if options.switching != BUILT_IN_SWITCHING:
-            what = "there is no such rule"
-            if is_outside(options.switching):
-                # A session in real time runs no code of a user, because this could delay the packets.
-                what = "a rule of your own switches simulated and emulated flows alone"
-            raise UserError(
-                f"--switching {options.switching}", what, f'leave it out, or write "{BUILT_IN_SWITCHING}"'
-            )
         if options.out is not None:
             free_or_force(options.out, force=options.force)
         self.options = replace(options, flow=flow)
