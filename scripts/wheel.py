@@ -36,15 +36,16 @@ PORTABLE = {
     "aarch64-unknown-linux-musl": "musllinux_1_2",
 }
 """Targets of the compiler, with the systems that their wheels run on. Debian 10 and RHEL 8 have glibc 2.28."""
-MOST_BYTES = 6_150_000
-"""Maximum size of a wheel in bytes. It has been raised seven times:
+MOST_BYTES = 6_250_000
+"""Maximum size of a wheel in bytes. It has been raised eight times:
 
 4,000,000 until the judge, the reader of calls and the named networks were added. 4,500,000 until ICE and DTLS, with
 an estimate of 5,000,000, which they exceeded by 60,000. 5,250,000 until the experiments, etherparse with pcap-parser,
 and the synthetic film's sizes in H.264, which made it 5,430,000 with the profile of the tests. 5,600,000 until the
 sender kit for Python, which made it 5,680,000. 5,800,000 until sound, one port for all viewers, and traces of other
 networks, which made it 5,840,000. 5,900,000 until live sources were encoded once for all viewers, which made it
-5,923,243. 6,000,000 until WHIP in both directions and the received sound, which made it 6,090,000.
+5,923,243. 6,000,000 until WHIP in both directions and the received sound, which made it 6,090,000. 6,150,000 until
+switching rules from outside, which made it 6,164,708 with the profile of the tests.
 """
 HOLDS = (
     "steadycast/_core.abi3.so",

@@ -105,7 +105,9 @@ class Shaper(Part):
     rate: str
     """The rate at which the token bucket fills: the sustained rate of the link."""
     burst: str
-    """The size of the token bucket, which is full at the start: the largest burst at the link's own rate."""
+    """The size of the token bucket: the largest burst at the link's own rate. The bucket is full at the
+    start.
+    """
 
 @dataclass(kw_only=True)
 class Queue(Part):

@@ -87,7 +87,11 @@ def test_a_method_that_runs_only_when_it_is_awaited_is_refused(scenario: Path) -
             "it is a list, or one that holds others; give Mapping[str, object] | Sequence[str]",
         ),
         ("home", {"set": "duration=6s"}, "it is a str; give Mapping[str, object] | Sequence[str]"),
-        ("home", {"seed": 2**64}, "18446744073709551616 is out of range; write at most 9223372036854775807"),
+        (
+            "home",
+            {"seed": 2**64},
+            "seed: 18446744073709551616 is out of range; write a whole number from 0 to 9223372036854775807",
+        ),
     ],
 )
 def test_what_run_cannot_take_is_said_with_its_place_and_a_remedy(
