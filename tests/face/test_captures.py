@@ -47,7 +47,7 @@ def capture(place: Path, packets: Iterable[Captured], snap: int = 65_535) -> Pat
             # The second sender's clock begins again, as after a restart.
             [*sent(1), *((at + 6.0, packet) for at, packet in sent(2))],
             65_535,
-            "2 parts of media, not all at the same time, as several calls or a sender that was started again: SSRC",
+            "2 parts of media, not all at the same time, as several calls or a sender that was started again",
             "--stream SSRC",
         ),
         ([*sent(1), *sent(1, begin=90_000.0)], 65_535, "more than 24 h apart", "one call"),

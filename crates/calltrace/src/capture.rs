@@ -110,7 +110,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
-/// The remedy if two parts of a recording have the same SSRC, because a sender was started again.
+/// The remedy if two parts of a recording have the same SSRC, because a sender was started again or set its clock back.
 pub(crate) const RESTART_REMEDY: &str =
     "give --stream SSRC for the larger part, or cut the file at the restart (editcap -A or -B)";
 
@@ -134,7 +134,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
             let what = if is_sequel {
                 format!(
                     "it holds {} of media, not all at the same time, as several calls or a sender that was started \
-                     again: {listed}",
+                     again or set its clock back: {listed}",
                     counted(flows.len() as u64, "part")
                 )
             } else if flows.iter().any(|flow| flow.other_senders > 0) {

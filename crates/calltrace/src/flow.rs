@@ -7,9 +7,9 @@ use crate::capture_file::TimeSource;
 use crate::clock;
 use crate::decapsulation::Endpoint;
 use crate::delay_steps::{Axis, lasting_steps};
-use crate::numbering::{self, Numbered};
+use crate::numbering::Numbered;
 use crate::send_time::{self, Elements, Kind, SendTimes};
-use crate::sender_clock::{Stamped, Stream, senders};
+use crate::sender_clock::{Stamped, Stream, senders, streams};
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
@@ -300,10 +300,9 @@ impl Flow {
     fn by_sender(self) -> Vec<Self> {
         let numbered = |one: &CapturedPacket| {
             let PacketRecord { ssrc, seen: at, seq, timestamp, .. } = one.record;
-            (ssrc, Numbered { at, seq, timestamp })
+            (ssrc, Numbered { at, seq, timestamp }, self.send_time(one))
         };
-        let restarts = numbering::restarts(&self.packets.iter().map(numbered).collect::<Vec<_>>());
-        let streams: Vec<Stream> = self.packets.iter().map(|one| one.record.ssrc).zip(restarts).collect();
+        let streams = streams(&self.packets.iter().map(numbered).collect::<Vec<_>>(), self.bits());
         let stamped = self.packets.iter().zip(&streams).filter_map(|(one, stream)| {
             let (seen, size) = (one.record.seen, one.record.size.get());
             Some(Stamped { place: one.place, seen, stream: *stream, raw: self.send_time(one)?, size })

@@ -7,9 +7,9 @@
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
 use crate::clock;
-use crate::numbering::{self, Numbered};
+use crate::numbering::Numbered;
 use crate::send_time::SendTimes;
-use crate::sender_clock::{Stamped, Stream, senders};
+use crate::sender_clock::{Stamped, Stream, senders, streams};
 use crate::{Options, Problem};
 use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
@@ -552,20 +552,24 @@ fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
     all - events.len()
 }
 
+/// The number of bits of a log's send times.
+const BITS: u32 = 24;
+
 /// Keeps the packets of one sender only, because a server may forward packets of several senders.
 ///
 /// # Errors
 /// `stream` names none of the senders, or `stream` is missing although there are several senders.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
-    let numbered =
-        |packet: &Packet| (packet.ssrc, Numbered { at: at(packet.ms), seq: packet.seq, timestamp: packet.timestamp });
-    let restarts = numbering::restarts(&packets.iter().map(numbered).collect::<Vec<_>>());
-    let stream_of: Vec<Stream> = packets.iter().map(|packet| packet.ssrc).zip(restarts).collect();
+    let numbered = |packet: &Packet| {
+        let numbered = Numbered { at: at(packet.ms), seq: packet.seq, timestamp: packet.timestamp };
+        (packet.ssrc, numbered, packet.send_time)
+    };
+    let stream_of = streams(&packets.iter().map(numbered).collect::<Vec<_>>(), BITS);
     let stamped = packets.iter().zip(&stream_of).enumerate().filter_map(|(place, (packet, stream))| {
         Some(Stamped { place, seen: at(packet.ms), stream: *stream, raw: packet.send_time?, size: packet.size })
     });
-    let senders = senders(stamped.collect(), 24);
+    let senders = senders(stamped.collect(), BITS);
     let bytes = |streams: &[Stream]| -> u64 {
         let mine = packets.iter().zip(&stream_of).filter(|(_, stream)| streams.contains(stream));
         mine.map(|(packet, _)| packet.size).sum()
@@ -587,7 +591,7 @@ fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec
             let count = counted(senders.len() as u64, "sender");
             let is_restart = senders[0].iter().any(|one| senders[1].iter().any(|other| one.0 == other.0));
             let (why, remedy) = if is_restart {
-                ("a sender that was started again", "give --stream SSRC for the larger part")
+                ("a sender that was started again or set its clock back", "give --stream SSRC for the larger part")
             } else {
                 ("which a server forwards", "name one by --stream SSRC")
             };

@@ -1,6 +1,7 @@
 //! Groups streams by sender. A server may forward several senders' packets between one pair of addresses, and a sender
 //! that was started again may keep its SSRC. Each sender has send times of its own clock, and delays of its own path.
 
+use crate::numbering::{self, Numbered};
 use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
@@ -17,12 +18,55 @@ const LEAST_PAIRS: usize = 10;
 /// If one stream follows another and their delays differ by less than this, both belong to one sender. A queue may
 /// explain a smaller difference.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
+/// A clock counts as set back if the numbers of this many packets continue after the step.
+const CONFIRMING_PACKETS: usize = 4;
+/// The largest difference between the numbers of these packets and the number before the step.
+const LONGEST_STEP: u16 = 16;
 /// The largest number of packets per stream in the comparison.
 const MOST_COMPARED: usize = 20_000;
 
-/// A stream: its SSRC, and the number of restarts of its numbering before it. A sender that was started again has
-/// another clock, although it may keep its SSRC.
+/// A stream: its SSRC, and the number of times that the sender was started again or set its clock back before. The
+/// sender then has another clock, although it may keep its SSRC.
 pub(crate) type Stream = (u32, u32);
+
+/// Returns the stream of each packet. The packets are in the order of the file: SSRC, number, and undecoded send time.
+pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Vec<Stream> {
+    let numbered: Vec<(u32, Numbered)> = packets.iter().map(|(ssrc, numbered, _)| (*ssrc, *numbered)).collect();
+    let mut streams: Vec<Stream> = packets.iter().map(|one| one.0).zip(numbering::restarts(&numbered)).collect();
+    let mut places: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (i, (ssrc, ..)) in packets.iter().enumerate() {
+        places.entry(*ssrc).or_default().push(i);
+    }
+    for places in places.into_values() {
+        let stamped: Vec<(usize, Numbered, u32)> =
+            places.iter().filter_map(|i| Some((*i, packets[*i].1, packets[*i].2?))).collect();
+        let set_back: Vec<usize> = stamped
+            .windows(CONFIRMING_PACKETS + 1)
+            .filter(|window| is_set_back(window, bits))
+            .map(|window| window[1].0)
+            .collect();
+        for i in places {
+            streams[i].1 += set_back.partition_point(|from| *from <= i) as u32;
+        }
+    }
+    streams
+}
+
+/// Whether the sender's clock was set back between the first packet and the others. The numbers continue, but send
+/// times step back, and the delay has grown by more than the time that has passed, which no queue can do. The condition
+/// on the delay leaves out a long pause in which the send times have wrapped.
+fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
+    let [(_, first, raw), others @ ..] = window else { return false };
+    let is_later = |(_, other, other_raw): &(usize, Numbered, u32)| {
+        let passed = other.at.as_nanos() as i64 - first.at.as_nanos() as i64;
+        let advance = send_time::advance(*raw, *other_raw, bits);
+        let growth = send_time::to_nearest_wrap(passed - advance, bits);
+        (1..=LONGEST_STEP).contains(&other.seq.wrapping_sub(first.seq))
+            && advance < -SEQUEL_DIFFERENCE_NS
+            && growth - passed.max(0) > SEQUEL_DIFFERENCE_NS
+    };
+    others.iter().all(is_later)
+}
 
 /// A packet with its undecoded send time.
 #[derive(Clone, Copy, Debug)]
