@@ -323,6 +323,28 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
+/// Returns the identification of an IPv6 fragment, and whether it is the first one (RFC 8200, 4.5). Without a fragment
+/// header, returns `(0, true)`. `first` is the type of the first header in `headers`, which may be cut short.
+///
+/// The iterator of etherparse 0.20.3 reads behind the end of headers that are cut short.
+fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
+    let (mut kind, mut rest) = (first, headers);
+    while let [next, length, high, low, id @ ..] = rest {
+        let size = match kind {
+            44 => {
+                let id = id.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
+                return (id, u16::from_be_bytes([*high, *low]) >> 3 == 0);
+            }
+            // The length of an authentication header is in units of 4 bytes, less 2 (RFC 4302, 2.2).
+            51 => (usize::from(*length) + 2) * 4,
+            _ => (usize::from(*length) + 1) * 8,
+        };
+        kind = *next;
+        rest = rest.get(size..).unwrap_or_default();
+    }
+    (0, true)
+}
+
 /// Returns the IP packet that `etherparse` found behind the tags, or another content if there is no IP packet.
 fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u16>) -> Inner<'a> {
     let (from, to, head, total, id, first): (IpAddr, IpAddr, u64, u64, u32, bool) = match &packet.net {
@@ -340,12 +362,8 @@ fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u1
         }
         Some(LaxNetSlice::Ipv6(ip)) => {
             let header = ip.header();
-            let mut place = (0, true, 0);
-            for extension in ip.extensions().clone() {
-                if let etherparse::Ipv6ExtensionSlice::Fragment(fragment) = &extension {
-                    place = (fragment.identification(), fragment.fragment_offset().value() == 0, 8);
-                }
-            }
+            let first = ip.extensions().first_header().map_or(0, |first| first.0);
+            let place = fragment_of(first, ip.extensions().slice());
             let extensions = ip.extensions().slice().len() as u64;
             let total = 40 + u64::from(header.payload_length());
             (header.source_addr().into(), header.destination_addr().into(), 40 + extensions, total, place.0, place.1)
@@ -486,4 +504,32 @@ pub(crate) fn stun(payload: &[u8]) -> Option<([u8; 12], bool)> {
     let id = payload.get(8..20).filter(|_| payload.get(4..8) == Some(&STUN_COOKIE))?;
     let class = kind & 0x0110;
     matches!(class, 0 | 0x0100 | 0x0110).then_some((id.try_into().ok()?, class != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fragment_of;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_fragment_header_is_found_behind_others_and_headers_that_are_cut_short_have_none(
+            id: u32,
+            offset in 0u16..8192,
+            options in 0u8..4,
+            cut in 1usize..9,
+            any in prop::collection::vec(any::<u8>(), 0..64),
+            kind: u8,
+        ) {
+            let mut headers = vec![0; (usize::from(options) + 1) * 8];
+            (headers[0], headers[1]) = (44, options);
+            headers.extend([17, 0]);
+            headers.extend((offset << 3 | 1).to_be_bytes());
+            headers.extend(id.to_be_bytes());
+            prop_assert_eq!(fragment_of(0, &headers), (id, offset == 0));
+            let short = &headers[..headers.len() - cut];
+            prop_assert!(cut < 5 || fragment_of(0, short) == (0, true));
+            let _ = fragment_of(kind, &any);
+        }
+    }
 }
