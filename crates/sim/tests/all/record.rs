@@ -2,8 +2,8 @@
 //! release.
 //!
 //! A change of behaviour shows there as a changed line, and the lines below it say what changed: throughput, loss and
-//! the 95th percentile of the delay of each flow, at its first receiver. To write it anew: `STEADYCAST_PIN=1 cargo test
-//! -p steadycast-sim --test all record::`
+//! the 95th percentile of the delay of each flow, at its first receiver. To write it anew, also for a new scenario file:
+//! `STEADYCAST_PIN=1 cargo test -p steadycast-sim --test all record::`
 //!
 //! Clips are replaced by synthetic frame sizes. `examples/aimd.toml` is left out because its controller is written in
 //! Python (`tests/determinism` covers Python controllers), and `cases/rfc8869` because its traces are generated in
@@ -12,6 +12,7 @@
 use crate::lab;
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,15 @@ fn ladder() -> Ladder {
     lab::ladder_of(|n| (if n.is_multiple_of(12) { 60_000 } else { 15_000 }) + n * 7919 % 5_000)
 }
 
+/// Formats the lines that only one of the two texts has: `-` for those of `pinned`, `+` for those of `records`.
+fn changed_lines(pinned: &str, records: &str) -> String {
+    let only_in = |text: &str, other: &str, sign: char| -> String {
+        let others: BTreeSet<&str> = other.lines().collect();
+        text.lines().filter(|line| !others.contains(line)).map(|line| format!("{sign} {line}\n")).collect()
+    };
+    only_in(pinned, records, '-') + &only_in(records, pinned, '+')
+}
+
 #[test]
 fn the_same_scenario_and_seed_give_the_pinned_record() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -96,5 +106,6 @@ fn the_same_scenario_and_seed_give_the_pinned_record() {
         fs::write(&pinned, &records).expect("it can be written");
     }
     let pinned = fs::read_to_string(&pinned).unwrap_or_default();
-    assert!(pinned == records, "the records are not those in tests/records.txt:\n{records}");
+    let changes = changed_lines(&pinned, &records);
+    assert!(pinned == records, "tests/records.txt must be written anew, or the change taken back:\n{changes}");
 }
