@@ -1,4 +1,4 @@
-//! The contents of a controller's registry entry: its properties, its parameters and their values.
+//! A controller's registry entry, its parameters and their values.
 
 use crate::{Need, Pictures, Promise, ReceiverHalf, ReceiverId, SenderHalf};
 use std::any::Any;
@@ -90,7 +90,7 @@ pub struct Param {
     pub within: Within,
 }
 
-/// A former parameter that is a constant now. Setting it is an error, which names the constant's value.
+/// A former parameter that is a constant now. Setting it is an error.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
     /// The name of the former parameter.
@@ -114,7 +114,6 @@ impl FormerParam {
     }
 }
 
-/// Declares the constructor of each parameter kind that has a range.
 macro_rules! ranged {
     ($($(#[$doc:meta])* $make:ident: $kind:ident($type:ty);)*) => {$(
         $(#[$doc])*
@@ -133,16 +132,15 @@ macro_rules! ranged {
 
 impl Param {
     ranged! {
-        /// Creates a parameter that is a number without a unit. The pairs are its defaults in repaired and in paper
-        /// mode, and its minimum and maximum.
+        /// Creates a number without a unit, with its defaults (repaired, paper) and its minimum and maximum.
         number: Number(f64);
-        /// Creates a parameter that is a duration; see [`Param::number`].
+        /// Creates a duration; see [`Param::number`].
         span: Span(Span);
-        /// Creates a parameter that is a rate; see [`Param::number`]. Zero means "not set".
+        /// Creates a rate; see [`Param::number`]. Zero means "not set".
         rate: Rate(Rate);
     }
 
-    /// Creates a parameter that is one of the words `among`. `of` are its defaults, as in [`Param::number`].
+    /// Creates a parameter that is one of the words `among`. `of` are the defaults (repaired, paper).
     pub const fn choice(
         name: &'static str,
         about: &'static str,
@@ -153,7 +151,7 @@ impl Param {
         Self { name, about, source, of: [Value::Choice(of[0]), Value::Choice(of[1])], within: Within::Among(among) }
     }
 
-    /// Creates a parameter that is on or off. `of` are its defaults, as in [`Param::number`].
+    /// Creates a switch. `of` are the defaults (repaired, paper).
     pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
         Self { name, about, source, of: [Value::Switch(of[0]), Value::Switch(of[1])], within: Within::Either }
     }
@@ -170,32 +168,32 @@ pub enum Given {
     Switch(bool),
 }
 
-/// The kind of a [`ParamError`], for programs that react to it.
+/// The kind of a [`ParamError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParamErrorKind {
-    /// No controller has this name, or the controller is not in the registry.
+    /// The registry has no controller of this name.
     UnknownController,
     /// The controller has no parameter of this name.
     UnknownParameter,
     /// The value has the wrong type or unit, or is out of range.
     InvalidValue,
-    /// The controller needs a feature that the session, or the feedback of its receivers, does not offer.
+    /// The controller needs a feature that the session or its receivers' feedback does not have.
     UnmetNeed,
 }
 
-/// The rejection of a controller or of one of its parameters: the name, the problem and the remedy.
+/// The rejection of a controller or of one of its parameters.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name}: {problem}; {remedy}")]
 #[non_exhaustive]
 pub struct ParamError {
     /// The kind of the problem.
     pub kind: ParamErrorKind,
-    /// The name of the controller or of the parameter.
+    /// The name of the controller or parameter.
     pub name: String,
-    /// The problem in words.
+    /// The problem.
     pub problem: String,
-    /// The remedy in words.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -211,7 +209,7 @@ impl ParamError {
     }
 }
 
-/// All parameters of one controller, each with its value.
+/// The values of all parameters of one controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
     mode: Mode,
@@ -219,7 +217,7 @@ pub struct Values {
     reading: Reading,
 }
 
-/// The configuration that a controller's halves have computed from their values, shared by all of them.
+/// The configuration computed from the values, shared by a controller's halves.
 #[derive(Clone, Debug, Default)]
 struct Reading(OnceLock<Arc<dyn Any + Send + Sync>>);
 
@@ -233,11 +231,10 @@ impl Values {
     /// Returns the defaults in `mode`, overridden by the values in `given`.
     ///
     /// # Errors
-    /// An unknown name (with the nearest known one), a value of the wrong kind or out of range.
+    /// An unknown name, a value of the wrong kind, or a value out of range.
     pub fn resolve(params: &[Param], mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         let mut values: Vec<_> = params.iter().map(|p| (p.name, p.default(mode))).collect();
         for (name, given) in given {
-            // A misspelt parameter must not be ignored silently, so the error suggests the nearest name.
             let Some(place) = params.iter().position(|p| p.name == *name) else {
                 let names: Vec<_> = params.iter().map(|p| p.name).collect();
                 let remedy = match nearest(name, &names) {
@@ -252,7 +249,7 @@ impl Values {
         Ok(Self { mode, all: values, reading: Reading::default() })
     }
 
-    /// Returns the values of `params`. A parameter that `self` does not contain gets its default.
+    /// Returns the values of `params`, with defaults where `self` has none.
     pub(crate) fn of(&self, params: &[Param]) -> Self {
         let value = |p: &Param| self.iter().find(|(name, _)| *name == p.name).map_or(p.default(self.mode), |(_, v)| *v);
         Self { mode: self.mode, all: params.iter().map(|p| (p.name, value(p))).collect(), reading: Reading::default() }
@@ -263,49 +260,47 @@ impl Values {
         self.mode
     }
 
-    /// Iterates over all values in the registry's order.
+    /// Iterates over the names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.all.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns what `read` computes from the values. The result is computed once and shared, because a large group has
-    /// many halves.
+    /// Returns `read(self)`, computed once and shared, because a large group has many halves.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
-        // Only the first type that was read is cached. A value of another type is computed at each call.
+        // Another type than the cached one is computed at each call.
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
-    /// Returns the value called `name`, converted by `of`. A name that is missing from the controller's own list is a
-    /// bug: debug builds panic, release builds return the type's default.
+    /// Returns a value. An unknown name panics in debug builds and gives the type's default in release builds.
     fn get<T: Default>(&self, name: &str, of: impl FnOnce(Value) -> Option<T>) -> T {
         let found = self.all.iter().find(|(n, _)| *n == name).and_then(|(_, value)| of(*value));
         debug_assert!(found.is_some(), "no parameter of this kind is called {name}");
         found.unwrap_or_default()
     }
 
-    /// Returns the number called `name`.
+    /// Returns a number.
     pub fn number(&self, name: &str) -> f64 {
         self.get(name, |value| if let Value::Number(n) = value { Some(n) } else { None })
     }
 
-    /// Returns the span called `name`.
+    /// Returns a span.
     pub fn span(&self, name: &str) -> Span {
         self.get(name, |value| if let Value::Span(span) = value { Some(span) } else { None })
     }
 
-    /// Returns the rate called `name`; `None` if it is zero, which means "not set".
+    /// Returns a rate; `None` if it is zero, which means "not set".
     pub fn rate(&self, name: &str) -> Option<Rate> {
         let rate = self.get(name, |value| if let Value::Rate(rate) = value { Some(rate) } else { None });
         (rate > Rate::ZERO).then_some(rate)
     }
 
-    /// Returns the choice called `name`.
+    /// Returns a choice.
     pub fn choice(&self, name: &str) -> &'static str {
         self.get(name, |value| if let Value::Choice(word) = value { Some(word) } else { None })
     }
 
-    /// Returns the switch called `name`.
+    /// Returns a switch.
     pub fn switch(&self, name: &str) -> bool {
         self.get(name, |value| if let Value::Switch(on) = value { Some(on) } else { None })
     }
@@ -380,12 +375,11 @@ impl fmt::Display for Value {
 
 /// Declares a controller's parameters as `PARAMS`, and a configuration struct with their values.
 ///
-/// A parameter is written as `KIND name: about, source, [repaired, paper], range;` (see the constructors of [`Param`])
-/// and becomes a field of the same name. `secs` is a span whose field is in seconds. A parameter that begins with `let`
-/// gets no field. The second block declares further fields, which are computed from the values.
+/// A parameter is written as `KIND name: about, source, [repaired, paper], range;` and becomes a field. `secs` is a
+/// span whose field is in seconds. `let` declares no field. The second block has further fields, computed from the
+/// values.
 ///
-/// There are three shorter forms. `const { … }` declares no struct. Parameters in brackets make an array. A name before
-/// each parameter makes it a constant.
+/// `const { … }` declares no struct, brackets make an array, and a name before each parameter makes a constant.
 macro_rules! params {
     ($(#[$doc:meta])* const { $($kind:ident $name:ident: $($of:expr),+;)* }) => {
         $(#[$doc])*
@@ -458,54 +452,51 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// The properties of the session for which a half is built.
+/// The session for which a half is built.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The nominal packet size, as IP size: the `s` or `P` of the equations.
+    /// The nominal packet size as IP size: `s` or `P` in the equations.
     pub packet: Bytes,
-    /// The mode, paper or repaired.
+    /// The mode: paper or repaired.
     pub mode: Mode,
-    /// The lower limit of the rate: the lowest rate of the encoder's bitrate ladder, or the session's floor.
+    /// The lower limit of the rate.
     pub floor: Rate,
-    /// The upper limit of the rate: the highest rate of the encoder's bitrate ladder, or the session's cap.
+    /// The upper limit of the rate.
     pub cap: Rate,
-    /// The properties of the video that is sent; `None` for a source that always has data.
+    /// The video's properties; `None` for a source that always has data.
     pub pictures: Option<Arc<Pictures>>,
-    /// The configured session bandwidth, from which RTCP's 5 % are computed.
+    /// The session bandwidth, of which RTCP gets 5 %.
     pub session_bandwidth: Rate,
     /// Whether the session may have more than one receiver.
     pub group: bool,
-    /// The receiver's own identifier in a receiver half, the sender's in a sender half.
+    /// The half's own identifier.
     pub id: ReceiverId,
-    /// The ECN field with which the session sends its packets.
+    /// The ECN field of the session's packets.
     pub ecn: Ecn,
-    /// Whether the session sends the probes of [`SenderHalf::probe`]. If not, a burst of its media must not be taken
-    /// for a probe.
+    /// Whether the session sends the probes of [`SenderHalf::probe`].
     pub probes: bool,
     /// The half's own random generator.
     pub chance: Chance,
 }
 
 impl Setup {
-    /// The cap of a session that sets none. It exceeds the capacity of every simulated link.
+    /// The cap of a session that sets none; above the capacity of every simulated link.
     pub const NO_CAP: Rate = Rate::mbps(1_000);
 
-    /// Returns the floor and the cap in bit/s. The floor is at most the cap.
+    /// Returns the floor and the cap in bit/s, with floor ≤ cap.
     pub(crate) fn rate_limits(&self) -> (f64, f64) {
         let cap = self.cap.as_bps_f64();
         (self.floor.as_bps_f64().min(cap), cap)
     }
 
-    /// The longest interval between two packets at a session's floor, 3 s. A sender without feedback may always send
-    /// that often (RFC 8085, section 3.1.3), and only packets can show that the path works again.
+    /// The longest interval between two packets, 3 s. A sender without feedback may send that often (RFC 8085,
+    /// section 3.1.3).
     pub const LEAST_EVERY: Span = Span::secs(3);
 
-    /// Returns this setup with a floor of at least one packet per [`Setup::LEAST_EVERY`], limited by the cap. Without
-    /// this minimum, a multiplicative controller would never leave a rate of zero. In paper mode the operator's floor
-    /// is not changed.
+    /// Returns this setup with a floor of at least one packet per [`Setup::LEAST_EVERY`], limited by the cap. A
+    /// multiplicative controller would never leave a rate of zero. Paper mode keeps its floor.
     #[must_use]
     pub fn alive(self) -> Self {
-        // The paper mode reproduces the paper, including rates that stall.
         let least = match self.mode {
             Mode::Repaired => self.packet.per(Self::LEAST_EVERY).min(self.cap),
             Mode::Paper => Rate::ZERO,
@@ -513,9 +504,8 @@ impl Setup {
         Self { floor: self.floor.max(least), ..self }
     }
 
-    /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. The session
-    /// sends probes, its bandwidth is the cap, and the half's identifier is 1. To change other fields, use Rust's
-    /// struct update syntax (`..`).
+    /// Creates a session with one receiver, 1000-byte packets, probes, no frame data and no ECN. Its bandwidth is the
+    /// cap; the identifier is 1.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {
             packet: Bytes::new(1000),
@@ -541,53 +531,48 @@ pub type BuildReceiver = fn(&Setup, &Values) -> Box<dyn ReceiverHalf>;
 /// The dash pattern of a line, in points on and off; empty for a solid line.
 pub type Dashes = &'static [f32];
 
-/// A controller's registry entry, as sessions, scenario files, commands and reports use it.
+/// A controller's registry entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {
-    /// The controller's name in scenario files.
+    /// The name in scenario files.
     pub name: &'static str,
-    /// The description of the controller, in one line.
+    /// The description, in one line.
     pub about: &'static str,
     /// When to choose the controller, in one line (`docs/which-controller.md`).
     pub when: &'static str,
-    /// The source of the controller: a paper or an RFC.
+    /// The source: a paper or an RFC.
     pub source: &'static str,
-    /// The number of receivers that the controller can serve.
+    /// The number of receivers that it can serve.
     pub receivers: Receivers,
-    /// The event that clocks the controller's feedback.
+    /// The event that clocks the feedback.
     pub feedback: FeedbackTiming,
-    /// The longest interval between two feedback messages with which the controller still works, if both halves run at
-    /// the sender.
+    /// The longest feedback interval with which the controller still works, if both halves run at the sender.
     pub slowest_feedback: Span,
-    /// The session features that the controller requires, for these values of its parameters.
+    /// The session features that the controller requires with these parameters.
     pub needs: fn(&Values) -> &'static [Need],
     /// Whether the controller can run on standard receiver reports alone.
     pub standard_reports: bool,
-    /// Whether a report keeps its meaning when it is repeated, as a report that carries a rate does. If so, a slow
-    /// receiver's last report is repeated until its next one arrives.
+    /// Whether a report keeps its meaning when it is repeated, for example because it carries a rate.
     pub repeats: bool,
-    /// Whether this controller is the fallback. The fallback replaces the chosen controller if that controller needs
-    /// reports in its own format, but the receivers send only standard reports. Exactly one controller in the registry
-    /// is the fallback.
+    /// Whether this is the controller, exactly one, that replaces others if the receivers send only standard reports.
     pub fallback: bool,
-    /// Whether the controller's receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose
-    /// between multicast groups.
+    /// Whether the receivers compute a rate ([`ReceiverHalf::acceptable`]).
     pub own_rate: bool,
-    /// Whether the controller responds to congestion marks (RFC 3168), as a sender of ECN-capable packets must.
+    /// Whether the controller responds to congestion marks (RFC 3168).
     pub answers_marks: bool,
-    /// The identifier of the controller's RTP header extension element; 0 if it has none.
+    /// The identifier of the RTP header extension element; 0 if there is none.
     pub extension: u8,
-    /// The four-letter name of the controller's RTCP APP packets.
+    /// The four-letter name of the RTCP APP packets.
     pub app: [u8; 4],
-    /// The line colour in all plots, as `#rrggbb`.
+    /// The line colour in plots, as `#rrggbb`.
     pub colour: &'static str,
-    /// The dash pattern in all plots, which keeps lines apart in black and white.
+    /// The dash pattern in plots, for black and white.
     pub dashes: Dashes,
-    /// The controller's parameters.
+    /// The parameters.
     pub params: &'static [Param],
-    /// The controller's former parameters, which are constants now.
+    /// The former parameters, which are constants now.
     pub former: &'static [FormerParam],
-    /// The promises that the controller's halves make and check as they run.
+    /// The promises that the halves check at run time.
     pub promises: &'static [&'static Promise],
     /// Builds the sender half.
     pub sender: BuildSender,
@@ -596,16 +581,15 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Returns the first session feature that the controller needs but that is not among `offered`; `None` if all are.
+    /// Returns the first needed session feature that is not `offered`; `None` if all are.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }
 
-    /// Returns the values of the controller's parameters: the defaults in `mode`, overridden by the values in `given`.
+    /// Returns the values of the parameters: the defaults in `mode`, overridden by `given`.
     ///
     /// # Errors
-    /// The same as for [`Values::resolve`]. For a former parameter, which is a constant now, the error names the
-    /// constant's value.
+    /// As [`Values::resolve`]; also for a former parameter.
     pub fn resolve(&self, mode: Mode, given: &[(String, Given)]) -> Result<Values, ParamError> {
         match given.iter().find_map(|(name, _)| self.former.iter().find(|former| former.name == *name)) {
             Some(former) => Err(former.refuse(mode)),

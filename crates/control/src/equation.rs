@@ -1,38 +1,36 @@
-//! Throughput equations: the long-term rate of a TCP flow, for the controllers that match it.
+//! TCP throughput equations.
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A loss rate or loss event rate p with 0 < p ≤ 1. No loss is represented by `Option::None`, because every controller
-/// has a separate rule for it.
+/// A loss (event) rate p with 0 < p ≤ 1. No loss is `Option::None`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LossRate(f64);
 
 impl LossRate {
     /// The loss of every packet.
     pub const ONE: Self = Self(1.0);
-    /// The smallest result of [`loss_for`]: one packet in 10⁸.
+    /// The smallest result of [`loss_for`]: 10⁻⁸.
     pub const LEAST: Self = Self(1e-8);
 
-    /// Creates the rate `p`; `None` unless 0 < p ≤ 1 (also for NaN).
+    /// Creates the rate `p`; `None` unless 0 < p ≤ 1.
     pub fn new(p: f64) -> Option<Self> {
         (p > 0.0 && p <= 1.0).then_some(Self(p))
     }
-    /// Creates the rate of one loss per `interval` packets. An interval below one packet (or NaN) counts as one.
+    /// Creates one loss per `interval` packets; less than one packet (or NaN) counts as one.
     pub fn one_in(interval: f64) -> Self {
-        // If one side is NaN, `max` returns the other one. The bound keeps 1/interval above zero.
+        // `max` ignores NaN. The bound keeps the rate above zero.
         Self((1.0 / interval.max(1.0)).max(1e-300))
     }
-    /// Returns the rate as a number, from 0 to 1.
+    /// Returns the rate as a number.
     pub const fn get(self) -> f64 {
         self.0
     }
 }
 
-/// The minimum round-trip time. At zero the equations have no value.
 const LEAST_RTT: Span = Span::millis(1);
 
-/// Computes the simplified equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1). It is Padhye's equation
-/// ([`throughput_full`]) with t_RTO = 4 R and b = 1, and without the function min.
+/// Computes the simplified equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1): [`throughput_full`] with
+/// t_RTO = 4 R and b = 1, without min.
 ///
 /// ```text
 ///                        s
@@ -43,13 +41,12 @@ const LEAST_RTT: Span = Span::millis(1);
 ///         ⎝╲╱  3      ╲╱   8                    ⎠
 /// ```
 ///
-/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`. The equation assumes a long flow, losses in bursts, and
-/// no limit by the receiver's window.
+/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`.
 pub fn throughput(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / (seconds(rtt) * simple(loss.0)))
 }
 
-/// Computes the denominator of [`throughput`] without R.
+/// The denominator of [`throughput`] without R.
 fn simple(p: f64) -> f64 {
     (2.0 * p / 3.0).sqrt() + 12.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p)
 }
@@ -65,38 +62,36 @@ fn simple(p: f64) -> f64 {
 ///        ╲╱   3                ⎝   ╲╱    8  ⎠
 /// ```
 ///
-/// `rto` is t_RTO, TCP's retransmission timeout (4 R if unknown). `per_ack` is b, the number of packets per
-/// acknowledgment, at least 1. With t_RTO = 4 R and b = 1 the result equals [`throughput`] up to p = 8/27.
+/// `rto` is t_RTO, TCP's retransmission timeout; `per_ack` is b, the packets per acknowledgment, at least 1. With
+/// t_RTO = 4 R and b = 1 it equals [`throughput`] up to p = 8/27.
 pub fn throughput_full(packet: Bytes, rtt: Span, loss: LossRate, rto: Span, per_ack: f64) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / time_per_packet(loss, seconds(rtt), rto.as_secs_f64(), per_ack))
 }
 
-/// Computes the denominator of [`throughput_full`]: the seconds per packet. `rtt` and `rto` are in seconds.
+/// Computes the denominator of [`throughput_full`] in seconds per packet; `rtt` and `rto` are in seconds.
 pub fn time_per_packet(loss: LossRate, rtt: f64, rto: f64, per_ack: f64) -> f64 {
     let (p, b) = (loss.0, per_ack.max(1.0));
     let windows = rtt * (2.0 * b * p / 3.0).sqrt();
     windows + rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p)
 }
 
-/// Computes PGMCC's rank of a path, by which receivers are compared. A larger rank means a lower TCP rate; only ratios
-/// of ranks have a meaning.
+/// Computes PGMCC's rank of a path. A larger rank means a lower TCP rate; only ratios have a meaning.
 ///
 /// ```text
 ///            ___
 ///  M = R · ╲╱ p  · (1 + 9 p (1 + 32 p²))
 /// ```
 ///
-/// Source: the acker selection of draft-ietf-rmt-bb-pgmcc. The rank is the denominator of [`throughput`] times √(3/2).
+/// Source: draft-ietf-rmt-bb-pgmcc. It is the denominator of [`throughput`] times √(3/2).
 pub fn rank(rtt: Span, loss: LossRate) -> f64 {
     let p = loss.0;
     seconds(rtt) * p.sqrt() * (1.0 + 9.0 * p * (1.0 + 32.0 * p * p))
 }
 
-/// Inverts [`throughput`]: returns the loss event rate that gives `rate`, limited to 10⁻⁸…1. It serves to compute the
-/// first loss interval (RFC 5348, section 6.3.1).
+/// Inverts [`throughput`]: returns the loss event rate that gives `rate`, limited to 10⁻⁸…1 (RFC 5348, section
+/// 6.3.1).
 pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
-    // X(p) is monotonic, so the inverse is found by bisection on a logarithmic scale, with the geometric mean as the
-    // midpoint. The target is f(p) = s / (R X), which is infinite at rate zero.
+    // Bisection on a logarithmic scale. The target is f(p) = s / (R X), infinite at rate zero.
     let wanted = packet.as_f64().max(1.0) / (seconds(rtt) * rate.as_bytes_per_s());
     let (mut low, mut high) = (LossRate::LEAST.0, 1.0);
     if wanted <= simple(low) {
@@ -105,7 +100,7 @@ pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
     if wanted >= simple(high) {
         return LossRate::ONE;
     }
-    // 60 halvings of the range's logarithm exceed the precision of a double.
+    // 60 halvings exceed a double's precision.
     for _ in 0..60 {
         let middle = (low * high).sqrt();
         if simple(middle) < wanted {

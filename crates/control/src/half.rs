@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use steadycast_settings::words;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
-/// A requested timer: the earliest time of the next call, and the reason for it.
+/// A requested timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// The earliest time of the call.
@@ -40,12 +40,11 @@ pub enum Stream {
 /// A packet that is about to be sent, for [`SenderHalf::notice`].
 #[derive(Clone, Copy, Debug)]
 pub struct Departing {
-    /// The send time, which may be in the past as in [`Sent::left`].
+    /// The send time; may be in the past, as in [`Sent::left`].
     pub at: Time,
     /// The extended sequence number.
     pub seq: u64,
-    /// The IP size. It assumes a notice as long as that of the previous packet, because this packet's notice is not
-    /// known yet.
+    /// The IP size, estimated with a notice as long as the previous packet's.
     pub size: Bytes,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
@@ -56,18 +55,15 @@ pub struct Departing {
 pub struct Sent {
     /// The current time.
     pub at: Time,
-    /// The send time. It is earlier than `at` if the session learns about a packet only from its feedback. A half
-    /// computes delays and rates from this time, and starts its timers at `at`.
+    /// The send time. It is before `at` if the session learns of the packet only from its feedback.
     pub left: Time,
-    /// The packet's number among all packets that the session has sent on all streams, from 0. [`PacketReport::number`]
-    /// refers to it.
+    /// The packet's number among all packets of all streams of the session, from 0.
     pub number: u64,
     /// The extended sequence number.
     pub seq: u64,
     /// The IP size.
     pub size: Bytes,
-    /// Whether the pacer's queue is empty after this packet. The application, not the controller, then limits the rate
-    /// (RFC 5348, section 8.2.1).
+    /// Whether the pacer's queue is empty after this packet (RFC 5348, section 8.2.1).
     pub data_limited: bool,
 }
 
@@ -76,9 +72,9 @@ pub struct Sent {
 pub struct ExtraSent {
     /// The current time.
     pub at: Time,
-    /// The send time, as in [`Sent::left`].
+    /// The send time.
     pub left: Time,
-    /// The packet's number, as in [`Sent::number`].
+    /// The packet's number among all packets of all streams of the session, from 0.
     pub number: u64,
     /// The packet's stream; never [`Stream::Media`].
     pub stream: Stream,
@@ -99,8 +95,7 @@ pub struct MediaQueue {
     pub frame: Option<Bytes>,
 }
 
-/// The per-packet feedback about one packet (RFC 8888, or transport-wide feedback), joined with what the sender has
-/// stored about this packet.
+/// The per-packet feedback about one sent packet (RFC 8888 or transport-wide feedback).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketReport {
     /// The packet's number, as in [`Sent::number`].
@@ -124,32 +119,30 @@ pub struct PacketArrival {
     pub ecn: Option<Ecn>,
 }
 
-/// A burst that a half requests to measure the path's capacity. The session sends its packets at the probe's rate:
-/// queued media first, then padding.
+/// A burst of packets that measures the path's capacity: queued media first, then padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The identifier of the probe, unique within its half.
+    /// The identifier, unique within its half.
     pub id: u32,
     /// The rate at which the packets are sent.
     pub rate: Rate,
-    /// The minimum number of packets. The probe ends once this number of packets and `bytes` are sent.
+    /// The minimum number of packets. The probe ends when both minimums are reached.
     pub packets: u32,
     /// The minimum number of IP bytes.
     pub bytes: Bytes,
-    /// Whether the packets count against the pacing rate. If so, the pacer sends nothing after the probe until the
-    /// average is back at the pacing rate.
+    /// Whether the packets count against the pacing rate. If so, the pacer pauses after the probe until its average
+    /// rate is back at the pacing rate.
     pub within: bool,
 }
 
-/// The contents of an RTCP report block, for the interval since the same receiver's previous report block (RFC 3550,
-/// section 6.4).
+/// An RTCP report block, for the interval since the receiver's previous block (RFC 3550, section 6.4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reception {
-    /// The number of packets that were expected in the interval.
+    /// The number of packets expected in the interval.
     pub expected: u64,
-    /// The number of packets of the interval that are missing; negative with duplicates.
+    /// The number of missing packets; negative with duplicates.
     pub lost: i64,
-    /// The fraction lost, in steps of 1/256 as in the report block.
+    /// The fraction lost, in steps of 1/256.
     pub fraction: f64,
     /// The highest extended sequence number received.
     pub highest: u64,
@@ -157,24 +150,23 @@ pub struct Reception {
     pub jitter: Span,
 }
 
-/// A report that has reached the sender, joined with the sender's own data about the receiver.
+/// A report that has reached the sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// The arrival time, on the sender's clock.
     pub at: Time,
     /// The receiver that sent the report.
     pub from: ReceiverId,
-    /// The round-trip time from LSR and DLSR, measured by the sender, if the report block carries them (RFC 3550,
-    /// section 6.4.1).
+    /// The round-trip time from LSR and DLSR; `None` if the block has none (RFC 3550, section 6.4.1).
     pub rtt: Option<Span>,
     /// The report block about this sender's stream, if there is one.
     pub reception: Option<Reception>,
     /// The controller's own report, if there is one.
     pub body: Option<&'a Body>,
-    /// The per-packet feedback in the order of sending; empty if the feedback format has none. A missing packet may be
-    /// in several reports, but a packet that has arrived is in one only.
+    /// The per-packet feedback in sending order; empty if the format has none. An arrival is reported once; a missing
+    /// packet may be reported repeatedly.
     pub packets: &'a [PacketReport],
-    /// The number of receivers in the session now, this one included.
+    /// The current number of receivers in the session, including this one.
     pub members: u32,
 }
 
@@ -195,7 +187,7 @@ impl Window {
 }
 
 words! {
-    /// The current limit of the rate. The record of a run contains the total time for which each limit applied.
+    /// The current limit of the rate. A run's record has the total time of each limit.
     #[derive(Default)]
     pub enum Limit {
         /// The start phase: the network's share is not known yet.
@@ -211,7 +203,7 @@ words! {
 }
 
 impl Limit {
-    /// Returns what limits a rate between `floor` and `cap`. If `start` is set, the network's share is not known yet.
+    /// Returns the limit of `rate`. `start` is set in a start phase.
     pub(crate) fn between<R: PartialOrd>(rate: R, floor: R, cap: R, start: bool) -> Self {
         match rate {
             // The cap comes first, because a start phase at the cap is limited by the cap.
@@ -223,7 +215,7 @@ impl Limit {
     }
 }
 
-/// The explanation of a rate: the rule that set it and its inputs.
+/// The rule that set a rate, and its inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
     /// The rule, for example `"throughput equation"` or `"no feedback: halved"`.
@@ -243,10 +235,10 @@ impl Why {
     }
 }
 
-/// The output of a sender half, with its explanation.
+/// The output of a sender half.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// The target rate for the encoder, as a rate of IP packets; the session subtracts the headers.
+    /// The encoder's target, as a rate of IP packets including headers.
     pub target: Rate,
     /// The pacing rate.
     pub pacing: Rate,
@@ -258,13 +250,12 @@ pub struct Decision {
     pub why: Why,
 }
 
-/// The bytes that a sender may send until a time. If a frame does not fit, it is skipped, and so are all later frames
-/// until this time.
+/// The bytes that may be sent until a time. If a frame does not fit, it and all frames until then are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The budget in IP bytes of media. It starts when an allowance with this value of `until` is first returned.
+    /// The budget in IP bytes of media, from the first call that returns this `until`.
     pub bytes: Bytes,
-    /// The end of the allowance. An allowance with a different end is a new one, with its own budget.
+    /// The end of the allowance. A different `until` starts a new budget.
     pub until: Time,
 }
 
@@ -273,13 +264,11 @@ pub struct Allowance {
 pub enum Leave {
     /// The receiver has been silent for five report intervals, or is excluded. It may still receive.
     Silent,
-    /// The receiver has sent a BYE. A half then need not wait until its silence timer expires: `asmp` and `lda-plus`
-    /// halve at the last BYE.
+    /// The receiver has sent a BYE, so a half need not wait for its silence timer.
     Bye,
 }
 
-/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] of a layer by the field that contains the wrapped
-/// half.
+/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] with the field that holds the wrapped half.
 #[macro_export]
 macro_rules! around {
     ($half:ident) => {
@@ -294,15 +283,15 @@ macro_rules! around {
 
 /// The sending half of a controller.
 ///
-/// A layer that wraps a half names it with [`around!`](crate::around) and implements only the methods that it changes:
-/// each default below forwards to the wrapped half. A half that wraps none leaves `inner` and `inner_mut` as they are.
+/// A layer implements [`around!`](crate::around) and the methods that it changes. The others forward to the wrapped
+/// half, if there is one.
 pub trait SenderHalf: Send {
-    /// Returns the half that this one wraps.
+    /// Returns the wrapped half; `None` if there is none.
     fn inner(&self) -> Option<&dyn SenderHalf> {
         None
     }
 
-    /// Returns the half that this one wraps, mutably.
+    /// Returns the wrapped half mutably; `None` if there is none.
     fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
         None
     }
@@ -310,42 +299,37 @@ pub trait SenderHalf: Send {
     /// Records that a media packet was sent.
     fn on_sent(&mut self, sent: &Sent);
 
-    /// Records that a packet of another stream was sent: audio, a retransmission, parity or padding. It counts against
-    /// the decided rate.
+    /// Records that a packet of another stream was sent. It counts against the decided rate.
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
         if let Some(half) = self.inner_mut() {
             half.on_extra_sent(sent);
         }
     }
 
-    /// Records that a frame has entered the pacer's queue, or has left it.
+    /// Records that a frame has entered or left the pacer's queue.
     fn on_queue(&mut self, queue: &MediaQueue) {
         if let Some(half) = self.inner_mut() {
             half.on_queue(queue);
         }
     }
 
-    /// Sets the longest interval between two reports, which may exceed the round-trip time. A lack of reports for a
-    /// shorter time does not count as missing feedback. Until this is called, a half uses round trips instead.
+    /// Sets the longest interval between two reports. Only a longer silence is missing feedback. Without this call, a
+    /// half uses round trips.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
         }
     }
 
-    /// Records packets whose fates are unknown and may stay unknown. Either feedback has covered later packets but not
-    /// these, or the session gets no feedback about them. The packets are neither lost nor in flight. Their bytes count
-    /// as received, because a received rate without them would cover only a part of what was sent. The report that
-    /// revealed the gap is delivered next. This report or a later one may still carry the fates.
+    /// Records packets that feedback does not cover. They count as received, and neither as lost nor in flight. The
+    /// report that revealed them follows; a later report may still cover them.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);
         }
     }
 
-    /// Processes a report. Its body comes from the network: a half checks its lengths and ignores impossible values. A
-    /// packet that later packets have overtaken is lost. A packet that [`SenderHalf::on_unknown`] has named is lost
-    /// only if a later report says that it is missing.
+    /// Processes a report. A half must check the body's lengths and ignore impossible values.
     fn on_report(&mut self, report: &Report<'_>);
 
     /// Records that a receiver is gone.
@@ -355,7 +339,7 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Handles the timer of [`SenderHalf::wake`].
+    /// Handles the expiry of the timer of [`SenderHalf::wake`].
     fn on_timer(&mut self, now: Time) {
         if let Some(half) = self.inner_mut() {
             half.on_timer(now);
@@ -370,21 +354,18 @@ pub trait SenderHalf: Send {
     /// Returns the current decision. The call changes no state.
     fn decision(&self) -> Decision;
 
-    /// Returns the byte budget, for controllers that limit bytes and not only the rate. Frames that exceed the budget
-    /// are skipped. The call changes no state.
+    /// Returns the byte budget; `None` without one. Frames that exceed it are skipped. The call changes no state.
     fn allowance(&self) -> Option<Allowance> {
         self.inner()?.allowance()
     }
 
-    /// Returns the probe to be sent now. The call changes no state. A session that sends probes
-    /// ([`Setup::probes`](crate::Setup::probes)) starts a probe with its next packet, and sends each `id` only once.
-    /// The half itself counts the probe's packets, in [`SenderHalf::on_sent`] and [`SenderHalf::on_extra_sent`].
+    /// Returns the probe to send now; `None` without one. The session sends each `id` once, if it sends probes
+    /// ([`Setup::probes`](crate::Setup::probes)). The call changes no state.
     fn probe(&self) -> Option<Probe> {
         self.inner()?.probe()
     }
 
-    /// Returns when a sender report is due. A half that returns [`Due::At`] schedules the next one in
-    /// [`SenderHalf::announce`], which is called for each sender report.
+    /// Returns when a sender report is due. [`SenderHalf::announce`] is called with each sender report.
     fn due(&self) -> Due {
         self.inner().map_or(Due::Rtcp, |half| half.due())
     }
@@ -394,13 +375,12 @@ pub trait SenderHalf: Send {
         self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
-    /// Returns the results of the promises that the half checks. A check is cheap, runs at most once per report, and
-    /// does not use the mechanism that keeps the promise.
+    /// Returns the results of the promises that the half checks at run time.
     fn checks(&self) -> &[Check] {
         self.inner().map_or(&[], |half| half.checks())
     }
 
-    /// Returns the message to the whole group that is sent together with the next sender report.
+    /// Returns the message to the whole group for the next sender report, if any.
     fn announce(&mut self, now: Time) -> Option<Body> {
         self.inner_mut()?.announce(now)
     }
@@ -415,7 +395,7 @@ pub struct BufferLevel {
     pub size: Bytes,
 }
 
-/// A packet that has reached the receiver, duplicates excluded.
+/// A packet that has reached the receiver; never a duplicate.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// The arrival time, on the receiver's clock.
@@ -432,7 +412,7 @@ pub struct Arrival<'a> {
     pub edge: FrameEdge,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The header extension of the sender half; empty if there is none.
+    /// The header extension from the sender half; empty if there is none.
     pub notice: &'a [u8],
     /// The fill level of the play-out buffer, if the session has one.
     pub buffer: Option<BufferLevel>,
@@ -447,15 +427,15 @@ pub struct ExtraArrival {
     pub stream: Stream,
     /// The IP size.
     pub size: Bytes,
-    /// The packet's send time, on the sender's clock. For a retransmission this is not the send time of the original.
+    /// The send time, on the sender's clock; for a retransmission, its own.
     pub sent: PeerTime,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The number of packets that are missing in the stream right before this packet.
+    /// The number of packets missing in the stream right before this one.
     pub missing: u64,
 }
 
-/// Another member's report that arrived by multicast.
+/// A report of another member, received by multicast.
 #[derive(Clone, Copy, Debug)]
 pub struct Overheard<'a> {
     /// The arrival time of the report.
@@ -466,40 +446,40 @@ pub struct Overheard<'a> {
     pub body: &'a Body,
 }
 
-/// An announcement of the sender half to the group.
+/// A message of the sender half to the group.
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
-    /// The arrival time of the announcement.
+    /// The arrival time.
     pub at: Time,
-    /// The content of the announcement.
+    /// The content.
     pub body: &'a Body,
 }
 
-/// The time at which a half wants to report.
+/// The time of the next report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// At the expiry of RTCP's own timer (RFC 3550, section 6.3): the session enforces the 5 % share.
+    /// When RTCP's timer expires (RFC 3550, section 6.3), within the 5 % share.
     Rtcp,
-    /// At this time, as a regular RTCP packet outside RTCP's 5 %. A time in the past means now.
+    /// At this time, outside RTCP's 5 %. A time in the past means now.
     At(Wake),
     /// No report until the half's state changes.
     Hold,
 }
 
-/// An opportunity to report, with the session's counts since this receiver's last report.
+/// An opportunity to report.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// The current time.
     pub now: Time,
     /// The number of packets expected since the last report.
     pub expected: u64,
-    /// The number of these packets that are missing; negative with late and duplicate packets.
+    /// The number of them that are missing; negative with late and duplicate packets.
     pub lost: i64,
     /// The number of session members.
     pub members: u32,
     /// The deterministic RTCP interval Td (RFC 3550, section 6.3.1).
     pub interval: Span,
-    /// The measured share of RTCP in the session bandwidth over the last intervals, from 0 to 1.
+    /// The measured share of RTCP in the session bandwidth, from 0 to 1.
     pub rtcp_share: f64,
 }
 
@@ -510,11 +490,11 @@ pub enum Reply {
     Body(Body),
     /// Send a report block alone.
     Plain,
-    /// Send no report, because another member's report made it redundant.
+    /// Send no report, because another member's report is enough.
     Suppress,
 }
 
-/// The internal state of a receiver half, as it is written to the record of a run.
+/// The internal state of a receiver half, for the record of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     /// The rate that the half requests.
@@ -523,7 +503,7 @@ pub struct View {
     pub loss: Option<f64>,
     /// The round-trip time that the half uses.
     pub rtt: Option<Span>,
-    /// The state's name, if the controller has states.
+    /// The state's name; `None` if the controller has no states.
     pub state: Option<&'static str>,
 }
 
@@ -532,9 +512,8 @@ pub trait ReceiverHalf: Send {
     /// Records the arrival of a media packet.
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
 
-    /// Records the arrival of a packet of another stream: a retransmission, parity or padding. Its bytes count as
-    /// received. A media packet that is restored in this way stays lost to this half: [`ReceiverHalf::on_arrival`] is
-    /// not called for it.
+    /// Records a packet of another stream; its bytes count as received. A media packet that it restores still counts
+    /// as lost.
     fn on_extra(&mut self, _extra: &ExtraArrival) {}
 
     /// Processes another member's report.
@@ -546,11 +525,10 @@ pub trait ReceiverHalf: Send {
     /// Records the arrival of a sender report about the stream.
     fn on_sender_report(&mut self, _now: Time) {}
 
-    /// Reports the fill level of the play-out buffer, if the session has one. It is called before each opportunity to
-    /// report.
+    /// Reports the fill level of the play-out buffer before each [`Slot`].
     fn on_buffer(&mut self, _now: Time, _buffer: BufferLevel) {}
 
-    /// Handles the timer of [`ReceiverHalf::wake`].
+    /// Handles the expiry of the timer of [`ReceiverHalf::wake`].
     fn on_timer(&mut self, _now: Time) {}
 
     /// Returns the time of the next [`ReceiverHalf::on_timer`].
@@ -563,17 +541,16 @@ pub trait ReceiverHalf: Send {
         Due::Rtcp
     }
 
-    /// Returns whether arrivals, announcements and sender reports never change [`ReceiverHalf::due`] and
-    /// [`ReceiverHalf::wake`]. If so, the session may deliver these events late, with their own times, but before any
-    /// other call. The simulation of a large group delivers them in batches.
+    /// Returns whether arrivals, announcements and sender reports never change `due` and `wake`. The session may then
+    /// deliver them late in batches, with their own times, before any other call.
     fn is_patient(&self) -> bool {
         false
     }
 
-    /// Writes the half's report. The session calls this when a report is due.
+    /// Writes the report that is due.
     fn report(&mut self, slot: &Slot) -> Reply;
 
-    /// Sets the receiver's new identifier after an SSRC collision (RFC 3550, section 8.2).
+    /// Sets the new identifier after an SSRC collision (RFC 3550, section 8.2).
     fn on_renamed(&mut self, _id: ReceiverId) {}
 
     /// Returns the content of the last report before the receiver leaves, if any.
@@ -581,19 +558,18 @@ pub trait ReceiverHalf: Send {
         None
     }
 
-    /// Returns the results of the promises that the half checks; see [`SenderHalf::checks`].
+    /// Returns the results of the promises that the half checks.
     fn checks(&self) -> &[Check] {
         &[]
     }
 
-    /// Returns the rate that this receiver's path could carry by its own loss and round-trip time, independent of the
-    /// current send rate. The call changes no state. `Rate::MAX` means that no limit was observed. `None` means that
-    /// the rate is not known yet, or that the controller's receivers never compute one.
+    /// Returns the rate that the path could carry by its own loss and round-trip time. `Rate::MAX` means that no
+    /// limit was observed, `None` that the rate is unknown. The call changes no state.
     fn acceptable(&self) -> Option<Rate> {
         None
     }
 
-    /// Returns the half's internal state for the record of a run. The call changes no state.
+    /// Returns the internal state for the record of a run. The call changes no state.
     fn view(&self) -> View {
         View::default()
     }

@@ -1,8 +1,7 @@
 //! `lda-plus`: additive increase in proportion to the unused share of the bottleneck, at each RTCP report (LDA+).
 //!
-//! Receivers send standard reports, together with an estimate of the bottleneck rate from packet pairs. The sender
-//! computes a rate for each receiver and sends at the lowest of them. `docs/controllers/lda-plus.md` has the equations
-//! and the deviations.
+//! Receivers send standard reports and a bottleneck rate from packet pairs. The sender uses the lowest receiver's
+//! rate. `docs/controllers/lda-plus.md` has the equations and deviations.
 
 use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Setup, Value, Values, params};
 use crate::equation::{LossRate, throughput_full};
@@ -14,7 +13,6 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
-/// The registry entry of `lda-plus`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "lda-plus",
     about: "at each RTCP report, the rate rises in proportion to the unused share of the bottleneck, or falls by the \
@@ -23,7 +21,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
-    // Without the parameter, the bottleneck rate is measured by the time between the arrivals of two packets.
+    // Without the parameter, packet pairs measure the bottleneck rate.
     needs: |values| if values.rate("bottleneck").is_none() { &[Need::ArrivalTimes] } else { &[] },
     standard_reports: true,
     extension: EXTENSION,
@@ -52,27 +50,24 @@ params! { const {
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 
-/// The RTP header extension element: one byte, which is 1 on the second packet of a pair.
+/// The RTP header extension element: one byte, 1 on a pair's second packet.
 const EXTENSION: u8 = 8;
 const SECOND: u8 = 1;
-/// The APP subtype of the bottleneck rate (bytes per second, f32), which is sent with a standard report.
+/// The APP subtype of the bottleneck rate (bytes per second, f32).
 const ESTIMATE: u8 = 1;
-/// The interval of packet pairs, in packets. LDA+ does not specify it.
+/// The interval of packet pairs, in packets; LDA+ does not specify it.
 const PAIR_INTERVAL: u64 = 16;
-/// The number of pairs over which the median is taken.
 const MEDIAN_PAIRS: usize = 21;
-/// The additive increase at first and after a loss (LDA+: 10 kb/s).
+/// The first additive increase, also after a loss (LDA+: 10 kb/s).
 const FIRST_STEP: Rate = Rate::kbps(10);
-/// The maximum number of receivers in the table; further ones are ignored.
 const MOST_RECEIVERS: usize = 16_384;
 /// The timeout of a receiver, in its own report intervals.
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(500);
-/// The time without any report after which the rate is halved. It is halved again whenever this time passes again.
+/// The time without any report after which the rate is halved, repeatedly.
 const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 
-/// The sender's state for one receiver.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     rate: Rate,
@@ -90,7 +85,7 @@ struct Sender {
     floor: Rate,
     cap: Rate,
     bottleneck: Option<Rate>,
-    /// Whether a loss may raise the rate if TCP's equation gives a higher one. LDA+ as printed does this (paper mode).
+    /// Whether a loss may raise the rate to the equation's, as LDA+ is printed (paper mode).
     rise_on_loss: bool,
     members: BTreeMap<ReceiverId, Member>,
     rate: Rate,
@@ -116,7 +111,7 @@ impl Sender {
         }
     }
 
-    /// Increases the rate of a receiver without loss in its last `interval`.
+    /// Increases the rate after an `interval` without loss.
     ///
     /// ```text
     ///  A_add := (2 − r/b) A_add      A_exp = (1 − e^−(1 − r/b)) r
@@ -130,15 +125,14 @@ impl Sender {
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
-        // Within a report interval, TCP adds 1, 2 … T/τ packets to its round trips. The mean is (T/τ + 1) / 2 packets.
+        // In an interval, TCP adds 1, 2 … T/τ packets to its round trips; the mean is (T/τ + 1) / 2.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
-            // Without an estimate the increase can't be proportional to the unused share.
             member.rate = (r + tcp.min(member.step)).min(self.cap);
             return "no loss, bottleneck unknown: one step";
         };
         let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
-        // LDA+ does not consider r above b. In that case the factor could reduce A_add to zero permanently.
+        // With r above b, the factor could reduce A_add to zero permanently.
         member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(FIRST_STEP);
         let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
         let least = member.step.min(exponential).min(tcp);
@@ -152,7 +146,7 @@ impl Sender {
         }
     }
 
-    /// Reduces the rate of a receiver after loss `l`.
+    /// Reduces the rate after the loss `l`.
     ///
     /// ```text
     ///                    ___
@@ -168,7 +162,6 @@ impl Sender {
         if root >= equation { "loss: less by its root" } else { "loss: throughput equation" }
     }
 
-    /// Sets the send rate to the lowest rate of all receivers.
     fn settle(&mut self) {
         let least = self.members.iter().min_by_key(|(id, m)| (m.rate, **id)).map(|(id, m)| (*id, m.rate));
         if let Some((id, rate)) = least {
@@ -186,7 +179,7 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let Some(reception) = report.reception else { return };
-        // Report senders are not authenticated, so the table needs a bound.
+        // Reports are not authenticated, so the table needs a bound.
         if !self.members.contains_key(&report.from) && self.members.len() >= MOST_RECEIVERS {
             return;
         }
@@ -204,7 +197,7 @@ impl SenderHalf for Sender {
         member.rtt = report.rtt.or(member.rtt);
         let interval = now.since(member.heard);
         member.heard = now;
-        // The first report only starts an interval, and an interval without packets carries no information.
+        // The first report only starts an interval.
         if known.is_some() && reception.expected > 0 {
             member.interval = interval.max(Span::millis(1));
             let loss = LossRate::new(reception.lost.max(0) as f64 / reception.expected as f64);
@@ -215,7 +208,7 @@ impl SenderHalf for Sender {
                     None => self.risen(&mut member, interval),
                 },
             );
-            // The rate of a receiver that does not limit the stream must not grow far beyond the send rate.
+            // A receiver that does not limit the stream must not grow far beyond the send rate.
             if member.rate > before {
                 member.rate = member.rate.min(self.rate.scale(2.0)).max(before);
             }
@@ -231,7 +224,7 @@ impl SenderHalf for Sender {
         let known = self.members.remove(&receiver).is_some();
         self.settle();
         if how == Leave::Bye && known && self.members.is_empty() {
-            // The last receiver has left. No report can come any more, so the rate is halved now.
+            // No report can come any more.
             self.halve_at = Some(at);
         }
     }
@@ -250,14 +243,13 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The second packet of a pair is sent without delay. The other packets are paced slightly slower to compensate.
+        // A pair's second packet is sent without delay; the others compensate for it.
         let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
         let others = (PAIR_INTERVAL - 1) as f64 / PAIR_INTERVAL as f64;
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
-            // This window never limits the sender. Its presence makes the session read the decision again after each
-            // packet.
+            // The window never limits; with it, the session reads the decision after each packet.
             window: Some(Window::Packets(u32::MAX)),
             limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {
@@ -281,7 +273,6 @@ fn read(body: &Body) -> Option<Rate> {
     Some(Rate::from_bytes_per_s(estimate)).filter(|rate| *rate > Rate::ZERO)
 }
 
-/// The receiving half. It estimates the bottleneck rate.
 #[derive(Debug, Default)]
 struct Receiver {
     last: Option<(u64, PeerTime, Time)>,
@@ -290,7 +281,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Returns the median of the rates that the latest packet pairs show.
+    /// Returns the median of the latest pairs.
     fn estimate(&self) -> Option<Rate> {
         let mut sorted: Vec<Rate> = self.pairs.iter().copied().collect();
         sorted.sort_unstable();
@@ -306,8 +297,7 @@ impl ReceiverHalf for Receiver {
             && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
-            // If the packets of a pair were sent apart, the pair measures the source's rate. If they arrive at the same
-            // time, the pair carries no information.
+            // A pair that was sent apart measures the source; one that arrives at the same time measures nothing.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
                 if self.pairs.len() > MEDIAN_PAIRS {

@@ -1,12 +1,9 @@
 //! Rate controllers for video, as pairs of a sender half and a receiver half.
 //!
-//! A controller is sans-IO: its inputs are the time and events, and it never accesses a socket, a pacer, an encoder, a
-//! logger or a clock. The session (crate `steadycast-session`) runs a pair in three environments: simulated, emulated
-//! and live.
+//! A controller is sans-IO: its inputs are the time and events. The crate `steadycast-session` runs the pairs.
 //!
-//! The halves exchange bytes in the controller's own format: a [`Notice`] forward with each packet, and a [`Body`] back
-//! in an RTCP APP packet. The sender half can also send a [`Body`] to the whole group beside its sender report. A
-//! controller writes and parses these bytes itself; the layers below carry them unchanged.
+//! The halves exchange bytes in their own format: a [`Notice`] with each packet, and a [`Body`] in an RTCP APP
+//! packet. A sender half can also send a [`Body`] with its sender report.
 //!
 //! ```text
 //!           sender half                                   receiver half
@@ -16,13 +13,12 @@
 //!                             (heard by members too)  ─▶  on_overheard
 //! ```
 //!
-//! Any call that takes `&mut self` may change `wake` and `decision` (sender) or `wake` and `due` (receiver): read them
-//! again after it.
+//! Any call with `&mut self` may change `wake` and `decision` (sender) or `wake` and `due` (receiver).
 //!
 //! # A whole controller
 //!
-//! The receiver half counts packets. The sender half raises its rate by 50 kb/s after a report without loss and halves
-//! it otherwise. In a program a session makes these calls; here three reports are delivered by hand.
+//! The rate rises by 50 kb/s after a report without loss and is halved otherwise. In a program, a session makes these
+//! calls.
 //!
 //! ```
 //! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent};

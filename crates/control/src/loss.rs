@@ -1,28 +1,25 @@
-//! The loss event rate of a TFRC receiver (RFC 5348, section 5). Losses within one round trip are one event, and the
-//! rate is the inverse of the weighted mean of the intervals between events.
+//! The loss event rate of a TFRC receiver (RFC 5348, section 5).
 
 use crate::equation::LossRate;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// The number n of closed loss intervals that are averaged.
+/// The number n of closed loss intervals in the average.
 pub const INTERVALS: usize = 8;
 /// The weights of the intervals, newest first (RFC 5348, section 5.4).
 pub const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The number of loss runs that a late packet can still revise. Older ones are final.
+/// The number of loss runs that a late packet can still revise.
 const OPEN_RUNS: usize = 128;
 
 /// The differences between the protocols that use this history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The minimum discount factor of older intervals if the open interval is long: 0.25 in RFC 5348, 0.5 in RFC 4654
-    /// and ns-2. 1 disables discounting.
+    /// The minimum discount factor (section 5.5): 0.25 in RFC 5348, 0.5 in RFC 4654 and ns-2; 1 disables discounting.
     pub discount: f64,
-    /// The number of later packets that must arrive before a missing packet counts as lost: 3 in RFC 5348, at least 1.
+    /// The number of later packets after which a missing packet is lost: 3 in RFC 5348, at least 1.
     pub ndupack: u32,
-    /// The maximum distance, in packets, between the highest sequence number and a late packet that still revises the
-    /// history. Older losses are final and take no memory.
+    /// The maximum distance, in packets, of a late packet from the highest one. Older losses are final.
     pub reorder: u64,
 }
 
@@ -35,36 +32,36 @@ impl Default for LossSettings {
 /// An arrival for [`LossHistory::on_packet`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedPacket {
-    /// The extended sequence number. Consecutive packets differ by one.
+    /// The extended sequence number.
     pub seq: u64,
-    /// The packet's arrival time.
+    /// The arrival time.
     pub at: Time,
-    /// Whether the packet is marked CE. A mark counts as a loss at the packet's arrival.
+    /// Whether the packet is marked CE, which counts as a loss.
     pub ce: bool,
-    /// The current round-trip time, which separates loss events.
+    /// The current round-trip time; losses within it are one event (RFC 5348, section 5.2).
     pub rtt: Span,
 }
 
 /// The effect of an arrival on the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Whether a new loss event has begun.
+    /// Whether a loss event has begun.
     pub new_loss_event: bool,
     /// Whether a late packet has revoked a loss event.
     pub removed_loss_event: bool,
-    /// The number of packets that are newly counted as lost or marked.
+    /// The number of packets newly counted as lost or marked.
     pub lost: u64,
-    /// Whether the packet had been counted as lost and arrived late.
+    /// Whether a packet that counted as lost has arrived.
     pub late: bool,
 }
 
-/// A run of consecutive lost packets, or one marked packet. The loss times are interpolated between the two arrivals
-/// around the gap (RFC 5348, section 5.2). They keep their values if a late packet splits the gap.
+/// A run of consecutive lost packets, or one marked packet.
 #[derive(Clone, Copy, Debug)]
 struct LossRun {
     first: u64,
     last: u64,
-    /// The sequence numbers and arrival times of the packets before and after the gap.
+    /// The sequence numbers and arrival times of the packets around the gap. A late packet that splits the gap does
+    /// not change them.
     before: (u64, Time),
     after: (u64, Time),
     rtt: Span,
@@ -80,7 +77,7 @@ impl LossRun {
     /// ```
     fn time(&self, seq: u64) -> Time {
         let gap = u128::from(self.after.0.saturating_sub(self.before.0));
-        // A marked packet has no gap around it, so it counts at its own arrival.
+        // A marked packet has no gap around it.
         if gap == 0 {
             return self.after.1;
         }
@@ -89,7 +86,6 @@ impl LossRun {
         self.before.1 + Span::nanos(u64::try_from(part / gap).unwrap_or(u64::MAX))
     }
 
-    /// Returns the first packet of the run, from `from` on, whose loss time is later than `at`.
     fn after(&self, from: u64, at: Time) -> Option<u64> {
         if self.time(self.last) <= at {
             return None;
@@ -110,29 +106,25 @@ impl LossRun {
 /// A gap whose packets do not count as lost yet.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// The sequence numbers that are missing.
     run: LossRun,
     /// The number of later packets that have arrived.
     overtaken: u32,
 }
 
-/// A closed loss interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
-    /// The length in packets.
     packets: f64,
-    /// The accumulated discount factor DF_i.
+    /// The discount factor DF_i (RFC 5348, section 5.5).
     discount: f64,
-    /// Whether the length was derived from the rate before the first loss instead of counted.
+    /// Whether the length was derived from the rate before the first loss (RFC 5348, section 6.3.1).
     derived: bool,
 }
 
-/// The loss events up to some packet. It can be copied, so that the events can be recomputed from an earlier state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     closed: [Interval; INTERVALS],
     count: usize,
-    /// The first lost packet of the latest event, and the event's time.
+    /// The first lost packet of the latest event, and its loss time.
     latest: Option<(u64, Time)>,
     total: u64,
 }
@@ -142,7 +134,6 @@ impl Events {
         &self.closed[..self.count]
     }
 
-    /// Returns the weighted mean of the closed intervals, each with its discount factor.
     fn closed_mean(&self) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (interval, w) in self.closed().iter().zip(WEIGHTS) {
@@ -152,10 +143,9 @@ impl Events {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// Returns the general discount factor DF for an open interval of `open` packets (RFC 5348, section 5.5).
+    /// Returns the discount factor DF for an open interval of `open` packets (RFC 5348, section 5.5).
     fn discount(&self, open: f64, least: f64) -> f64 {
         match self.closed_mean() {
-            // Discounting starts when the open interval exceeds twice the mean (RFC 5348, section 5.5).
             Some(mean) if open > 2.0 * mean => (2.0 * mean / open).max(least),
             _ => 1.0,
         }
@@ -163,7 +153,6 @@ impl Events {
 
     fn push(&mut self, packets: f64, derived: bool, least: f64) {
         let discount = self.discount(packets, least);
-        // The discount of the closed interval applies to all older intervals from now on (RFC 5348, section 5.5).
         for interval in &mut self.closed[..self.count] {
             interval.discount *= discount;
         }
@@ -172,7 +161,6 @@ impl Events {
         self.count = (self.count + 1).min(INTERVALS);
     }
 
-    /// Adds the losses of `run`, grouped into events.
     fn add(&mut self, run: &LossRun, first_interval: f64, least: f64) {
         let mut from = run.first;
         loop {
@@ -196,11 +184,10 @@ impl Events {
         }
     }
 
-    /// Within a long gap, skips the events that would leave the history again before the gap ends, and only counts
-    /// them. A gap of hours has many more events than the history can store. The result is the same, because the losses
-    /// in one gap are evenly spaced, and so are the gap's events.
+    /// Counts the events in the middle of a long gap without storing them. They are evenly spaced, so the result is
+    /// the same. A gap of hours has too many to store.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
-        // Enough events are kept to fill the history exactly as without skipping.
+        // The remaining events fill the history.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
         let (apart, left) = (next - start, run.last - start);
@@ -226,7 +213,7 @@ impl Events {
             sum += interval.packets * w * interval.discount * discount;
             weight += w * interval.discount * discount;
         }
-        // A short open interval must not raise the loss rate, so the larger mean counts (RFC 5348, section 5.4).
+        // A short open interval must not raise the loss rate (RFC 5348, section 5.4).
         Some(LossRate::one_in((sum / weight).max(closed_mean)))
     }
 
@@ -237,32 +224,27 @@ impl Events {
     }
 }
 
-/// Limits an interval to a valid length: at least one packet, and at most 10⁸, beyond which the rate is practically
-/// zero.
+/// Limits an interval to 1…10⁸ packets.
 fn sane(packets: f64) -> f64 {
     if packets.is_nan() { 1.0 } else { packets.clamp(1.0, 1e8) }
 }
 
-/// The loss history of one stream: the lost packets, their grouping into loss events, and the rate of events.
+/// The lost packets of one stream and their loss events.
 ///
-/// Its memory is bounded for any input, because it stores runs of lost packets instead of single packets, and only the
-/// latest runs.
+/// Its memory is bounded for any input: it stores runs of lost packets, and only the latest ones.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
-    /// The highest sequence number so far, and its arrival time.
+    /// The highest sequence number, and its arrival time.
     highest: Option<(u64, Time)>,
-    /// The gaps that do not count as losses yet, by sequence number; at most `ndupack` of them.
+    /// The gaps that do not count as losses yet, by sequence number; at most `ndupack`.
     gaps: Vec<Gap>,
     /// The losses that a late packet can still revise, by sequence number.
     runs: VecDeque<LossRun>,
-    /// The events of all final runs; `None` if there are none.
     settled: Option<Box<Events>>,
-    /// The events of `settled` and `runs` together.
     events: Events,
-    /// The length of the interval before the first loss event, in packets, as derived from the rate.
+    /// The length in packets of the interval before the first loss event, derived from the rate.
     first_interval: f64,
-    /// The number of packets lost or marked, without those that arrived late.
     lost: u64,
 }
 
@@ -277,9 +259,8 @@ impl LossHistory {
         Self { settings, first_interval: 1.0, ..Self::default() }
     }
 
-    /// Adds an arrival. If it reveals the first loss event, `first_interval` is called for the length of the interval
-    /// before this event, in packets. That length is derived from the rate until then, not counted (RFC 5348, section
-    /// 6.3.1; RFC 4654, section 5.6).
+    /// Adds an arrival. `first_interval` gives the length in packets of the interval before the first loss event (RFC
+    /// 5348, section 6.3.1; RFC 4654, section 5.6).
     pub fn on_packet(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -300,21 +281,20 @@ impl LossHistory {
             self.highest = Some((packet.seq, packet.at));
         } else if !self.fill_gap(packet.seq) {
             if !self.fill_run(packet.seq) {
-                // The packet is a duplicate, or older than the final losses.
+                // A duplicate, or a packet older than the final losses.
                 return Change::default();
             }
             late = Some(packet.seq);
         }
-        // Every later packet counts as a duplicate acknowledgment does for TCP.
+        // It counts as a duplicate acknowledgment does in TCP.
         for gap in self.gaps.iter_mut().filter(|g| g.run.last < packet.seq) {
             gap.overtaken += 1;
         }
         self.process(packet, late, first_interval)
     }
 
-    /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`.
-    /// Like any packet it reveals the gaps before it, but it is not counted in the loss intervals. It serves flows that
-    /// count losses only among some of their packets.
+    /// Adds a packet without an own number, sent after `packet.seq`. It overtakes gaps but is not counted in the
+    /// intervals.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -334,17 +314,15 @@ impl LossHistory {
         for gap in self.gaps.iter_mut().filter(|g| g.run.last <= packet.seq) {
             gap.overtaken += 1;
         }
-        // A congestion mark on a packet outside the sequence is not counted.
         self.process(&ReceivedPacket { ce: false, ..*packet }, None, first_interval)
     }
 
-    /// Counts overtaken gaps and marks as losses, and updates the events.
     fn process(&mut self, packet: &ReceivedPacket, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
         let before = self.events;
         let mut rebuild = late.is_some();
         let mut lost = 0u64;
         let ndupack = self.settings.ndupack;
-        // Gaps become losses in order, because a packet that overtakes one gap has overtaken all gaps below it.
+        // A packet that overtakes one gap has overtaken all gaps below it.
         let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
         let mark = LossRun {
             first: packet.seq,
@@ -354,19 +332,17 @@ impl LossHistory {
             rtt: packet.rtt,
         };
         let new: Vec<LossRun> = self.gaps.drain(..ripe).map(|g| g.run).chain(packet.ce.then_some(mark)).collect();
-        // The first interval was never counted, so it is derived from the rate.
         if self.events.total == 0 && !new.is_empty() {
             self.first_interval = sane(first_interval());
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts when it arrives, but a gap counts only once later packets have overtaken it. If the gap is
-            // older than the mark, the event begins at the gap (RFC 5348, section 5.1), so later runs have to be
-            // regrouped.
+            // A mark counts on arrival, a gap only when overtaken. A gap older than the mark moves the event's start,
+            // so later runs are regrouped (RFC 5348, section 5.1).
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
-                // The default growth of a vector doubles its memory, and a large group has many histories.
+                // Doubling would waste memory; a large group has many histories.
                 self.runs.reserve_exact(self.runs.len() / 8 + 2);
             }
             self.runs.insert(place, run);
@@ -387,10 +363,10 @@ impl LossHistory {
         }
     }
 
-    /// Finalizes the runs that no late packet can revise any more, and the oldest runs if there are too many.
+    /// Finalizes the runs that no late packet can revise, and the oldest ones if there are too many.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
-        // A gap below a mark may still become a loss, which has to be grouped before the mark.
+        // A gap below a mark may still become a loss before the mark.
         let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
         let past = |run: &LossRun| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
         while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {
@@ -402,7 +378,7 @@ impl LossHistory {
     }
 
     fn open_gap(&mut self, run: LossRun) {
-        // There is mostly one gap at a time, and a vector's default growth would reserve memory for several.
+        // There is mostly one gap; the default growth reserves memory for several.
         self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
         self.gaps.push(Gap { run, overtaken: 0 });
     }
@@ -414,7 +390,7 @@ impl LossHistory {
         }
     }
 
-    /// Removes a late packet from its gap. Returns false if no gap contains the packet.
+    /// Removes a late packet from its gap; returns false if it is in none.
     fn fill_gap(&mut self, seq: u64) -> bool {
         let Some(i) = self.gaps.iter().position(|g| (g.run.first..=g.run.last).contains(&seq)) else { return false };
         let gap = self.gaps.remove(i);
@@ -423,7 +399,7 @@ impl LossHistory {
         true
     }
 
-    /// Removes a late packet from the run of losses that includes it. Returns false if no run includes the packet.
+    /// Removes a late packet from its loss run; returns false if it is in none.
     fn fill_run(&mut self, seq: u64) -> bool {
         let i = self.runs.partition_point(|r| r.last < seq);
         let Some(run) = self.runs.get(i).copied().filter(|r| r.first <= seq && r.before.0 != r.after.0) else {
@@ -442,8 +418,7 @@ impl LossHistory {
         self.events.rate(self.open(), self.settings.discount)
     }
 
-    /// Returns the open interval I₀: the distance in sequence numbers from the first lost packet of the latest event.
-    /// It is 0 before the first event.
+    /// Returns the open interval I₀, in packets since the first loss of the latest event; 0 before the first event.
     pub fn open(&self) -> f64 {
         match (self.highest, self.events.latest) {
             (Some((highest, _)), Some((seq, _))) => highest.saturating_sub(seq) as f64 + 1.0,
@@ -451,12 +426,12 @@ impl LossHistory {
         }
     }
 
-    /// Iterates over the closed intervals I₁, I₂ …, in packets, newest first; at most [`INTERVALS`].
+    /// Iterates over the closed intervals I₁, I₂ … in packets, newest first.
     pub fn closed(&self) -> impl Iterator<Item = f64> + '_ {
         self.events.closed().iter().map(|i| i.packets)
     }
 
-    /// Returns the number of loss events so far, as revised by late packets.
+    /// Returns the number of loss events so far.
     pub const fn events(&self) -> u64 {
         self.events.total
     }
@@ -466,8 +441,8 @@ impl LossHistory {
         self.lost
     }
 
-    /// Scales the derived first interval by `factor`, while it is in the history. RFC 4654, section 5.6, requires this
-    /// because the interval was computed with another round-trip time. The result is at least one packet.
+    /// Scales the derived first interval by `factor` when the round-trip time changes (RFC 4654, section 5.6). The
+    /// result is at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
         self.first_interval = sane(self.first_interval * factor);
         if let Some(settled) = &mut self.settled {
@@ -477,7 +452,7 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Regroups all losses that are not final, with the round-trip time `rtt` instead of the earlier round-trip times.
+    /// Regroups all losses that are not final with the round-trip time `rtt`.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;
@@ -486,7 +461,7 @@ impl LossHistory {
     }
 }
 
-/// Returns the parts of a run before and after packet `seq`, which has arrived after all.
+/// Splits a run at packet `seq`, which has arrived.
 fn split(run: &LossRun, seq: u64) -> [Option<LossRun>; 2] {
     [
         (run.first < seq).then(|| LossRun { last: seq - 1, ..*run }),

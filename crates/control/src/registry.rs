@@ -1,4 +1,4 @@
-//! The list of controllers. The scenario format, the command line, Python and the docs all read it.
+//! The list of controllers.
 
 use crate::promise::SESSION;
 use crate::{
@@ -14,7 +14,7 @@ pub use crate::entry::{
     Receivers, Setup, Value, Values, Within,
 };
 
-/// The registry entries of all controllers. A new controller is one line here.
+/// All controllers. A new controller is one line here.
 pub const ALL: &[&Controller] = &[
     &fixed::CONTROLLER,
     &tfrc::CONTROLLER,
@@ -40,11 +40,10 @@ pub const ALL: &[&Controller] = &[
     &steady::CONTROLLER,
 ];
 
-/// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`. They are the values of `fixed`.
+/// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The fallback ([`Controller::fallback`]). It replaces the chosen controller if that controller needs reports in its
-/// own format, but the receivers send only standard reports.
+/// The controller that replaces others if the receivers send only standard reports ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
     let mut n = 0;
     while !ALL[n].fallback {
@@ -53,7 +52,7 @@ pub const FALLBACK: &Controller = {
     ALL[n]
 };
 
-/// The controllers that a scenario may name: those of [`ALL`] and those that the embedding program has added.
+/// The controllers that a scenario may name: [`ALL`] and those that the program has added.
 #[derive(Clone, Debug)]
 pub struct Registry(Vec<&'static Controller>);
 
@@ -64,7 +63,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Adds a controller. It replaces an entry of the same name.
+    /// Adds a controller, or replaces one of the same name.
     #[must_use]
     pub fn with(mut self, controller: &'static Controller) -> Self {
         self.0.retain(|known| known.name != controller.name);
@@ -72,7 +71,7 @@ impl Registry {
         self
     }
 
-    /// Returns the names of the controllers that satisfy the predicate `are`, in the list's order.
+    /// Returns the names of the controllers for which `are` returns true.
     pub fn names(&self, are: impl Fn(&Controller) -> bool) -> Vec<&'static str> {
         self.0.iter().filter(|controller| are(controller)).map(|controller| controller.name).collect()
     }
@@ -80,14 +79,12 @@ impl Registry {
     /// Finds a controller by its name.
     ///
     /// # Errors
-    /// The name is unknown, or it names an external controller ([`Outside`]). The error suggests the nearest known
-    /// name.
+    /// The name is unknown, or it is that of an external controller ([`Outside`]).
     pub fn find(&self, name: &str) -> Result<&'static Controller, ParamError> {
         self.0.iter().find(|c| c.name == name).copied().ok_or_else(|| {
             let names = self.names(|_| true);
             let (problem, remedy) = match (Outside::of(name), nearest(name, &names)) {
-                // Live sessions have no interpreter and start no programs, so the error says where such controllers
-                // run.
+                // Live sessions can't run external controllers.
                 (Some(outside), _) => {
                     (format!("{} steers simulated and emulated flows alone", outside.about()), Self::choice(&names))
                 }
@@ -104,7 +101,7 @@ impl Registry {
         format!("there are: {}", names.join(", "))
     }
 
-    /// Returns all promises without duplicates: the session's and those of the controllers.
+    /// Returns the promises of the session and the controllers, without duplicates.
     pub fn promises(&self) -> Vec<&'static Promise> {
         let mut all: Vec<&Promise> = SESSION.to_vec();
         for promise in self.0.iter().flat_map(|controller| controller.promises) {
@@ -116,12 +113,12 @@ impl Registry {
     }
 }
 
-/// A controller that is not compiled in. The caller that runs the scenario provides its factory.
+/// A controller that is not compiled in. The caller provides its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// A class in Python, `file.py:Class`.
     Class,
-    /// A program that is controlled over its standard input and output, `exec:WORDS`.
+    /// A program with standard input and output, `exec:WORDS`.
     Program,
 }
 
@@ -129,7 +126,7 @@ impl Outside {
     /// The syntax of the names of external controllers.
     pub const FORMS: &str = "\"file.py:Class\" or \"exec:PROGRAM ARGUMENTS\"";
 
-    /// Parses a controller's name. Returns `None` if it does not have the form of an external controller's name.
+    /// Parses a controller's name; `None` if it is not an external controller's.
     pub fn of(name: &str) -> Option<Self> {
         if let Some(words) = name.strip_prefix("exec:") {
             return (!words.trim().is_empty()).then_some(Self::Program);
@@ -151,7 +148,7 @@ impl Outside {
 /// Finds one of [`ALL`] by its name.
 ///
 /// # Errors
-/// The same as for [`Registry::find`].
+/// As [`Registry::find`].
 pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
     Registry::default().find(name)
 }
@@ -159,7 +156,7 @@ pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
 /// Checks that a session offers all that the controller `name` needs.
 ///
 /// # Errors
-/// One of `needs` is not `offered`. The error names this need and the controllers that work without it.
+/// One of `needs` is not `offered`. The error lists the controllers that work without it.
 pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), ParamError> {
     let Some(need) = needs.iter().find(|need| !offered.contains(need)) else { return Ok(()) };
     let able = ALL.iter().filter(|c| {
@@ -171,7 +168,7 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
     Err(ParamError::new(ParamErrorKind::UnmetNeed, name, problem, remedy))
 }
 
-/// A factory of the halves of one session: a registry entry with its values, or an external controller ([`Outside`]).
+/// A factory of the halves of one session.
 pub trait Factory: Send + Sync {
     /// Builds a sender half.
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf>;
@@ -184,44 +181,43 @@ pub trait Factory: Send + Sync {
 /// The properties of a controller that a session needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The identifier of the controller's header extension element; 0 if it has none.
+    /// The identifier of the RTP header extension element; 0 if there is none.
     pub extension: u8,
-    /// The name of the controller's APP packets.
+    /// The name of the APP packets.
     pub app: [u8; 4],
-    /// The event that clocks the controller's feedback.
+    /// The event that clocks the feedback.
     pub feedback: FeedbackTiming,
-    /// Whether a report may be repeated; see [`Controller::repeats`].
+    /// As [`Controller::repeats`].
     pub repeats: bool,
-    /// The longest feedback interval; see [`Controller::slowest_feedback`].
+    /// As [`Controller::slowest_feedback`].
     pub slowest_feedback: Span,
-    /// The session features that the controller requires; see [`Controller::needs`].
+    /// As [`Controller::needs`].
     pub needs: &'static [Need],
-    /// The number of receivers that the controller can serve.
+    /// The number of receivers that it can serve.
     pub receivers: Receivers,
 }
 
 impl Terms {
-    /// Returns the terms of a controller without needs and without header extension, whose receiver half schedules its
-    /// reports.
+    /// Returns the terms of a controller without needs or extension that schedules its own reports.
     pub const fn plain(app: [u8; 4]) -> Self {
         let (feedback, receivers) = (FeedbackTiming::Clocked, Receivers::OneOrMany);
         let slowest_feedback = Span::MAX;
         Self { extension: 0, app, feedback, slowest_feedback, repeats: false, needs: &[], receivers }
     }
 
-    /// Returns what the controller needs in a multicast session (`group`) or in a unicast session. The receivers of a
-    /// group can't all send per-packet feedback, so a controller for both kinds of session works without it in a group.
+    /// Returns the needs in a group or a unicast session. A group's receivers can't all send per-packet feedback, so
+    /// a controller for both works without it.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }
 
-/// A controller whose sender halves are wrapped in a layer. All other properties are those of the wrapped controller.
+/// A controller whose sender halves are wrapped in a layer.
 pub trait Layer: Send + Sync {
     /// Returns the wrapped controller.
     fn own(&self) -> &dyn Factory;
-    /// Builds a sender half of the wrapped controller, in its layer.
+    /// Builds a wrapped sender half.
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf>;
 }
 
@@ -247,10 +243,10 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Selects the entry called `name`, with its defaults in `mode` overridden by `given`.
+    /// Selects the entry `name`, with its defaults in `mode` overridden by `given`.
     ///
     /// # Errors
-    /// The same as for [`Chosen::shared`].
+    /// As [`Chosen::shared`].
     pub fn new(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         Self::of(find(name)?, mode, given)
     }
@@ -263,7 +259,7 @@ impl Chosen {
         Ok(Self { controller, values: controller.resolve(mode, given)? })
     }
 
-    /// Does the same as [`Chosen::new`], and returns a factory that all halves of a run share.
+    /// As [`Chosen::new`], as a factory that all halves of a run share.
     ///
     /// # Errors
     /// The name is unknown, or a parameter is unknown or invalid.

@@ -1,9 +1,7 @@
-//! The selection of a simulcast group by a receiver. The groups carry the same video at different rates.
+//! A receiver's choice of a simulcast group. The groups carry the same video at different rates.
 //!
-//! Each group is a session with its own controller. The controller adapts to the slowest member, but never below the
-//! group's floor. A receiver whose own rate is below the floor therefore has to leave, and one whose rate suffices for
-//! a higher group may move up. A receiver computes its own rate ([`acceptable`]); the sender of its group announces the
-//! current rates of all groups ([`rates_body`]).
+//! Each group is a session with its own controller, whose rate is at least the group's floor. A receiver computes its
+//! own rate ([`acceptable`]); the sender announces the groups' rates ([`rates_body`]).
 //!
 //! ```text
 //!  down, immediately:  own < half of its group's floor       to the highest group whose rate is at most own
@@ -12,31 +10,29 @@
 //!  a group's rate:     its send rate, but at least its floor (also while it is not sent)
 //! ```
 //!
-//! The second line has a delay, because a receiver's own rate (by the throughput equation) dips after each loss, and
-//! more so after a start phase. A receiver without loss can't know how much more its path carries, so moving up is a
-//! test. A test has failed if the receiver moves down again within four holds. The hold before the next test of that
-//! group is then doubled, as in the join timers of RLM (McCanne, Jacobson, Vetterli, SIGCOMM 1996). A successful test
-//! resets the hold.
+//! The rate by the throughput equation dips after each loss, so the second line waits. Moving up is a test, which
+//! fails if the receiver moves down within four holds; the next hold is then doubled (RLM: McCanne, Jacobson,
+//! Vetterli, SIGCOMM 1996).
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 
 use crate::Body;
 use steadycast_units::{Rate, Span, Time};
 
-/// The name of the APP packet that carries the rates with a sender report.
+/// The name of the APP packet with the rates.
 pub const APP: [u8; 4] = *b"SIMC";
 
 /// The maximum number of groups.
 pub const MOST_GROUPS: usize = 8;
 
-/// The maximum number of times that the hold time is doubled after failed tests: 10 s become 320 s.
+/// The maximum number of doublings of the hold time: 10 s become 320 s.
 const DOUBLINGS: u32 = 5;
 
-/// A test succeeds if the receiver stays in the group for this number of hold times.
+/// A test succeeds if the receiver stays for this number of hold times.
 const LASTING: u64 = 4;
 
-/// Encodes a sender's announcement: the index of its group, and the rate of each group in bit/s (32 bits), the lowest
-/// group first. The rate of a group that is not being sent is 0.
+/// Encodes an announcement: the index of the sender's group, and each group's rate in bit/s (32 bits), lowest first.
+/// A group that is not sent has 0.
 pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
     Body::of_words(place as u8 & 31, rates.map(|rate| rate.as_bps().min(u64::from(u32::MAX)) as u32))
 }
@@ -53,18 +49,18 @@ pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
 pub struct Move {
     /// The time of the move.
     pub at: Time,
-    /// The index of the old group, counted from the lowest.
+    /// The old group, counted from the lowest.
     pub from: usize,
-    /// The index of the new group.
+    /// The new group.
     pub to: usize,
     /// The receiver's own rate.
     pub own: Rate,
-    /// The rate that `own` was compared with: the old group's floor, or the rate of the next group.
+    /// The old group's floor, or the next group's rate.
     pub against: Rate,
 }
 
 impl Move {
-    /// Returns the reason, in a few words.
+    /// Returns the reason.
     pub const fn why(&self) -> &'static str {
         if self.to < self.from { "below the group's floor" } else { "enough for the next group all through the hold" }
     }
@@ -73,7 +69,7 @@ impl Move {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     floor: Rate,
-    /// The rate at which the group is sent, according to the last announcement.
+    /// The announced send rate.
     sent: Rate,
     /// The number of failed tests in a row.
     failed: u32,
@@ -94,15 +90,15 @@ pub struct Chooser {
     place: usize,
     entered: Time,
     told: bool,
-    /// The time since which the rate has sufficed for the next group; `None` if it does not.
+    /// Since when the rate suffices for the next group; `None` if it does not.
     enough: Option<Time>,
-    /// The time since which the rate has been below the group's floor; `None` if it is not.
+    /// Since when the rate is below the group's floor; `None` if it is not.
     short: Option<Time>,
 }
 
 impl Chooser {
-    /// Creates the selection of a receiver that joins the lowest group at `now`. `floors` are the minimum rates of the
-    /// groups, the lowest first.
+    /// Creates the selection of a receiver that joins the lowest group at `now`. `floors` are the groups' minimum
+    /// rates, lowest first.
     pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
         let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
         Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }
@@ -113,17 +109,15 @@ impl Chooser {
         self.place
     }
 
-    /// Updates the rates of the groups by an announcement. An announcement that does not have exactly one rate per
-    /// group is ignored.
+    /// Updates the groups' rates. An announcement without exactly one rate per group is ignored.
     pub fn on_told(&mut self, rates: &[Rate]) {
-        // An announcement with another number of groups belongs to another session or is invalid.
         if rates.len() == self.groups.len() {
             self.groups.iter_mut().zip(rates).for_each(|(group, rate)| group.sent = *rate);
             self.told = true;
         }
     }
 
-    /// Decides whether to move, given the receiver's own rate. The returned move has already been applied.
+    /// Decides whether to move, by the receiver's own rate. The returned move is already applied.
     pub fn look(&mut self, now: Time, own: Option<Rate>) -> Option<Move> {
         let Some(own) = own else {
             (self.enough, self.short) = (None, None);
@@ -133,7 +127,7 @@ impl Chooser {
         if self.place > 0 && own < floor {
             self.enough = None;
             let since = *self.short.get_or_insert(now);
-            // If the rate has fallen far, moving down one group at a time would take several hold times.
+            // One group at a time would take several hold times.
             let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
             let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
             return goes.then(|| self.go(now, to, own, floor));
@@ -141,7 +135,6 @@ impl Chooser {
         self.short = None;
         let next = self.groups.get(self.place + 1)?;
         let (asks, hold) = (next.asks(), self.hold * (1 << next.failed));
-        // Without an announcement the next group's rate is unknown.
         if !self.told || own < asks.scale(self.up) {
             self.enough = None;
             return None;
@@ -154,7 +147,7 @@ impl Chooser {
         let from = self.place;
         if to < from {
             let group = &mut self.groups[from];
-            // Leaving soon after joining means that the test of the group has failed.
+            // Leaving soon after joining means that the test has failed.
             let lasted = now.since(self.entered) >= self.hold * (LASTING << group.failed);
             group.failed = if lasted { 0 } else { (group.failed + 1).min(DOUBLINGS) };
         }

@@ -1,23 +1,20 @@
-//! The congestion indicator: the cumulative jitter, its long and short means, and the drift between the clocks.
+//! The congestion indicator: means of the cumulative jitter, and the drift between the clocks.
 
 use super::Config;
 use super::constants::LONG_MEAN;
 use steadycast_units::{OneWay, Span, Time};
 
-/// The change of the one-way delay above which it is assumed that a clock was set.
+/// A change of the one-way delay above this means that a clock was set.
 pub(super) const CLOCK_STEP: Span = Span::secs(1);
 
-/// The state of the network as the delay indicates it (ASMP, 3.7).
+/// The state of the network by its delay (ASMP, 3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The delay does not increase.
     Unloaded,
-    /// The delay grows.
     Congested,
 }
 
-/// A running mean of delays, and of the times at which they were measured. The times serve to correct clock drift when
-/// two means are compared.
+/// A running mean of delays and of their times.
 ///
 /// `A_{k+1} = A_k + (CJ_{k+1} − A_k) / (k+1)` (ASMP, eq. 16 and 17).
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +42,7 @@ impl Mean {
 
 const SLICES: usize = 12;
 
-/// The mean over a sliding window of twelve slices, or over the whole session if the window is zero.
+/// The mean over a sliding window of twelve slices; over the whole session if the window is zero.
 #[derive(Clone, Copy, Debug)]
 struct Long {
     slices: [Mean; SLICES],
@@ -61,7 +58,7 @@ impl Long {
     }
 
     fn add(&mut self, delay: f64, at: f64) {
-        // After a long pause all slices are outdated, so more than `SLICES` steps would change nothing.
+        // More steps would change nothing.
         for _ in 0..SLICES {
             if at < self.until {
                 break;
@@ -82,16 +79,15 @@ impl Long {
 }
 
 const MINIMA: usize = 24;
-/// The duration in seconds over which each minimum of the delay is taken; 24 minima cover a minute.
+/// The duration in seconds of each minimum of the delay; 24 minima cover a minute.
 const MINIMUM_EVERY: f64 = 2.5;
-/// The maximum drift between two clocks. A steeper slope counts as a growing queue.
+/// A steeper slope counts as a growing queue.
 const MOST_DRIFT: f64 = 250e-6;
-/// A slope is accepted as clock drift only if its standard error, in seconds per second, is at most this. Over the mean
-/// age of the samples in A_long (half a minute), such an error changes the delay by half a millisecond.
+/// The maximum standard error of an accepted slope, in seconds per second.
 const SURE_WITHIN: f64 = 15e-6;
 
-/// The slope of the delay's lower envelope: a regression line through the minima of the last minute, one per 2.5 s. A
-/// queue raises delays above the line, while clock drift changes its slope.
+/// The slope of a regression line through the minima of the delay in the last minute. A queue raises delays above the
+/// line; clock drift changes its slope.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     minima: [(f64, f64); MINIMA],
@@ -121,10 +117,10 @@ impl Trend {
         }
     }
 
-    /// Updates the slope by least squares. If the minima do not fit a line well, the previous slope is kept.
+    /// Updates the slope by least squares. If the minima do not fit a line well, the slope is kept.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
-        // Any two points lie on a line, so the error of the slope can't be estimated from them.
+        // The error of a slope can't be estimated from two points.
         if points.len() < 3 {
             return;
         }
@@ -137,14 +133,14 @@ impl Trend {
             dd += (p.1 - d) * (p.1 - d);
         }
         let slope = td / tt;
-        // The standard error of the slope: the residuals with n − 2 degrees of freedom over the spread of the times.
+        // The standard error: the residuals with n − 2 degrees of freedom over the spread of the times.
         let deviation = ((dd - slope * td).max(0.0) / (n - 2.0) / tt).sqrt();
         if slope.abs() <= MOST_DRIFT && deviation <= SURE_WITHIN {
             self.slope = slope;
         }
     }
 
-    /// Returns the minimum delay of the last minute, extrapolated to the time `at`.
+    /// Returns the minimum delay of the last minute, extrapolated to `at`.
     fn lowest(&self, at: f64) -> Option<f64> {
         let points = self.minima[..self.known].iter().chain(&self.open);
         points.map(|(t, d)| d + self.slope * (at - t)).reduce(f64::min)
@@ -159,9 +155,8 @@ impl Trend {
 ///  CONGESTED  ⇔  A_short − A_long > ε      A_short: mean of CJ since the last report, A_long: over the last minute
 /// ```
 ///
-/// The sum of jitters telescopes to this expression. A lost frame therefore needs no special case, and the offset of
-/// the clocks cancels. The drift of the clocks does not cancel, so both means are extrapolated to the same time along
-/// the [`Trend`] before they are compared.
+/// A lost frame needs no special case, and the offset of the clocks cancels. Their drift does not, so both means are
+/// extrapolated to the same time along the [`Trend`].
 ///
 /// Source: ASMP, 3.7, equations 16–18.
 #[derive(Clone, Debug)]
@@ -180,7 +175,7 @@ pub(super) struct Indicator {
 
 impl Indicator {
     pub(super) fn new(config: &Config) -> Self {
-        // Equation 18 counts equal means as congestion. The paper's text (3.7) does not.
+        // Equation 18 counts equal means as congestion; the text (3.7) does not.
         let equal_is_congested = !config.repaired;
         let window = if config.repaired { LONG_MEAN } else { Span::ZERO };
         Self {
@@ -189,7 +184,7 @@ impl Indicator {
             short: Mean::default(),
             long: Long::new(window),
             trend: Trend::new(),
-            // Before the first frame both means are zero and therefore equal.
+            // Before the first frame the means are equal.
             state: if equal_is_congested { State::Congested } else { State::Unloaded },
             drift: config.repaired,
             eps: config.ci_eps.as_secs_f64(),
@@ -198,12 +193,10 @@ impl Indicator {
         }
     }
 
-    /// Records the arrival of a frame's first packet.
     pub(super) fn on_frame(&mut self, one_way: OneWay, at: Time) {
         let (first, since) = *self.anchor.get_or_insert((one_way, at));
         let (delay, now) = (one_way.variation_since(first).as_secs_f64(), at.since(since).as_secs_f64());
-        // With `drift` enabled, a jump means that a clock was set, so earlier delays are not comparable. The paper's
-        // formula has no such rule.
+        // A jump means that a clock was set. The paper's formula has no such rule.
         if self.drift && (delay - self.last).abs() > CLOCK_STEP.as_secs_f64() {
             *self = Self { short: Mean::default(), long: Long::new(self.window), trend: Trend::new(), ..*self };
             self.anchor = Some((one_way, at));
@@ -219,14 +212,12 @@ impl Indicator {
         self.trend.add(delay, now);
     }
 
-    /// Returns the drift of the sender's clock against the receiver's, in seconds per second. The drift is zero until
-    /// it is known, or if its estimation is disabled.
+    /// Returns the clock drift in seconds per second; zero until it is known, or if it is not estimated.
     pub(super) fn drift(&self) -> f64 {
         if self.drift { self.trend.slope } else { 0.0 }
     }
 
-    /// Ends a report interval. Returns the state and the mean queueing delay. An interval without frames keeps the
-    /// state.
+    /// Ends a report interval. Returns the state and the mean queueing delay.
     pub(super) fn judge(&mut self) -> (State, Span) {
         if self.short.count == 0 {
             return (self.state, Span::ZERO);

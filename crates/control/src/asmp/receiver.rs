@@ -15,41 +15,36 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// A receiver waits for an announced round-trip time until it has made this number of reports, and until this number of
-/// minimum intervals has passed since the first packet. It then uses the assumed round-trip time.
+/// The reports, and minimum intervals since the first packet, to wait for an announced round-trip time before the
+/// assumed one is used.
 const ASSUMED_RTT_REPORTS: u32 = 2;
-/// A receiver without a round-trip time is not suppressed during this number of its first reports. During these reports
-/// it also does not use the assumed round-trip time if the sender announces those of other receivers.
+/// The number of first reports that are never suppressed while the round-trip time is unknown.
 const NO_RTT_REPORTS: u32 = 8;
-/// The start phase ends if the send rate has not risen during this number of reports and during this time, because
-/// another receiver then limits the rate.
+/// The start phase ends if the send rate has not risen for this number of reports and this time: another receiver
+/// limits it.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// The receive rate is measured over two windows, and the higher rate is used, similar to the maximum over several
-/// intervals in RFC 5348, section 4.3. The long window averages over large and small frames, and the short window
-/// follows a rising send rate. A report interval can't serve as a window, because it may contain one frame or none.
+/// The receive rate is the higher of two windows: the long one averages frame sizes, the short one follows a rising
+/// rate.
 const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
-/// The minimum interval of reports in the start phase before the round-trip time is known.
+/// The report interval in the start phase before the round-trip time is known.
 const START_INTERVAL: Span = Span::millis(100);
-/// A missing packet counts as lost once it is this number of packets behind the newest one. Sessions discard packets
-/// that arrive later (RFC 3550, appendix A.1, has 100).
+/// A missing packet is lost once it is this number of packets behind the newest.
 const REORDER: u64 = 128;
 /// The size of a report in bytes: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
 /// The share of RTCP's bandwidth for the reports of receivers (RFC 3550, section 6.3.1).
 const RECEIVERS_SHARE: f64 = 0.75;
 
-/// The purpose and the time of the next call of `report`.
 #[derive(Clone, Copy, Debug)]
 enum NextReport {
-    /// Compute and report, at RTCP's own time.
+    /// Compute and report when RTCP's timer expires.
     Rtcp,
-    /// Compute and report, at this time. The start phase reports faster than RTCP if RTCP's 5 % of the session
-    /// bandwidth allow it. Afterwards reports are at least a round trip or the minimum interval apart.
+    /// Compute and report at this time.
     Own(Time),
-    /// Compute at this time. The result is reported later in the suppression round, or is suppressed.
+    /// Compute at this time; report later in the suppression round, or not at all.
     Round(Time),
-    /// Report the computed rate at `fire`, unless another receiver's report suppresses it. The round ends at `until`.
+    /// Report at `fire`, unless another receiver's report suppresses it. The round ends at `until`.
     Fire { fire: Time, until: Time },
 }
 
@@ -76,30 +71,27 @@ pub(super) struct Receiver {
     indicator: Indicator,
     losses: Losses,
     events: Option<Box<LossHistory>>,
-    /// The number of packets marked CE since the last report. They count as lost (RFC 6679).
+    /// Packets marked CE since the last report; they count as lost (RFC 6679).
     marked: u64,
     ever_lost: bool,
     announced: Option<Rate>,
     received: Bytes,
     meter: Meter,
-    /// The highest receive rate so far. Before the first loss, the path is known to carry this rate (RFC 5348, section
-    /// 6.3.1).
+    /// The highest receive rate so far.
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// The numbers of expected and lost packets that arrived after the last sent report and that `losses` already
-    /// includes.
+    /// Packets expected and lost since the last sent report that `losses` already includes.
     counted: (u64, i64),
-    /// The numbers of expected and lost packets that arrived before the last sent report and that `losses` does not
-    /// include yet.
+    /// Packets expected and lost before the last sent report that `losses` does not include yet.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
     claim: Option<Claim>,
     next: NextReport,
     rounds: Rounds,
-    /// The check that, outside the start phase, each report raises the rate by at most one packet per round trip. It
-    /// applies to the repaired mode only.
+    /// The check that each report after the start phase raises the rate by at most one packet per round trip
+    /// (repaired mode).
     steps: Check,
 }
 
@@ -118,8 +110,7 @@ impl Receiver {
             indicator: Indicator::new(&config),
             losses: Losses::default(),
             events: config.loss_events.then(|| {
-                // Discounting is disabled, because with it a smooth stream takes more than its share of a drop-tail
-                // queue (docs/controllers/tfrc.md).
+                // With discounting, a smooth stream takes more than its share of a drop-tail queue.
                 Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,
@@ -142,8 +133,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the numbers of packets expected and missing since the last call. `slot` counts them since the last
-    /// report that was *sent*, which can be longer ago.
+    /// Returns the packets expected and missing since the last call; `slot` counts since the last sent report.
     fn counts_since_last_slot(&mut self, slot: &Slot) -> (u64, i64) {
         let (expected, lost) = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
         let carried = std::mem::take(&mut self.carried);
@@ -151,8 +141,8 @@ impl Receiver {
         (slot.expected - expected + carried.0, slot.lost.saturating_sub(lost).saturating_add(carried.1))
     }
 
-    /// Returns the receive rate since the last call, and the higher of the rates over [`LONG`] and [`SHORT`]. Returns
-    /// `None` if nothing has arrived since the last call.
+    /// Returns the rate since the last call, and the higher rate over [`LONG`] and [`SHORT`]; `None` without
+    /// arrivals.
     fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
@@ -165,8 +155,7 @@ impl Receiver {
         Some((latest, lately))
     }
 
-    /// Ends a report interval and returns a new report. Returns `None` if nothing has arrived, or if the receiver still
-    /// waits for a round-trip time.
+    /// Returns a new report; `None` if nothing has arrived or a round-trip time is still awaited.
     fn compute(&mut self, slot: &Slot) -> Option<Claim> {
         self.reports = self.reports.saturating_add(1);
         let (expected, lost) = self.counts_since_last_slot(slot);
@@ -180,14 +169,12 @@ impl Receiver {
         let few = if self.rtt.is_told() { NO_RTT_REPORTS } else { ASSUMED_RTT_REPORTS };
         let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(ASSUMED_RTT_REPORTS);
         let waits = self.config.repaired && !self.rtt.is_known() && patient;
-        // In a group with report intervals of several seconds, a rate computed from the first moments would stay in
-        // effect for several seconds. The receiver therefore waits for a round-trip time.
+        // With report intervals of several seconds, a rate from the first moments would be used for too long.
         if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        // In the start phase, the rate is twice the receive rate, which needs no round-trip time. After the start
-        // phase, the rate does not rise until the round-trip time is known.
+        // The start phase needs no round-trip time. After it, the rate does not rise without one.
         let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
             Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
@@ -214,8 +201,8 @@ impl Receiver {
         rate.clamp(self.floor, self.cap)
     }
 
-    /// Counts losses. The first losses after a start phase result from its last doubling and do not represent the path.
-    /// These losses count as the loss rate at which TCP would reach the receive rate (as in RFC 5348, section 6.3.1).
+    /// Counts losses. The first ones come from the start phase's last doubling, so they count at most as the loss
+    /// rate at which TCP reaches the receive rate (RFC 5348, section 6.3.1).
     fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
         let mut counted = lost;
         if lost > 0 && !self.ever_lost && self.config.ramp {
@@ -226,7 +213,7 @@ impl Receiver {
         self.losses.push(expected, counted);
     }
 
-    /// Returns the start phase's rate (`Ok`), or the rate to continue from once it has ended (`Err`).
+    /// Returns the start phase's rate (`Ok`), or the rate to continue from after it (`Err`).
     fn ramped(
         &mut self,
         old: Rate,
@@ -239,8 +226,7 @@ impl Receiver {
         let Some(ramp) = &mut self.ramp else { return Err(old) };
         if lost || state == State::Congested || queue > RAMP_DELAY {
             self.ramp = None;
-            // The start phase has doubled the rate beyond the path's capacity. The next phase continues from the
-            // receive rate.
+            // The last doubling exceeded the path's capacity, so continue from the receive rate.
             return Err(old.min(x_recv));
         }
         let sent = self.announced.unwrap_or(x_recv);
@@ -266,8 +252,7 @@ impl Receiver {
     ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The limit r + P/t_RTT in the first line and the limit in the last line apply only in repaired mode. With loss
-    /// events the first line applies to every report, because the open loss interval grows even if nothing is lost.
+    /// The limits r + P/t_RTT in the first line and in the last line apply only in repaired mode.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
@@ -280,24 +265,21 @@ impl Receiver {
             State::Congested => config.gamma_congested,
             State::Unloaded => config.gamma_unloaded,
         };
-        // The paper's gain of 0.2 would apply only a fifth of a decrease, exactly when the queue overflows.
+        // The paper's gain of 0.2 would apply only a fifth of a decrease.
         if inst < old {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // The limit is the announced send rate, so that a source with coarse rate steps can reach its next step. A
-        // source whose announced rate is more than twice the receive rate does not use that rate, so the limit is then
-        // twice the receive rate.
+        // The announced send rate is the limit, so that a source with coarse rate steps can reach the next one.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
 
-    /// Returns whether another receiver's report makes this one redundant.
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
-        // The sender takes the minimum of all rates, so a report of a higher rate must not suppress a report of a lower
-        // rate. The paper's rule suppresses it nevertheless.
+        // The sender takes the minimum of all rates, so a higher rate must not suppress a lower one. The paper's rule
+        // suppresses it.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
@@ -307,13 +289,11 @@ impl Receiver {
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { LEAST_INTERVAL };
-        // After a start phase the rate is held until a round-trip time is announced. Frequent reports shorten this
-        // wait.
+        // After the start phase, frequent reports shorten the wait for the announced round-trip time.
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
-            // Reports are at least `least` apart. The first report, before which there is no claim, is sent at RTCP's
-            // own time, so that the sender announces the round-trip time early.
+            // The first report is sent at RTCP's own time, so that the sender announces the round-trip time early.
             Some(_) if slot.interval < least => least,
             _ => return NextReport::Rtcp,
         };
@@ -321,7 +301,7 @@ impl Receiver {
     }
 
     fn reply(&mut self) -> Reply {
-        // The report is sent, so the session's counters restart here.
+        // A sent report restarts the session's counters.
         self.counted = (0, 0);
         self.rtt.on_report();
         self.claim.map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
@@ -357,7 +337,7 @@ impl ReceiverHalf for Receiver {
         let one_way = OneWay::between(arrival.sent, arrival.at);
         self.rtt.on_packet(one_way);
         if arrival.edge.first {
-            // The paper measures from the frame's sampling time (ASMP, 3.4).
+            // The paper measures from the sampling time (ASMP, 3.4).
             let sampled = (!self.config.repaired).then(|| OneWay::between(arrival.sampled, arrival.at));
             self.indicator.on_frame(sampled.unwrap_or(one_way), arrival.at);
         }
@@ -386,7 +366,7 @@ impl ReceiverHalf for Receiver {
         }
     }
 
-    /// `due` and `wake` change only with this receiver's own reports and with the reports that it overhears.
+    /// `due` and `wake` change only with this receiver's own and overheard reports.
     fn is_patient(&self) -> bool {
         true
     }
@@ -394,8 +374,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         if let NextReport::Fire { until, .. } = self.next {
             self.next = NextReport::Round(until.max(slot.now));
-            // Sending this report resets the session's counters. The packets counted since the round began are stored
-            // for the next computation.
+            // A sent report resets the session's counters, so what is not yet in `losses` is stored.
             self.carried = self.counts_since_last_slot(slot);
             return self.reply();
         }
@@ -408,8 +387,8 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // The sender can only announce a receiver's round-trip time after a report of this receiver. The reports of a
-        // receiver that still needs it are therefore not suppressed.
+        // The sender announces a receiver's round-trip time only after its report, so such reports are not
+        // suppressed.
         let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
         if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
@@ -419,7 +398,7 @@ impl ReceiverHalf for Receiver {
                 self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }
-            // There is no rate to report. Reports at RTCP's own times suffice to stay a member of the session.
+            // There is nothing to report but membership, for which RTCP's times suffice.
             self.next = NextReport::Rtcp;
         } else {
             self.next = self.after_report(slot);

@@ -5,9 +5,9 @@ use steadycast_units::{Offset, OneWay, Span, Time};
 
 const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
-/// The weight of a packet in the mean one-way delay.
+/// The weight of a packet in the mean delay.
 const PACKET: f64 = 1.0 / 16.0;
-/// The weight of a packet in the mean of the most recent delays, which serves as the one-way delay of an announcement.
+/// The weight of a packet in the mean of recent delays.
 const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,7 @@ struct Anchor {
     at: Time,
 }
 
-/// The round-trip time at a receiver. The sender announces it from time to time, and the one-way delay adjusts it in
-/// between.
+/// The round-trip time at a receiver: the sender announces it, and the one-way delay adjusts it in between.
 ///
 /// ```text
 ///  additive:        t_inst = RTT + (T_oneway − T_ref)          the clocks' offset cancels; at least half the least RTT
@@ -27,11 +26,8 @@ struct Anchor {
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
 /// ```
 ///
-/// T_oneway is the mean over packets with weight 1/16. In the multiplicative form, T_ref is T_oneway at the time of the
-/// last announcement. In the additive form, RTT is the delay of an announcement plus the delay of the report that
-/// answered it. T_ref is therefore the one-way delay of that announcement. The one-way delay of the announcement that
-/// carries RTT would be wrong: it arrives about a second later, and a queue may have filled in between. Source: ASMP,
-/// equations 6–11.
+/// T_oneway is the mean over packets with weight 1/16. T_ref is T_oneway at the last announcement (multiplicative),
+/// or at the announcement that the measured report answered (additive). Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,
@@ -39,13 +35,12 @@ pub(super) struct RoundTrip {
     initial: Span,
     one_way: Option<OneWay>,
     recent: Option<OneWay>,
-    /// The one-way delay and the time of the last announcement.
+    /// The one-way delay at the last announcement, and its time.
     announced: Option<(OneWay, Time)>,
-    /// The same values for the announcement that the last report answered.
+    /// The same for the announcement that the last report answered.
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
-    /// The minimum announced round-trip time. Half of it is the lower bound of the estimate: announcements are a second
-    /// apart, and in this time the path may become somewhat shorter, but not by half.
+    /// The minimum announced round-trip time. Half of it bounds the estimate from below.
     least: Span,
     smoothed: Option<Span>,
 }
@@ -61,8 +56,7 @@ impl RoundTrip {
             return;
         };
         if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
-            // The receiver's clock was set, so later delays can't be compared with the reference. The estimate up to
-            // now becomes the new reference.
+            // The receiver's clock was set, so the estimate becomes the new reference.
             if let Some(anchor) = &mut self.anchor {
                 anchor.rtt = anchor.rtt.moved(mean.variation_since(anchor.reference));
                 anchor.reference = sample;
@@ -75,11 +69,10 @@ impl RoundTrip {
         }
     }
 
-    /// Processes an announcement. `rtt` is the round-trip time that the sender has measured for this receiver, if any.
-    /// Before the first packet there is no reference delay, so `rtt` is ignored.
+    /// Processes an announcement with the round-trip time that the sender has measured, if any.
     pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
-        // Before the first report there is no answered announcement, so the current one is the best reference.
+        // Before the first report, the current announcement is the best reference.
         let answered = if self.additive { self.answered.or(now) } else { now };
         if let (Some(rtt), Some((reference, at))) = (rtt, answered) {
             let rtt = rtt.clamp(LEAST, MOST);
@@ -89,25 +82,22 @@ impl RoundTrip {
         self.announced = now;
     }
 
-    /// Records that a report is sent, which answers the last announcement.
+    /// Records that a report is sent.
     pub(super) fn on_report(&mut self) {
-        // The sender measures the round trip that this report completes, and announces the result about a second later.
-        // If the delay at that later time were the reference, a change of the queue in between would distort the
-        // estimate. With a RED queue, a round-trip time of 20 ms was estimated as 1 ms.
+        // The announced time is that of this report. A later delay as reference would include a change of the queue:
+        // with RED, 20 ms were estimated as 1 ms.
         self.answered = self.announced.or(self.answered);
     }
 
-    /// Returns whether the sender has announced anything.
     pub(super) const fn is_told(&self) -> bool {
         self.announced.is_some()
     }
 
-    /// Returns whether the sender has announced this receiver's round-trip time.
     pub(super) const fn is_known(&self) -> bool {
         self.anchor.is_some()
     }
 
-    /// Updates the filter at a report. `drift` is the drift between the clocks, in seconds per second.
+    /// Updates the filter at a report. `drift` is the clock drift, in seconds per second.
     pub(super) fn step(&mut self, now: Time, drift: f64) -> Span {
         let Some(inst) = self.instant(now, drift) else { return self.get() };
         let inst = inst.clamp(LEAST, MOST);
@@ -119,7 +109,7 @@ impl RoundTrip {
         self.get()
     }
 
-    /// Returns the smoothed round-trip time, or the assumed one before the first measurement.
+    /// Returns the smoothed round-trip time; the assumed one before the first measurement.
     pub(super) fn get(&self) -> Span {
         self.smoothed.unwrap_or(self.initial)
     }
@@ -129,11 +119,10 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            // If a queue has drained since the reference delay was taken, the result could be close to zero without
-            // this bound.
+            // After a queue has drained, the result could be close to zero.
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
-        // The paper's formula uses the difference of two clocks as a delay, which is wrong if they have an offset.
+        // The paper uses the difference of two clocks as a delay, which is wrong with an offset.
         let delay = one_way.assuming_one_clock().as_secs_f64();
         let a = self
             .anchor

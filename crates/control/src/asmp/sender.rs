@@ -7,11 +7,11 @@ use crate::{Body, Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
 
-/// The number of report intervals after which a silent receiver is removed (RFC 3550, section 6.3.5).
+/// The report intervals after which a silent receiver is removed (RFC 3550, section 6.3.5).
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
-/// The number of intervals without any report after which the rate is halved.
+/// The intervals without any report after which the rate is halved.
 const NO_REPORT_INTERVALS: u64 = 4;
-/// The maximum number of receivers in the table. A new receiver replaces the receiver with the oldest report.
+/// The maximum number of receivers; a new one replaces the one with the oldest report.
 const MOST_RECEIVERS: usize = 1 << 17;
 const REPORT_SIZE: f64 = 112.0;
 
@@ -20,15 +20,14 @@ struct Entry {
     heard: Time,
     claim: Option<(Claim, Time)>,
     rtt: Option<Span>,
-    /// The receiver's position in the queue of round-trip times to announce.
+    /// The position in the queue of announcements.
     waits: Option<AnnounceOrder>,
     was_announced: bool,
 }
 
-/// The order of announcements: receivers without any announcement first, then those that have waited longest.
+/// Receivers without an announcement come first, then those that have waited longest.
 type AnnounceOrder = (bool, Time);
 
-/// The basis on which `r_tx` was set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Basis {
     #[default]
@@ -46,24 +45,22 @@ pub(super) struct Sender {
     config: Config,
     floor: Rate,
     cap: Rate,
-    /// The bandwidth of the receivers' RTCP in bytes per second.
+    /// The receivers' RTCP bandwidth in bytes per second.
     rtcp: f64,
     table: BTreeMap<ReceiverId, Entry>,
     by_rate: BTreeSet<(Rate, ReceiverId)>,
     by_age: BTreeSet<(Time, ReceiverId)>,
-    /// The receivers whose round-trip time is still to be announced.
+    /// The receivers whose round-trip time is to be announced.
     to_announce: BTreeSet<(AnnounceOrder, ReceiverId)>,
     rate: Rate,
     basis: Basis,
     members: u32,
-    /// The mean interval between two reports of one receiver.
     gap: Span,
     highest: u64,
-    /// The time of the last report that showed that packets arrive; before any report, the time of the first packet.
+    /// The last report that showed that packets arrive; at first, the first packet.
     last_progress: Option<Time>,
     halve_at: Option<Time>,
-    /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table of N entries, so
-    /// it runs only at every Nth report.
+    /// The check that the rate is the receivers' minimum. It reads all N entries, so it runs at every Nth report.
     least: Check,
     unchecked: usize,
 }
@@ -84,8 +81,7 @@ impl Sender {
         }
     }
 
-    /// Returns the sender's estimate of the report interval: what RTCP's 5 % allow, or the measured interval if that is
-    /// longer.
+    /// Returns the estimated report interval: by RTCP's 5 %, or the measured one if it is longer.
     fn interval(&self) -> Span {
         let by_rule = Span::from_secs_f64(f64::from(self.members) * REPORT_SIZE / self.rtcp);
         by_rule.min(Span::secs(3600)).max(self.gap).max(LEAST_INTERVAL)
@@ -102,8 +98,7 @@ impl Sender {
         }
     }
 
-    /// Returns the report that determines the rate: the one with the lowest rate. With `agg = "quantile"`, the lowest
-    /// rates of a small share of the receivers are skipped.
+    /// Returns the lowest rate. With `agg = "quantile"`, a small share of the lowest ones is skipped.
     fn limiting(&self) -> Option<(Rate, ReceiverId)> {
         let skip = self.config.skip.map_or(0, |share| (share * self.by_rate.len() as f64 + 0.5) as usize);
         self.by_rate.iter().nth(skip).copied()
@@ -122,7 +117,7 @@ impl Sender {
         }
     }
 
-    /// Starts the no-report timer if there is no receiver left that reports a rate.
+    /// Starts the no-report timer if no receiver reports a rate.
     fn start_no_report_timer(&mut self, now: Time) {
         // The paper has no such timer.
         if !self.config.repaired || self.limiting().is_some() || self.halve_at.is_some() {
@@ -173,7 +168,7 @@ impl SenderHalf for Sender {
         }
         if progress || claim.is_some() {
             self.last_progress = Some(now);
-            // The feedback shows that packets arrive, so the timer restarts from here.
+            // The feedback shows that packets arrive.
             if self.halve_at.take().is_some() {
                 self.start_no_report_timer(now);
             }
@@ -194,13 +189,12 @@ impl SenderHalf for Sender {
             was_announced: false,
         });
         if let Some(rtt) = report.rtt {
-            // A newer measurement keeps the entry's position in the queue. Otherwise a receiver that reports often
-            // would wait forever.
+            // A receiver that reports often must keep its position in the queue.
             entry.rtt = Some(rtt);
             let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));
         }
-        // A report without a rate does not renew the entry of an old rate: the entry's age is the age of the rate.
+        // The entry's age is that of its rate.
         if claim.is_some() || entry.claim.is_none() {
             self.by_age.remove(&(entry.heard, id));
             entry.heard = now;
@@ -210,7 +204,7 @@ impl SenderHalf for Sender {
             if let Some((old, at)) = entry.claim.replace((claim, now)) {
                 self.by_rate.remove(&(old.rate, id));
                 let gap = now.since(at);
-                // A weight of 1/8, as in RFC 6298, smooths RTCP's randomized intervals.
+                // The weight smooths RTCP's randomized intervals (RFC 6298).
                 self.gap = if self.gap.is_zero() { gap } else { self.gap.scale(0.875) + gap / 8 };
             }
             self.by_rate.insert((claim.rate, id));
@@ -224,7 +218,7 @@ impl SenderHalf for Sender {
         self.forget_receiver(receiver);
         self.settle_rate(at);
         if how == Leave::Bye && self.config.repaired && self.table.is_empty() && self.basis == Basis::Held {
-            // The last receiver has left, so the rate falls without waiting for reports.
+            // The rate falls without waiting for reports.
             self.basis = Basis::Deserted;
             self.halve_at = Some(at);
         }
@@ -247,7 +241,7 @@ impl SenderHalf for Sender {
             at: *heard + self.interval() * MEMBER_TIMEOUT_INTERVALS,
             why: "a receiver's silence",
         });
-        // At the floor the rate can't be halved, so no wake-up is needed.
+        // At the floor the rate can't be halved.
         let silence = self.halve_at.filter(|_| self.rate > self.floor);
         let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
         [oldest, silence].into_iter().flatten().min_by_key(|wake| wake.at)
@@ -275,7 +269,7 @@ impl SenderHalf for Sender {
             (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
             (_, Some((_, claim))) if claim.start => Limit::Start,
             _ if self.rate <= self.floor => Limit::Floor,
-            // Without receivers, no report limits the rate, and the path's rate is unknown, as at the start.
+            // Without receivers the path's rate is unknown, as at the start.
             (Basis::Deserted, _) => Limit::Start,
             _ => Limit::Network,
         };

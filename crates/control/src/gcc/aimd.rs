@@ -1,5 +1,4 @@
-//! The delay-based rate: additive or multiplicative increase, and a decrease below the acknowledged rate on overuse
-//! (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
+//! The delay-based rate (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
 
 use super::Config;
 use super::constants::{BETA, ETA};
@@ -11,21 +10,20 @@ const ALPHA: f64 = 0.05;
 /// The bounds of the capacity estimate's variance divided by its mean, in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
 const MOST_VARIANCE: f64 = 2.5;
-/// The rate is at most this multiple of the acknowledged rate, plus [`ABOVE`].
+/// The maximum rate, as a multiple of the acknowledged rate plus [`ABOVE`].
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The constant part of that maximum rate.
 const ABOVE: Rate = Rate::kbps(10);
-/// The amount by which a decrease goes below β times the acknowledged rate.
+/// A decrease goes to β times the acknowledged rate minus this.
 const BELOW: Rate = Rate::kbps(5);
 /// The minimum step of the multiplicative increase, in bit/s.
 const LEAST_STEP: f64 = 1_000.0;
 /// The minimum slope of the additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The frame rate from which the packet size is computed. The additive increase is half a packet per response time. A
-/// packet is a frame divided into equal parts of at most [`PACKET`] bytes.
+/// The assumed frame rate. The additive increase is half a packet per response time; a packet is an equal part of a
+/// frame, at most [`PACKET`] bytes.
 const FRAMES_PER_S: f64 = 30.0;
 const PACKET: f64 = 1_200.0;
-/// The detection time of overuse. A response takes a round trip and this time.
+/// The detection time of overuse, a part of the response time.
 const DETECTION: Span = Span::millis(100);
 /// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(200);
@@ -33,8 +31,7 @@ const FIRST_RTT: Span = Span::millis(200);
 const LEAST_INTERVAL: Span = Span::millis(10);
 const MOST_INTERVAL: Span = Span::millis(200);
 
-/// The link capacity estimate from the acknowledged rates at overuse: the mean, and the variance over the mean, in
-/// kb/s.
+/// The link's capacity from the acknowledged rates at overuse: the mean, and the variance over the mean, in kb/s.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCapacity {
     estimate: Option<f64>,
@@ -54,12 +51,12 @@ impl LinkCapacity {
         self.estimate.map(|kbps| Rate::from_bps_f64(kbps * 1e3))
     }
 
-    /// Returns whether the rate is more than three standard deviations above the estimate.
+    /// Returns whether `rate` is more than three standard deviations above the estimate.
     fn is_exceeded_by(&self, rate: Rate) -> bool {
         self.estimate.is_some_and(|estimate| Self::kbps(rate) > estimate + 3.0 * self.deviation())
     }
 
-    /// Returns whether the rate is more than three standard deviations below the estimate.
+    /// Returns whether `rate` is more than three standard deviations below the estimate.
     fn is_undercut_by(&self, rate: Rate) -> bool {
         self.estimate.is_some_and(|estimate| Self::kbps(rate) < estimate - 3.0 * self.deviation())
     }
@@ -68,7 +65,7 @@ impl LinkCapacity {
         let sample = Self::kbps(rate);
         let estimate = self.estimate.map_or(sample, |old| (1.0 - ALPHA) * old + ALPHA * sample);
         let error = estimate - sample;
-        // The first sample has no error, so the variance starts at its minimum.
+        // The first sample has no error.
         let before = if self.estimate.is_some() { self.variance } else { LEAST_VARIANCE };
         let variance = (1.0 - ALPHA) * before + ALPHA * error * error / estimate.max(1.0);
         *self = Self { estimate: Some(estimate), variance: variance.clamp(LEAST_VARIANCE, MOST_VARIANCE) };
@@ -102,21 +99,19 @@ impl Aimd {
         self.rtt = rtt;
     }
 
-    /// Sets the rate to a probe's result, or to a reduced rate while no acknowledged rate is known.
     pub(super) fn set(&mut self, rate: Rate, now: Time) {
         self.rate = rate.clamp(self.config.floor, self.config.cap);
         self.changed = Some(now);
     }
 
-    /// Returns whether the rate may fall again. Either the last change is at least a round trip ago, or the
-    /// acknowledged rate is less than half of the rate.
+    /// Returns whether the rate may fall again: after a round trip, or if less than half of it is acknowledged.
     pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
         let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         self.changed.is_none_or(|at| now.since(at) >= interval)
             || acknowledged.is_some_and(|acknowledged| acknowledged < self.rate.scale(0.5))
     }
 
-    /// Updates the rate by the detected usage and the current state.
+    /// Updates the rate by the detected usage and the state.
     ///
     /// ```text
     ///                    decrease         increase                    hold
@@ -130,7 +125,7 @@ impl Aimd {
             BandwidthUsage::Over => self.decrease(now),
             BandwidthUsage::Under => self.state = State::Hold,
             BandwidthUsage::Normal => {
-                // The increase starts now: it must not include the time that was spent in the hold state.
+                // The time in the hold state does not count.
                 if self.state == State::Hold {
                     self.changed = Some(now);
                 }
@@ -142,7 +137,7 @@ impl Aimd {
     }
 
     fn increase(&mut self, now: Time) {
-        // An acknowledged rate far above the estimate means that the link's capacity has changed.
+        // The link's capacity has changed.
         if self.capacity.is_exceeded_by(self.acknowledged) {
             self.capacity = LinkCapacity::default();
         }
@@ -156,7 +151,7 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
-            // A pause counts as at most one second of increase.
+            // A pause counts as at most one second.
             let factor = libm::pow(ETA, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
@@ -177,17 +172,16 @@ impl Aimd {
 
     fn decrease(&mut self, now: Time) {
         let mut to = self.acknowledged.scale(BETA);
-        // libwebrtc subtracts 5 kb/s more, which drains the queue also at low rates.
+        // 5 kb/s less drains the queue also at low rates (libwebrtc).
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
-        // After a probe, the acknowledged rate may be higher than the rate. The decrease is then based on the estimated
-        // link capacity.
+        // After a probe, the acknowledged rate may exceed the rate.
         if to > self.rate {
             to = self.capacity.known().map_or(to, |capacity| capacity.scale(BETA));
         }
         self.rate = self.rate.min(to);
-        // An acknowledged rate far below the estimate means that the link's capacity has changed.
+        // The link's capacity has changed.
         if self.capacity.is_undercut_by(self.acknowledged) {
             self.capacity = LinkCapacity::default();
         }

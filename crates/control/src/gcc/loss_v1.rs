@@ -1,5 +1,4 @@
-//! The loss-based estimate v1, which uses the fraction of lost packets, and the limits of all estimates (libwebrtc,
-//! `send_side_bandwidth_estimation.cc`).
+//! The loss-based estimate v1 and the limits of all estimates (libwebrtc, `send_side_bandwidth_estimation.cc`).
 
 use super::Config;
 use super::constants::{HIGH_LOSS, LOW_LOSS, SILENCE};
@@ -8,18 +7,17 @@ use steadycast_units::{Rate, Span, Time};
 
 /// The minimum number of packets for a loss fraction.
 const LEAST_PACKETS: i64 = 20;
-/// The window over which the minimum target is taken. The rate rises from this minimum.
+/// The window of the minimum target, from which the rate rises.
 const MIN_HISTORY: Span = Span::secs(1);
-/// The rate rises to the minimum target times this factor, plus this addend.
+/// The factor and the addend of a rise.
 const FACTOR: f64 = 1.08;
 const STEP: Rate = Rate::kbps(1);
-/// The minimum time between two decreases, in addition to a round trip.
 const BETWEEN_CUTS: Span = Span::millis(300);
-/// The maximum age of a loss fraction: 1.2 times the longest report interval of 5 s.
+/// The maximum age of a loss fraction: 1.2 times the longest report interval, 5 s.
 const LOSS_REPORT_MAX_AGE: Span = Span::secs(6);
-/// The duration of the start phase, in which the target follows the delay-based estimate while there is no loss.
+/// The duration of the start phase.
 const START: Span = Span::secs(2);
-/// The interval and the factor of the back-off without feedback.
+/// The back-off without feedback.
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 
@@ -27,9 +25,9 @@ const BACK_OFF: f64 = 0.8;
 pub(super) struct LossV1 {
     config: Config,
     pub(super) target: Rate,
-    /// The delay-based estimate; `None` before the first.
+    /// `None` before the first estimate.
     pub(super) delay_based: Option<Rate>,
-    /// The minimum target of the last second, as a monotonic queue with rising rates.
+    /// The targets of the last second, as a monotonic queue with rising rates.
     least: VecDeque<(Time, Rate)>,
     expected: i64,
     lost: i64,
@@ -37,10 +35,9 @@ pub(super) struct LossV1 {
     first_report: Option<Time>,
     fraction_at: Option<Time>,
     cut_at: Option<Time>,
-    /// Whether the rate was decreased since the last loss fraction.
     cut: bool,
     pub(super) rtt: Span,
-    /// The time and the value of the last round-trip measurement.
+    /// The time and value of the last round-trip measurement.
     propagation: Option<(Time, Span)>,
     first_sent: Option<Time>,
     last_sent: Time,
@@ -61,13 +58,11 @@ impl LossV1 {
         self.last_sent = at;
     }
 
-    /// Records a round-trip measurement.
     pub(super) fn on_rtt(&mut self, now: Time, rtt: Span) {
         self.rtt = rtt;
         self.propagation = Some((now, rtt));
     }
 
-    /// Sets the target to a probe's result and discards the history.
     pub(super) fn set(&mut self, rate: Rate) {
         self.delay_based = None;
         self.take(rate, "probe");
@@ -78,7 +73,7 @@ impl LossV1 {
         self.delay_based = Some(rate);
     }
 
-    /// Records the packets in a report and the number of lost ones, which is negative if missing packets arrived late.
+    /// Records a report's packets. `lost` is negative if missing packets arrived late.
     pub(super) fn on_loss(&mut self, now: Time, lost: i64, expected: i64) {
         self.first_report.get_or_insert(now);
         (self.expected, self.lost) = (self.expected.saturating_add(expected), self.lost.saturating_add(lost));
@@ -86,14 +81,13 @@ impl LossV1 {
             return;
         }
         let share = self.lost.max(0) as f64 / self.expected as f64;
-        // The fraction has eight bits, as in a receiver report.
+        // Eight bits, as in a receiver report.
         self.fraction = (share * 256.0).floor().min(255.0) / 256.0;
         (self.expected, self.lost, self.cut) = (0, 0, false);
         self.fraction_at = Some(now);
     }
 
-    /// Returns a lower bound of the current round-trip time: the last measurement plus the time without feedback while
-    /// packets were sent. Before the first feedback it is the time since the first packet.
+    /// Returns a lower bound of the round-trip time: the last measurement plus the time without feedback.
     fn corrected_rtt(&self) -> Span {
         match (self.propagation, self.first_sent) {
             (Some((at, rtt)), _) => rtt + self.last_sent.since(at),
@@ -102,7 +96,6 @@ impl LossV1 {
         }
     }
 
-    /// Returns whether the back-off without feedback applies.
     pub(super) fn is_silent(&self) -> bool {
         self.corrected_rtt() > SILENCE
     }
@@ -119,8 +112,7 @@ impl LossV1 {
             }
             return;
         }
-        // In the start phase the rate follows the delay-based estimate and probes, which may rise faster than 8 % per
-        // second.
+        // In the start phase, the delay-based estimate may rise faster than 8 % per second.
         if self.fraction == 0.0 && self.in_start(now) && v2.is_none() {
             let above = self.delay_based.filter(|rate| *rate > self.target);
             if let Some(rate) = above {
@@ -137,7 +129,6 @@ impl LossV1 {
         if let Some((rate, rule)) = v2 {
             return self.take(rate, rule);
         }
-        // The last loss report is too old to justify an increase or a decrease.
         if now.since(fraction_at) >= LOSS_REPORT_MAX_AGE {
             return self.take(self.target, "loss report too old: held");
         }
@@ -147,8 +138,7 @@ impl LossV1 {
         } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
-            // Loss reports show the effect of a decrease only after a round trip, so a second decrease has to wait for
-            // a round trip.
+            // Reports show the effect of a decrease only after a round trip.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));
@@ -160,7 +150,7 @@ impl LossV1 {
     }
 
     fn remember(&mut self, now: Time) {
-        // A deque whose rates rise from front to back has the window's minimum at the front.
+        // With rates that rise from front to back, the front is the minimum.
         while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > MIN_HISTORY) {
             self.least.pop_front();
         }
@@ -171,7 +161,6 @@ impl LossV1 {
     }
 
     fn take(&mut self, rate: Rate, rule: &'static str) {
-        // The lower one of the loss-based and the delay-based estimate is used.
         let bounded = self.delay_based.filter(|by_delay| *by_delay < rate);
         self.rule = if bounded.is_some() { "delay" } else { rule };
         self.target = bounded.unwrap_or(rate).clamp(self.config.floor, self.config.cap);

@@ -1,5 +1,5 @@
-//! The loss-based estimate v2: a channel model fitted to observations (libwebrtc, `loss_based_bwe_v2.cc`). The channel
-//! loses an inherent share of all packets and, above its bandwidth, all of the excess.
+//! The loss-based estimate v2 (libwebrtc, `loss_based_bwe_v2.cc`). The channel loses a share i of all packets and,
+//! above its bandwidth B, the excess.
 //!
 //! ```text
 //!  p(s) = i                               s ≤ B
@@ -10,50 +10,43 @@ use std::collections::VecDeque;
 use steadycast_settings::words;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The minimum duration of an observation, the number of observations in the history, and the temporal weight factor
-/// per observation.
+/// The observations: minimum duration, number in the history, and weight factor per step of age.
 const OBSERVATION: Span = Span::millis(250);
 const OBSERVATIONS: usize = 15;
 const WEIGHT: f64 = 0.9;
 /// The minimum number of observations for an estimate.
 pub(super) const REQUIRED: u64 = 3;
-/// The bandwidth candidates, as multiples of the current estimate.
+/// The bandwidth candidates, as multiples of the estimate.
 const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
-/// The initial, minimum and maximum inherent loss. The maximum is INHERENT_OFFSET + BALANCE / bandwidth.
+/// The initial, minimum and maximum inherent loss; the maximum is INHERENT_OFFSET + BALANCE / bandwidth.
 const FIRST_INHERENT: f64 = 0.01;
 const LEAST_INHERENT: f64 = 1e-3;
 const INHERENT_OFFSET: f64 = 0.05;
 const BALANCE: Rate = Rate::kbps(100);
-/// The share of Newton's step that is applied.
 const NEWTON: f64 = 0.75;
-/// The preference for a higher bandwidth: a linear and a logarithmic term, which fade out around the loss BIAS_UNTIL
-/// with the width BIAS_SMOOTHING.
+/// The preference for a higher bandwidth, linear and logarithmic, which fades out around the loss BIAS_UNTIL.
 const BIAS: f64 = 0.000_2;
 const LOG_BIAS: f64 = 0.02;
 const BIAS_UNTIL: f64 = 0.2;
 const BIAS_SMOOTHING: f64 = 0.002;
-/// The maximum rise of the bandwidth in a window while loss limits it.
+/// The maximum rise of the bandwidth per window while loss limits it.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
 /// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// Replaces [`ABOVE_ACKNOWLEDGED`] after a decrease, while the acknowledged rate is below [`HELD`] times the rate that
-/// the decrease has set.
+/// The same after a decrease, while the acknowledged rate is below [`HELD`] times the decreased rate.
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
-/// See [`ABOVE_ACKNOWLEDGED_HELD`].
 const HELD: f64 = 1.3;
-/// The loss above which the instant upper bound applies.
+/// The loss above which the bandwidth is limited at once by BALANCE / excess.
 const INSTANT_OFFSET: f64 = 0.05;
-/// The initial and the maximum hold time after a decrease. The hold time doubles with each decrease.
+/// The initial and maximum hold time after a decrease; it doubles with each decrease.
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The mean loss normally leaves out the worst observation. The worst observation is included if its send rate is at
-/// least this multiple of the median, because the loss of a burst is caused by congestion and is no outlier.
+/// The worst observation is no outlier if its send rate is at least this multiple of the median: a burst causes
+/// congestion.
 const BURST: f64 = 2.0;
-/// In an application-limited phase, the acknowledged rate is a candidate only during this time after the start of a
-/// rise.
+/// In an application-limited phase, the acknowledged rate is a candidate for this time after a rise starts.
 const RISING: Span = Span::secs(2);
-/// The bounds of a loss probability.
 const LEAST_P: f64 = 1e-6;
 
 words! {
@@ -74,7 +67,6 @@ struct Observation {
     lost: f64,
 }
 
-/// The observation in progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Partial {
     size: Bytes,
@@ -90,7 +82,7 @@ struct Hold {
 
 const NO_HOLD: Hold = Hold { until: None, length: FIRST_HOLD, rate: None };
 
-/// The parameters of the channel model; the bandwidth is in bit/s.
+/// The model's parameters; the bandwidth is in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ChannelParameters {
     inherent: f64,
@@ -109,15 +101,13 @@ impl ChannelParameters {
     }
 }
 
-/// The packets of one report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
-    /// The bytes of packets reported for the first time, and of the missing ones among them.
+    /// The bytes reported for the first time, and the missing ones among them.
     pub(super) size: Bytes,
     pub(super) lost: Bytes,
-    /// The bytes of packets that were missing and arrived late.
+    /// The bytes that had been missing and arrived late.
     pub(super) recovered: Bytes,
-    /// The first and the last send time.
     pub(super) first: Time,
     pub(super) last: Time,
 }
@@ -126,11 +116,10 @@ pub(super) struct Batch {
 pub(super) struct LossV2 {
     floor: f64,
     cap: f64,
-    /// The observations, newest last.
     observations: VecDeque<Observation>,
     count: u64,
     partial: Partial,
-    /// The send time of the last packet in the newest observation.
+    /// The send time of the newest observation's last packet.
     seen: Option<Time>,
     best: Option<ChannelParameters>,
     acknowledged: Option<f64>,
@@ -139,7 +128,7 @@ pub(super) struct LossV2 {
     pub(super) state: State,
     result: f64,
     hold: Hold,
-    /// The start of the current window, and the limit of the bandwidth in it.
+    /// The start of the window, and its limit of the bandwidth in bit/s.
     window: Option<(Time, f64)>,
     rising: Option<(Time, f64)>,
 }
@@ -149,12 +138,11 @@ impl LossV2 {
         Self { floor: floor.as_bps_f64(), cap: cap.as_bps_f64(), hold: NO_HOLD, ..Self::default() }
     }
 
-    /// Returns the estimate, once it is ready.
     pub(super) fn result(&self) -> Option<Rate> {
         (self.best.is_some() && self.count >= REQUIRED).then(|| Rate::from_bps_f64(self.result))
     }
 
-    /// Processes a report. `by_delay` is the delay-based estimate. `alr` is true if the application limits the rate.
+    /// Processes a report. `alr` is true if the application limits the rate.
     pub(super) fn update(&mut self, batch: &Batch, acknowledged: Option<Rate>, by_delay: Rate, alr: bool) {
         self.acknowledged = acknowledged.map(Rate::as_bps_f64).or(self.acknowledged);
         let by_delay = by_delay.as_bps_f64();
@@ -174,7 +162,7 @@ impl LossV2 {
         let least = self.least();
         let bounded = best.bandwidth.min(self.instant_bound()).min(by_delay).max(least);
         self.best = Some(if bounded < best.bandwidth {
-            // If a bound limits the bandwidth, the fit of the inherent loss restarts, as in libwebrtc.
+            // As in libwebrtc, a bound restarts the fit of the inherent loss.
             ChannelParameters { inherent: 0.0, bandwidth: bounded }
         } else {
             ChannelParameters { bandwidth: best.bandwidth.max(least), ..best }
@@ -194,14 +182,14 @@ impl LossV2 {
         instant_bound(self.loss, self.cap)
     }
 
-    /// Adds a report to the observation in progress. Returns the observation's end if the observation is complete.
+    /// Adds a report. Returns the observation's end if it is complete.
     fn observe(&mut self, batch: &Batch) -> Option<Time> {
         if batch.size == Bytes::ZERO && batch.recovered == Bytes::ZERO {
             return None;
         }
         self.partial.size += batch.size;
         self.partial.lost = (self.partial.lost + batch.lost).saturating_sub(batch.recovered);
-        // Late arrivals alone correct the loss, but do not extend the observation.
+        // Late arrivals alone do not extend the observation.
         if batch.size == Bytes::ZERO {
             return None;
         }
@@ -230,7 +218,7 @@ impl LossV2 {
         self.observations.iter().rev().enumerate().map(|(age, seen)| (libm::pow(WEIGHT, age as f64), seen))
     }
 
-    /// Returns the mean loss weighted by bytes. With more than three observations the best and the worst are left out.
+    /// Returns the mean loss weighted by bytes, without the best and the worst of more than three observations.
     fn mean_loss(&self) -> f64 {
         let share = |seen: &Observation| if seen.size > 0.0 { seen.lost / seen.size } else { 0.0 };
         let (mut size, mut lost) = (0.0, 0.0);
@@ -250,7 +238,6 @@ impl LossV2 {
         let mut rates: Vec<f64> = self.observations.iter().map(|seen| seen.rate).collect();
         rates.sort_unstable_by(f64::total_cmp);
         let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
-        // Leaving out the observation with the highest send rate would hide congestion loss.
         let burst = worst_rate > 0.0 && worst_rate >= BURST * median;
         if self.observations.len() > 3 && !burst {
             let rest = size - best.1 - worst.1;
@@ -261,7 +248,7 @@ impl LossV2 {
         if size > 0.0 { (lost / size).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Returns the candidate that best explains the observations, after a step of Newton's method.
+    /// Returns the best candidate after a step of Newton's method, with its objective.
     fn candidates(
         &self,
         old: ChannelParameters,
@@ -269,7 +256,6 @@ impl LossV2 {
         alr: bool,
         now: Time,
     ) -> Option<(ChannelParameters, f64)> {
-        // Outside the loss-limited states only the cap restricts the candidates.
         let most = self.window.filter(|_| self.is_limited()).map_or(self.cap, |(_, limit)| limit).max(old.bandwidth);
         let rising = self.rising.is_some_and(|(at, _)| now.since(at) <= RISING);
         let acknowledged = self.acknowledged.filter(|_| !alr || rising);
@@ -294,14 +280,12 @@ impl LossV2 {
             first += weight * (seen.lost / p - got / (1.0 - p));
             second -= weight * (seen.lost / (p * p) + got / ((1.0 - p) * (1.0 - p)));
         }
-        // The log-likelihood is concave. The bound keeps the second derivative below zero in spite of rounding, so that
-        // the division is valid.
+        // The bound keeps the second derivative below zero in spite of rounding.
         let second = second.min(-1e-6);
         ChannelParameters { inherent: channel.inherent - NEWTON * first / second, ..channel }.feasible()
     }
 
-    /// Returns the objective of the fit: the weighted log-likelihood of the observations, plus the preference for a
-    /// higher bandwidth.
+    /// Returns the weighted log-likelihood of the observations plus the preference for bandwidth.
     fn objective(&self, channel: &ChannelParameters) -> f64 {
         let distance = BIAS_UNTIL - self.loss;
         let towards = distance / (BIAS_SMOOTHING + distance.abs());
@@ -325,13 +309,12 @@ impl LossV2 {
         let Some(acknowledged) = self.acknowledged.filter(|_| self.is_rise(old.bandwidth, best.bandwidth)) else {
             return;
         };
-        // After a decrease, the rise is slower until the acknowledged rate clearly exceeds the rate that the decrease
-        // has set.
+        // After a decrease, the rise is slower until the acknowledged rate clearly exceeds the decreased rate.
         let held = self.hold.rate.is_some_and(|rate| acknowledged < HELD * rate);
         let factor = if held { ABOVE_ACKNOWLEDGED_HELD } else { ABOVE_ACKNOWLEDGED };
         best.bandwidth = best.bandwidth.min(factor * acknowledged).max(old.bandwidth);
         if self.state == State::Decreasing && best.bandwidth == old.bandwidth {
-            // If the bound leaves nothing of the rise, 1 bit/s is added. Otherwise the state would stay `Decreasing`.
+            // Without 1 bit/s more, the state would stay `Decreasing`.
             best.bandwidth += 1.0;
         }
     }
@@ -351,7 +334,7 @@ impl LossV2 {
             self.state = State::Increasing;
         } else if limits {
             if self.state != State::Decreasing {
-                // Repeated decreases show that the last rise was too early, so the hold time doubles.
+                // Repeated decreases show that the last rise was too early.
                 let length = (self.hold.length * 2).min(LONGEST_HOLD);
                 self.hold = Hold { until: Some(now + self.hold.length), length, rate: Some(bounded) };
             }
@@ -366,7 +349,7 @@ impl LossV2 {
         }
     }
 
-    /// Returns whether a rise may continue. A rise ends if it has gained nothing for the time `RISING`.
+    /// A rise ends if it has gained nothing for the time `RISING`.
     fn may_go_on_rising(&self, bounded: f64, now: Time) -> bool {
         self.state != State::Increasing || self.rising.is_none_or(|(at, rate)| at + RISING >= now || rate < bounded)
     }

@@ -1,9 +1,7 @@
-//! Probing: when to probe, which packets belong to a probe, and the result of a probe (libwebrtc,
-//! `probe_controller.cc`, `probe_bitrate_estimator.cc`).
+//! Probes: when they are sent, their packets and their results (libwebrtc, `probe_controller.cc`,
+//! `probe_bitrate_estimator.cc`).
 //!
-//! After a probe is offered, all packets belong to it, media and padding, until it has its numbers of packets and
-//! bytes. The session sends them at the probe's rate. No further coordination between the controller and the session is
-//! needed.
+//! All packets after an offered probe belong to it, media and padding, until it is complete.
 
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use super::{Config, Received};
@@ -14,51 +12,46 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// The rate of a further probe is FURTHER times the last result. The further probe is sent if the last result exceeds
-/// FURTHER_ABOVE times the last probe's rate.
+/// The rate of a further probe, as a multiple of the last result, and the result that triggers it, as a multiple of
+/// the last probe's rate.
 const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
-/// The maximum time to wait for a result. A probe that is not complete by then is withdrawn.
+/// The maximum time to wait for a result.
 const WAIT: Span = Span::secs(1);
-/// The interval of the probes in an application-limited phase, and their rate as a multiple of the estimate.
+/// The interval and rate (as a multiple of the estimate) of probes in an application-limited phase.
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
-/// The recovery from a large drop. A drop is large if the estimate falls below the share DROP. The probe's rate is the
-/// share AFTER_DROP of the old rate. The probe is sent if LEAST_EXPECTED_RESULT times this rate exceeds the estimate.
+/// A drop below the share DROP is large. A recovery probe has the share AFTER_DROP of the old rate, if
+/// LEAST_EXPECTED_RESULT of that exceeds the estimate.
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// A recovery probe is sent only if the drop is at most DROP_MAX_AGE ago, and if an application-limited phase has not
-/// ended, or ended at most ALR_END_MAX_AGE ago. Recovery probes are at least DROP_INTERVAL apart.
+/// The limits of recovery probes: age of the drop, age of the application-limited phase's end, and interval.
 const DROP_MAX_AGE: Span = Span::secs(5);
 const ALR_END_MAX_AGE: Span = Span::secs(3);
 const DROP_INTERVAL: Span = Span::secs(5);
-/// The maximum rate of a probe while loss limits a rising estimate, as a multiple of the estimate.
+/// The maximum probe rate while loss limits a rising estimate, as a multiple of the estimate.
 const LOSS_LIMITED: f64 = 1.5;
 /// The minimum share of a probe's packets and bytes that must arrive.
 const COMPLETE: f64 = 0.8;
-/// The conditions for a valid result: a maximum duration, and a maximum ratio of the receive rate to the send rate.
+/// Limits of a valid result: the duration, and the ratio of the receive rate to the send rate.
 const LONGEST: Span = Span::secs(1);
 const MOST_RATIO: f64 = 2.0;
-/// Saturation: if the receive rate is below the share UNSATURATED of the send rate, the link was full and the result is
-/// the share TARGET_UTILIZATION of the receive rate.
+/// Below this share of the send rate the link was full, and the result is TARGET_UTILIZATION of the receive rate.
 const UNSATURATED: f64 = 0.9;
 const TARGET_UTILIZATION: f64 = 0.95;
-/// The minimum send rate for a valid result, as a share of the probe's rate. A lower send rate means that the pacer's
-/// queue had too little data.
+/// The minimum send rate of a valid result, as a share of the probe's rate. Below it the pacer had too little data.
 const LEAST_SEND_RATIO: f64 = 0.8;
-/// Maximum number of probes that await their result.
+/// The maximum number of probes that await their result.
 const MOST_CLUSTERS: usize = 8;
 
-/// Whether probing is allowed, given what limits the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProbeLimit {
-    /// Probing is allowed.
     #[default]
     Open,
-    /// Loss limits a rising estimate, so a probe's rate is limited to [`LOSS_LIMITED`] times the estimate.
+    /// Loss limits a rising estimate; the probe's rate is at most [`LOSS_LIMITED`] times the estimate.
     LossRising,
-    /// Probing is not allowed, because of loss, missing feedback, or a queue that grows or drains.
+    /// No probes: loss, missing feedback, or a queue that grows or drains.
     Closed,
 }
 
@@ -71,7 +64,6 @@ struct Cluster {
     seen: Option<ArrivedCluster>,
 }
 
-/// The packets of a probe that have arrived.
 #[derive(Clone, Copy, Debug)]
 struct ArrivedCluster {
     packets: u32,
@@ -87,7 +79,7 @@ impl Cluster {
         self.packets >= self.probe.packets && self.bytes >= self.probe.bytes
     }
 
-    /// Records the arrival of a packet of this probe. Returns the result once enough packets have arrived.
+    /// Records an arrival. Returns the result once enough packets have arrived.
     fn take(&mut self, packet: &Received) -> Option<Rate> {
         let seen = self.seen.get_or_insert(ArrivedCluster {
             packets: 0,
@@ -99,8 +91,7 @@ impl Cluster {
         });
         seen.packets += 1;
         seen.bytes += packet.size;
-        // The network can reorder packets, so the first and the last packet are determined separately by send time and
-        // by arrival time.
+        // Packets may be reordered.
         seen.first_sent = seen.first_sent.min(packet.sent);
         if packet.sent > seen.last_sent.0 {
             seen.last_sent = (packet.sent, packet.size);
@@ -120,14 +111,14 @@ impl Cluster {
 impl ArrivedCluster {
     fn result(&self, asked: Rate) -> Option<Rate> {
         let valid = |span: Span| !span.is_zero() && span <= LONGEST;
-        // Zero spans come from arrival times that the feedback's resolution cannot separate.
+        // A span is zero if the feedback cannot resolve it.
         let sent = self.last_sent.0.since(self.first_sent);
         let received = self.last_arrival.since(self.first_arrival.0).later();
         if !valid(sent) || !valid(received) {
             return None;
         }
         let sent = self.bytes.saturating_sub(self.last_sent.1).per(sent);
-        // n packets span n − 1 intervals, so the first packet's bytes are not part of the receive rate.
+        // n packets span n − 1 intervals.
         let received = self.bytes.saturating_sub(self.first_arrival.1).per(received);
         if received.ratio(sent) > MOST_RATIO || sent < asked.scale(LEAST_SEND_RATIO) {
             return None;
@@ -140,10 +131,10 @@ impl ArrivedCluster {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProbeController {
     config: Config,
-    /// The probes that are not complete yet. The first one is offered to the session.
+    /// The probes that are not complete. The first one is offered to the session.
     wanted: VecDeque<Probe>,
     next_id: u32,
-    /// The probes that have begun, newest last. Only the last one may be incomplete.
+    /// The probes that have begun, newest last. Only the last may be incomplete.
     sent: VecDeque<Cluster>,
     /// The minimum result that triggers a further probe; `None` if no result is awaited.
     further_above: Option<Rate>,
@@ -157,7 +148,6 @@ pub(super) struct ProbeController {
 }
 
 impl ProbeController {
-    /// Creates the controller and requests the first two probes.
     pub(super) fn new(config: &Config) -> Self {
         let mut probes = Self { config: *config, next_id: 1, estimate: config.start, ..Self::default() };
         probes.request_probes(None, &[config.start.scale(FIRST_PROBE), config.start.scale(SECOND_PROBE)], true);
@@ -172,12 +162,12 @@ impl ProbeController {
         self.alr_ended = Some(at);
     }
 
-    /// Records a packet that is sent and returns the probe that it belongs to.
+    /// Records a sent packet and returns its probe's identifier.
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) -> Option<u32> {
         self.withdraw(at);
         let probe = self.wanted()?;
         self.asked.get_or_insert(at);
-        // The first packet after a probe is offered starts its cluster.
+        // The first packet after the offer starts the cluster.
         if self.sent.back().is_none_or(|last| last.probe.id != probe.id) {
             self.sent.push_back(Cluster { probe, begun: at, packets: 0, bytes: Bytes::ZERO, seen: None });
             if self.sent.len() > MOST_CLUSTERS {
@@ -193,7 +183,7 @@ impl ProbeController {
         Some(probe.id)
     }
 
-    /// Withdraws a probe that has begun and is not complete in time.
+    /// Withdraws a probe that is not complete in time.
     fn withdraw(&mut self, now: Time) {
         let last = self.sent.back().filter(|last| now.since(last.begun) > WAIT).map(|last| last.probe.id);
         if last.is_some() && self.wanted().map(|probe| probe.id) == last {
@@ -201,7 +191,7 @@ impl ProbeController {
         }
     }
 
-    /// Records the arrival of a probe's packet. Returns the probe's result once it is available.
+    /// Records an arrival. Returns the probe's result once it is available.
     pub(super) fn on_arrival(&mut self, packet: &Received) -> Option<Rate> {
         let id = packet.probe?;
         self.sent.iter_mut().find(|cluster| cluster.probe.id == id)?.take(packet)
@@ -210,7 +200,6 @@ impl ProbeController {
     /// Updates the estimate, which may trigger a further probe.
     pub(super) fn set_estimate(&mut self, now: Time, rate: Rate, cause: ProbeLimit) {
         self.cause = cause;
-        // The rate before the drop is stored for a probe after the recovery.
         if rate < self.estimate.scale(DROP) {
             self.drop = Some((now, self.estimate));
         }
@@ -220,8 +209,7 @@ impl ProbeController {
         }
     }
 
-    /// Requests a probe after a queue has drained, if a large drop of the estimate preceded it. The cause of the drop
-    /// may have been temporary.
+    /// Requests a probe after a queue has drained, because the cause of a drop may have been temporary.
     pub(super) fn on_recovery(&mut self, now: Time, alr: bool) {
         let fresh = |at: Option<Time>, span: Span| at.is_some_and(|at| now.since(at) < span);
         let Some((at, before)) = self.drop else { return };
@@ -240,7 +228,6 @@ impl ProbeController {
     /// Runs the timers. `alr` is the start of the application-limited phase.
     pub(super) fn step(&mut self, now: Time, alr: Option<Time>) {
         self.withdraw(now);
-        // Without a result in time the chain of further probes ends.
         if self.asked.is_some_and(|at| now.since(at) > WAIT) {
             self.further_above = None;
         }
@@ -268,7 +255,7 @@ impl ProbeController {
             self.wanted.push_back(probe);
             self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));
         }
-        // Probes that were never sent are outdated, so the oldest ones are dropped.
+        // Probes that were never sent are outdated.
         while self.wanted.len() > MOST_CLUSTERS {
             self.wanted.pop_front();
         }

@@ -15,12 +15,11 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const STEP: Span = Span::millis(25);
 /// The interval between two loss updates of the v1 estimate (libwebrtc, `kLossUpdateInterval`).
 const LOSS_INTERVAL: Span = Span::secs(1);
-/// The maximum age of a packet in the send history.
 const HISTORY_AGE: Span = Span::secs(10);
 /// The minimum of a probe's result, as a share of the acknowledged rate (libwebrtc, `kProbeDropThroughputFraction`).
 const PROBE_DROP: f64 = 0.85;
 
-/// A packet that was sent and is not reported as received.
+/// A sent packet that is not reported as received.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     sent: Time,
@@ -28,30 +27,26 @@ struct SentPacket {
     /// The bytes sent up to and including this packet.
     through: u64,
     probe: Option<u32>,
-    /// Whether a report has declared it missing.
     missing: bool,
-    /// Whether the packet's fate was reported as unknown. Its bytes were then counted with a later packet.
+    /// Whether the packet's fate was unknown. Its bytes were counted with a later packet.
     unknown: bool,
 }
 
-/// The new information in a report.
 #[derive(Clone, Debug, Default)]
 struct FeedbackSummary {
-    /// The packets that have arrived, in the order of arrival.
     received: Vec<Received>,
     batch: Option<Batch>,
-    /// The number of packets reported for the first time, and the number of newly missing ones. A missing packet that
-    /// arrives late is subtracted.
+    /// Packets reported for the first time, and newly missing ones minus late arrivals.
     expected: i64,
     lost: i64,
 }
 
-/// The sending half. It runs all estimators; the receiver only reports arrivals.
+/// The sending half. It runs all estimators.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     flights: BTreeMap<u64, SentPacket>,
-    /// The bytes sent in total, and the bytes sent up to the newest packet that has arrived.
+    /// The bytes sent in total, and up to the newest packet that has arrived.
     sent: u64,
     arrived: u64,
     delay: DelayBased,
@@ -62,18 +57,17 @@ pub(super) struct Sender {
     was_alr: bool,
     probes: ProbeController,
     pushback: Option<CongestionWindowPushback>,
-    /// The numbers of packets expected and lost since the last loss update of v1, and the time of the next update.
+    /// The packets expected and lost since the last update of v1.
     unreported: (i64, i64),
     next_loss_update: Time,
-    /// The bytes whose fate is unknown. They are added to the next packet that arrives, because the acknowledged rate
-    /// would otherwise cover only a part of what was sent.
+    /// The bytes with an unknown fate. They count with the next arrival, so that the acknowledged rate covers all
+    /// that was sent.
     unknown: Bytes,
-    /// Whether per-packet feedback has arrived. Receiver reports are then ignored.
+    /// Whether per-packet feedback has arrived; receiver reports are then ignored.
     per_packet: bool,
     next: Option<Time>,
     starting: bool,
-    /// Whether a frame was queued. A source without frames always has data and would send at the pacing rate, so its
-    /// pacing rate is the target.
+    /// Whether a frame was queued. A source without frames sends at the pacing rate, so that is its target.
     frames: bool,
 }
 
@@ -92,7 +86,7 @@ impl Sender {
         }
     }
 
-    /// Records a packet that was sent at `sent`. The current time is `at`.
+    /// Records a packet that was sent at `sent`; `at` is the current time.
     fn left(&mut self, at: Time, sent: Time, number: u64, size: Bytes) {
         self.next.get_or_insert(at + STEP);
         self.sent += size.get();
@@ -102,13 +96,12 @@ impl Sender {
         self.flights
             .insert(number, SentPacket { sent, size, through: self.sent, probe, missing: false, unknown: false });
         let limit = at.before(HISTORY_AGE);
-        // The history needs a bound in case feedback never arrives.
         while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().sent < limit) {
             oldest.remove();
         }
     }
 
-    /// Returns the bytes in flight: all that was sent after the newest packet that has arrived.
+    /// Returns the bytes sent after the newest packet that has arrived.
     fn outstanding(&self) -> Bytes {
         Bytes::new(self.sent.saturating_sub(self.arrived))
     }
@@ -118,11 +111,10 @@ impl Sender {
         for packet in packets {
             let Some(flight) = self.flights.get_mut(&packet.number) else { continue };
             let SentPacket { sent, size, through, probe, missing, unknown } = *flight;
-            // The same loss in repeated feedback must not be counted twice.
+            // A loss in repeated feedback must not count twice.
             if packet.arrived.is_none() && missing {
                 continue;
             }
-            // The first report of this packet counts it as expected, whether it arrived or is missing.
             let batch = summary.batch.get_or_insert(Batch { first: sent, last: sent, ..Batch::default() });
             (batch.first, batch.last) = (batch.first.min(sent), batch.last.max(sent));
             if !missing {
@@ -146,13 +138,12 @@ impl Sender {
                 summary.received.push(Received { sent, arrived, size, probe });
             }
         }
-        // The delay estimators compute differences of arrival times, so the packets have to be in order of arrival.
+        // The delay estimators need the order of arrival.
         summary.received.sort_by_key(|packet| packet.arrived);
         summary
     }
 
-    /// Measures the round-trip times of a report's packets. Returns the longest one, which includes the hold time at
-    /// the receiver. Passes the shortest one, without the hold time, to the estimators.
+    /// Updates the round-trip times. Returns the longest one, including the receiver's hold time.
     fn measure(&mut self, report: &Report<'_>, received: &[Received]) -> Option<Span> {
         let newest = received.last()?.arrived;
         let longest = received.iter().map(|packet| report.at.since(packet.sent)).max()?;
@@ -172,12 +163,12 @@ impl Sender {
         }
     }
 
-    /// Processes a report without per-packet feedback: only the receiver report's block is available.
+    /// Processes a report without per-packet feedback.
     fn on_receiver_report(&mut self, report: &Report<'_>) {
         if let Some(rtt) = report.rtt {
             self.delay.on_rtt(rtt);
         }
-        // Receiver reports cover the same losses as the per-packet feedback and would count them twice.
+        // The per-packet feedback has counted these losses.
         if self.per_packet {
             return;
         }
@@ -196,7 +187,7 @@ impl Sender {
         let longest = self.measure(report, &summary.received);
         self.update_loss_v1(now, summary.expected, summary.lost);
         let alr = self.alr.since.is_some();
-        // The end of an application-limited phase permits a recovery probe for some seconds.
+        // The end of an application-limited phase permits a recovery probe.
         if self.was_alr && !alr {
             self.probes.on_alr_end(now);
         }
@@ -206,12 +197,12 @@ impl Sender {
         let found = summary.received.iter().fold(None, |found, packet| self.probes.on_arrival(packet).or(found));
         let probe = found.map(|rate| {
             let least = acknowledged.map_or(Rate::ZERO, |acknowledged| acknowledged.scale(PROBE_DROP));
-            // A probe's result must not reduce the rate below what demonstrably arrives.
+            // A probe must not reduce the rate below what arrives.
             rate.max(least.min(self.delay.rate()))
         });
         let outcome = self.delay.update(now, &summary.received, acknowledged, probe);
         if let Some(rate) = outcome.rate {
-            // The order matters, because a probe's result discards the delay-based estimate.
+            // A probe's result discards the delay-based estimate, so it comes first.
             if outcome.probe {
                 self.loss_v1.set(rate);
             }
@@ -230,7 +221,6 @@ impl Sender {
         }
     }
 
-    /// Updates the target from all estimates.
     fn step(&mut self, now: Time) {
         let model = self.loss_v2.as_ref().and_then(|model| Some((model.result()?, model.state)));
         let v2 = model.map(|(rate, state)| (rate, state.word()));
@@ -239,7 +229,7 @@ impl Sender {
         let target = self.loss_v1.target;
         self.alr.set_target(target);
         let cause = match model.map(|(_, state)| state) {
-            // A probe into a growing queue, or without feedback, would add congestion and measure nothing.
+            // A probe would add congestion and measure nothing.
             _ if self.loss_v1.is_silent() || self.delay.usage() != BandwidthUsage::Normal => ProbeLimit::Closed,
             Some(State::Decreasing) => ProbeLimit::Closed,
             Some(State::Increasing) => ProbeLimit::LossRising,
@@ -310,7 +300,7 @@ impl SenderHalf for Sender {
         let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(|model| model.loss);
         let (loss, rtt) = (loss.unwrap_or(self.loss_v1.fraction), self.loss_v1.rtt);
         let why = Why { loss: Some(loss), rtt: Some(rtt).filter(|rtt| !rtt.is_zero()), ..Why::rule(rule) };
-        // A pacing rate above the target lets a large frame leave within its frame interval.
+        // A large frame has to leave within its frame interval.
         let pacing = if self.frames { estimate.scale(pacing) } else { target };
         Decision { target, pacing, window: None, limit, why }
     }

@@ -1,27 +1,22 @@
-//! The number of connections that a stream represents. It rises while the round-trip time shows no queue, and falls
-//! otherwise.
+//! The number of connections, which falls while the round-trip time shows a queue, and rises otherwise.
 
 use crate::entry::{Mode, Values};
 use steadycast_units::{Rate, Span, Time};
 
-/// The share of the allowed rate that a source must use for the number of connections to rise.
+/// The share of the allowed rate that must be used for a rise.
 const USED: f64 = 0.9;
-/// The maximum number of connections.
 const MOST: f64 = 64.0;
 
-/// The rule by which the number of connections changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
-    /// The number of connections has an inverse increase and an additive decrease.
+    /// Inverse increase, additive decrease.
     Iiad,
-    /// The number of connections has an inverse increase and a multiplicative decrease.
+    /// Inverse increase, multiplicative decrease.
     #[default]
     Iimd,
-    /// The number of connections does not change.
     Fixed,
 }
 
-/// The number of connections and the state of its control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Law {
     moves: Move,
@@ -29,18 +24,18 @@ pub(super) struct Law {
     beta: f64,
     gamma: f64,
     period: Span,
-    /// Whether the minimum round-trip time is the minimum of single samples instead of the periods' means.
+    /// Whether R_min is the minimum of single samples instead of the periods' means.
     of_samples: bool,
-    /// Whether the number of connections is kept while the source leaves its rate unused.
+    /// Whether an unused rate prevents a rise.
     used: bool,
     /// The number of connections, at least 1.
     pub(super) n: f64,
     next: Option<Time>,
-    /// The sum, the minimum and the number of the round-trip samples in this period.
+    /// The sum, minimum and number of the period's round-trip samples, in seconds.
     sum: f64,
     least: Option<Span>,
     samples: u32,
-    /// R_min, the minimum over all periods.
+    /// R_min over all periods.
     base: Option<Span>,
     /// The bytes sent in this period, and the bytes that the rate allowed.
     sent: f64,
@@ -67,7 +62,7 @@ impl Law {
         }
     }
 
-    /// Records a packet of `bytes`. `rate` is the allowed rate from now on.
+    /// Records a packet of `bytes`, with the allowed rate from now on.
     pub(super) fn on_sent(&mut self, now: Time, bytes: f64, rate: Rate) {
         self.next.get_or_insert(now + self.period);
         self.sent += bytes;
@@ -76,7 +71,6 @@ impl Law {
         }
     }
 
-    /// Records a round-trip sample.
     pub(super) fn on_sample(&mut self, rtt: Span) {
         self.sum += rtt.as_secs_f64();
         self.samples += 1;
@@ -91,7 +85,7 @@ impl Law {
         }
     }
 
-    /// Ends the period. Returns true if the number has changed.
+    /// Ends the period. Returns whether the number has changed.
     ///
     /// ```text
     ///                                        congested          otherwise
@@ -99,25 +93,22 @@ impl Law {
     ///                                        IIMD:  β n + α/n   n + α/n
     /// ```
     ///
-    /// R_ave is the mean of the period's round-trip samples, and n ≥ 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1
-    /// and 2.
+    /// R_ave is the mean of the period's samples, and n ≥ 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
-        // A late call ends one period only, because no samples were taken for further ones.
+        // There are no samples for further periods.
         self.next = Some((next + self.period).max(now + Span::nanos(1)));
         let used = self.sent >= USED * self.allowed;
         let mean = (self.samples > 0).then(|| Span::from_secs_f64(self.sum / f64::from(self.samples)));
         let least = if self.of_samples { self.least } else { mean };
         (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
         let (Some(mean), Some(least)) = (mean, least) else { return false };
-        // The minimum over all periods approximates the propagation delay without queues. It is never forgotten. A
-        // single TFRC connection can keep a drop-tail queue full for a long time. A minimum of only recent periods
-        // would then contain the queue, the path would look uncongested, and n would rise.
+        // R_min is never forgotten: a connection can keep a drop-tail queue full for long, and a recent minimum would
+        // include that queue.
         let base = self.base.map_or(least, |base| base.min(least));
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
-        // If the source does not use the rate of the present connections, a short round-trip time does not show that
-        // the path could carry another connection.
+        // An unused rate does not show that the path could carry more.
         if !congested && self.used && !used {
             return false;
         }

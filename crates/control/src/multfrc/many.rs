@@ -1,4 +1,4 @@
-//! Real parallel connections. Each is a pair of TFRC halves over one stream of packets.
+//! Parallel connections: each is a pair of TFRC halves over one stream of packets.
 
 use super::law::Law;
 use super::one::with_n;
@@ -20,25 +20,21 @@ use steadycast_units::{Rate, Span, Time};
 ///   │ u24   │ u16          │ u32            │
 /// ```
 pub(super) const EXTENSION: u8 = 7;
-/// The APP subtype. A report has a record per connection that is due: its number, two spare bytes and TFRC's report.
+/// The APP subtype. It has a record per due connection: its number, two spare bytes and TFRC's report.
 const REPORTS: u8 = 1;
 const RECORD: usize = 4 + REPORT_BYTES;
-/// The maximum number of records in a report, so that it fits a packet.
 const MOST_RECORDS: usize = 48;
-/// The maximum number of connections at a receiver. A new connection replaces the connection that was silent for
-/// longest.
+/// A new connection replaces the one that was silent for longest.
 const MOST_CONNECTIONS: usize = 128;
 
 struct Connection {
     id: u16,
     tfrc: tfrc::Sender,
     seq: u32,
-    /// The connection's deficit in bytes, for deficit round robin. The connection with the largest deficit sends the
-    /// next packet.
+    /// The deficit in bytes (deficit round robin). The largest one sends the next packet.
     deficit: f64,
 }
 
-/// The sending half of a controller with parallel connections.
 pub(super) struct Sender {
     setup: Setup,
     settings: Settings,
@@ -46,9 +42,7 @@ pub(super) struct Sender {
     /// The open connections, oldest first; never empty.
     open: Vec<Connection>,
     next_id: u16,
-    /// The connection that sends the next packet.
     turn: u16,
-    /// The report interval that was passed to the connections.
     apart: Span,
 }
 
@@ -67,15 +61,15 @@ impl Sender {
         sender
     }
 
-    /// Opens or closes connections until their number is n, rounded to an integer. The newest is closed first.
+    /// Opens or closes connections until there are n, rounded. The newest is closed first.
     fn adjust(&mut self) {
         let wanted = (self.law.n + 0.5) as usize;
-        // Floor and cap apply to the stream, not to a connection.
+        // Floor and cap apply to the whole stream.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {
             let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
             tfrc.on_feedback_interval(self.apart);
-            // The initial deficit lets the connection send its first packet without waiting.
+            // The first packet is sent without waiting.
             let deficit = self.setup.packet.as_f64();
             self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
             self.next_id = self.next_id.wrapping_add(1);
@@ -134,7 +128,7 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
         let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
-        // The rule of the oldest connection is reported for all connections.
+        // The oldest connection's rule stands for all.
         let oldest = all.first();
         let limit = if sum > self.setup.cap {
             Limit::Cap
@@ -161,18 +155,17 @@ impl SenderHalf for Sender {
         }
     }
 
-    /// Selects the connection that sends the packet by deficit round robin. The quanta are proportional to the
-    /// connections' rates, so that each sends at its own rate.
+    /// Selects the sending connection by deficit round robin, with quanta proportional to the rates.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
-        // Each connection counts with at least 1 bit/s, so that the sum is never zero.
+        // With at least 1 bit/s each, the sum is never zero.
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
         let sum: f64 = rates.iter().sum();
         for (c, rate) in self.open.iter_mut().zip(&rates) {
-            // The quanta of all connections add up to the packet's size, so the deficits stay bounded.
+            // The quanta add up to the packet's size, so the deficits stay bounded.
             c.deficit += size * rate / sum;
         }
-        // With equal deficits, the oldest connection sends the packet.
+        // With equal deficits, the oldest connection sends.
         let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
         let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
         c.deficit -= size;
@@ -189,13 +182,12 @@ impl SenderHalf for Sender {
 struct ReceivingConnection {
     tfrc: tfrc::Receiver,
     heard: Time,
-    /// The numbers of packets expected and received so far, and the same two numbers at the last report.
+    /// The packets expected and received, now and at the last report.
     highest: u64,
     got: u64,
     counted: (u64, u64),
 }
 
-/// The receiving half of a controller with parallel connections.
 pub(super) struct Receiver {
     setup: Setup,
     settings: Settings,
@@ -242,7 +234,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let mut bytes = Vec::new();
         for (id, connection) in &mut self.connections {
-            // Connections for which the report has no room remain due, and are in the next report.
+            // Connections without room remain due.
             if bytes.len() >= RECORD * MOST_RECORDS
                 || !matches!(connection.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
             {
@@ -261,7 +253,7 @@ impl ReceiverHalf for Receiver {
 
     fn view(&self) -> View {
         let last = self.connections.values().map(|connection| connection.heard).max().unwrap_or_default();
-        // A closed connection stays silent, so only recently active connections are included.
+        // A closed connection stays silent.
         let open = self.connections.values().filter(|connection| last.since(connection.heard) < Span::secs(10));
         let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
         let (mut rtt, mut state) = (None, None);

@@ -1,5 +1,4 @@
-//! Constants of RFC 8698 that are not configurable, under the RFC's names. A constant from another source names that
-//! source.
+//! Constants of RFC 8698 under the RFC's names; other sources are named.
 
 use steadycast_units::{Rate, Span};
 
@@ -11,20 +10,19 @@ pub(super) const Q_EPS: Span = Span::millis(10);
 pub(super) const D_FILT: Span = Span::millis(120);
 /// QBOUND: the queueing delay that a ramp-up may build up.
 pub(super) const Q_BOUND: Span = Span::millis(50);
-/// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate. With the RFC's other values `Q_BOUND`
-/// keeps the ramp-up below a quarter.
+/// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate.
 pub(super) const GAMMA_MAX: f64 = 0.5;
-/// MULTILOSS: the number of mean loss intervals after a loss in which a long delay counts less (section 4.2).
+/// MULTILOSS: the mean loss intervals after a loss in which a long delay counts less (section 4.2).
 pub(super) const MULTI_LOSS: f64 = 7.0;
 /// QTH: a delay above this value counts less after a loss.
 pub(super) const Q_TH: Span = Span::millis(50);
 /// LAMBDA: how strongly a delay above QTH is reduced.
 pub(super) const LAMBDA: f64 = 0.5;
-/// PLRREF: the loss rate that adds the delay `d_loss` to the signal.
+/// PLRREF: the loss rate that adds the delay `d_loss`.
 pub(super) const PLR_REF: f64 = 0.01;
-/// PMRREF: the share of marked packets that adds the delay `d_mark` to the signal.
+/// PMRREF: the share of marked packets that adds the delay `d_mark`.
 pub(super) const PMR_REF: f64 = 0.01;
-/// ALPHA: the gain of the exponential means of the loss rate and of the share of marked packets.
+/// ALPHA: the gain of the mean loss rate and mean share of marks.
 pub(super) const ALPHA: f64 = 0.1;
 /// FPS: frames per second.
 pub(super) const FPS: f64 = 30.0;
@@ -32,23 +30,21 @@ pub(super) const FPS: f64 = 30.0;
 pub(super) const BETA_V: f64 = 0.1;
 /// `BETA_S`: the weight with which queued data raises the send rate.
 pub(super) const BETA_S: f64 = 0.1;
-/// The maximum of the signal (ns3-rmcat). In paper mode it is the maximum of 15 bits (section 5.3).
+/// The maximum signal (ns3-rmcat); in paper mode, that of 15 bits (section 5.3).
 pub(super) const X_MAX: Span = Span::millis(500);
-/// The number of packets over which the minimum queueing delay is taken (section 5.1.1).
+/// The packets over which the minimum queueing delay is taken (section 5.1.1).
 pub(super) const FILTER: usize = 15;
-/// The no-feedback timeout is two report intervals and a round trip, but at least this time. On expiry the rate is
-/// halved. The RFC has no such timer.
+/// The minimum of the no-feedback timeout, otherwise two report intervals and a round trip. The RFC has no such
+/// timer.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
-/// RMAX if neither the operator nor the video limits the rate. The rate settles where x = XREF · RMAX / r, and x is at
-/// most [`X_MAX`]. With a larger RMAX no signal could push the rate below the usual range of a video.
+/// RMAX if nothing limits the rate. The rate settles where x = XREF · RMAX / r with x ≤ [`X_MAX`]; a larger RMAX
+/// would exclude a video's usual rates.
 pub(super) const R_MAX: Rate = Rate::mbps(20);
-/// The maximum change of either rate by the rate-shaping buffer, as a share of the reference rate (RFC 8698, section
-/// 5.2.2).
+/// The maximum change by the rate-shaping buffer, as a share of the reference rate (section 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;
-/// The maximum time since the previous update that an update takes into account, in report intervals.
+/// The maximum time between updates that counts, in report intervals.
 pub(super) const MOST_INTERVALS: u64 = 2;
-/// The length of a slot in the base delay's window of ten slots (RFC 6817, section 3.4.2). RFC 8698, section 5.1.1, has
-/// tens of minutes.
+/// The base delay's window has ten such slots (RFC 6817, section 3.4.2). RFC 8698, section 5.1.1, has tens of
+/// minutes.
 pub(super) const BASE_SLOT: Span = Span::secs(60);
-/// The number of slots in the base delay's window.
 pub(super) const BASE_SLOTS: usize = 10;

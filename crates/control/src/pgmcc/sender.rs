@@ -9,17 +9,14 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The retransmission timeout before the first round-trip measurement, and its maximum (RFC 6298).
+/// The retransmission timeout before the first measurement, and its maximum (RFC 6298).
 const FIRST_RTO: Span = Span::secs(3);
 const MOST_RTO: Span = Span::secs(60);
-/// The maximum number of receivers whose round-trip times are stored.
 const MOST_RTTS: usize = 4_096;
-/// The time constant of the encoder's rate.
 const SMOOTHING: Span = Span::secs(1);
-/// The maximum window in packets, above the need of any network.
+/// The maximum window in packets.
 const MOST_WINDOW: f64 = 65_536.0;
 
-/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     seq: u64,
@@ -34,31 +31,29 @@ struct Acker {
     loss: f64,
 }
 
-/// TCP's estimate of the round-trip time (RFC 6298).
+/// TCP's round-trip time estimate (RFC 6298).
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
     smoothed: Span,
     deviation: Span,
 }
 
-/// The sending half of `pgmcc`.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    /// The window W, in packets.
+    /// W, in packets.
     window: f64,
-    /// The packets sent and neither acknowledged nor lost, in order.
+    /// The packets neither acknowledged nor lost, in order.
     out: VecDeque<SentPacket>,
     highest: Option<u64>,
-    /// The highest packet sent before the last reduction. Losses up to it do not cause another reduction.
+    /// The highest packet sent before the last reduction; losses up to it cause no other.
     cut_at: Option<u64>,
-    /// The newest packet that filled the window when it was sent. An acknowledgment of this packet or of an earlier one
-    /// shows that the window was used.
+    /// The newest packet that filled the window when it was sent.
     filled: Option<u64>,
-    /// Whether the window is frozen, because no packet after `cut_at` was acknowledged yet.
+    /// Whether the window is frozen until a packet after `cut_at` is acknowledged.
     frozen: bool,
     acker: Option<Acker>,
     rtts: BTreeMap<ReceiverId, Span>,
@@ -66,16 +61,15 @@ pub(super) struct Sender {
     doublings: u32,
     timeouts: u32,
     timer: Option<Time>,
-    /// The encoder's rate, and the time of its last update.
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Whether reports are confirmed. A confirmation suppresses the reports of other receivers. The next two fields are
-    /// the last confirmation, and whether a packet has carried it.
+    /// Whether reports are confirmed, which suppresses those of other receivers; the last confirmation; and whether a
+    /// packet has carried it.
     confirms: bool,
     confirmed: Option<Confirmation>,
     confirmation_sent: bool,
-    /// The check that no packet exceeds the window. The margin is for packets whose loss is not detected yet.
+    /// The check that the packets in flight fit the window, with a margin for losses not yet detected.
     within: Check,
     rule: &'static str,
 }
@@ -98,13 +92,12 @@ impl Sender {
     }
 
     fn rto(&self) -> Span {
-        // TCP's timeout with exponential back-off (RFC 6298, sections 2.3 and 5.5).
+        // Exponential back-off (RFC 6298, sections 2.3 and 5.5).
         let base = self.rtt.map_or(FIRST_RTO, |r| r.smoothed + r.deviation * 4).max(RTO_MIN);
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// Returns the timeout. Without an acker it is at most the initial one, because a new receiver needs a packet on
-    /// which it can report.
+    /// Without an acker, the timeout is at most the initial one: a new receiver needs a packet to report on.
     fn patience(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
@@ -122,17 +115,17 @@ impl Sender {
         });
     }
 
-    /// Updates and returns a receiver's own round-trip time, smoothed with weight 1/8.
+    /// Updates and returns a receiver's round-trip time, smoothed with weight 1/8.
     fn rtt_of(&mut self, id: ReceiverId, sample: Span) -> Span {
         let rtt = self.rtts.get(&id).map_or(sample, |old| old.scale(0.875) + sample.scale(0.125));
-        // Report senders are not authenticated, so the table needs a bound.
+        // Reports are not authenticated, so the table needs a bound.
         if self.rtts.len() < MOST_RTTS || self.rtts.contains_key(&id) {
             self.rtts.insert(id, rtt);
         }
         rtt
     }
 
-    /// Returns a receiver's rank, which is 0 without loss. The receiver with the highest rank limits the rate.
+    /// Returns a receiver's rank; 0 without loss. The highest rank limits the rate.
     fn rank(&self, rtt: Span, loss: f64) -> f64 {
         match LossRate::new(loss) {
             None => 0.0,
@@ -141,7 +134,7 @@ impl Sender {
         }
     }
 
-    /// Elects the acker after a report of `id`. Returns true if it has changed.
+    /// Elects the acker after a report of `id`. Returns whether it has changed.
     ///
     /// ```text
     ///  j takes over from i  ⇔  M_j > M_i / c,   M = R √p (1 + 9 p (1 + 32 p²))
@@ -150,7 +143,7 @@ impl Sender {
     /// Source: draft-ietf-rmt-bb-pgmcc.
     fn elect(&mut self, id: ReceiverId, rtt: Span, loss: f64) -> bool {
         match self.acker {
-            // The acker's own report updates its rank but never triggers a switch.
+            // The acker's own report never triggers a switch.
             Some(acker) if acker.id == id => {
                 self.acker = Some(Acker { id, rtt, loss });
                 return false;
@@ -162,7 +155,7 @@ impl Sender {
             }
             Some(_) => {}
             None => {
-                // The packets in flight are discarded, because there was no acker that could acknowledge them.
+                // There was no acker to acknowledge the packets in flight.
                 self.out.clear();
                 self.timer = None;
             }
@@ -172,11 +165,10 @@ impl Sender {
         true
     }
 
-    /// Processes an acknowledgment: removes packets from flight, and grows or reduces the window.
+    /// Removes acknowledged and lost packets, and grows or reduces the window.
     fn acknowledge(&mut self, back: &ReceiverReport, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Only the 16 bits of the RTP sequence number are common to both ends. A receiver that has joined later counts
-        // fewer wraps.
+        // Both ends share only the 16 bits of the RTP number; a late receiver counts fewer wraps.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;
@@ -187,7 +179,6 @@ impl Sender {
         let come = |seq: u64| seq == lead || (seq < lead && lead - seq < 32 && back.bitmap >> (lead - seq) & 1 == 1);
         let before = self.out.len();
         let mut later = 0;
-        // The iteration from the newest packet on counts the later packets that this report acknowledges.
         for packet in self.out.iter_mut().rev() {
             if come(packet.seq) {
                 later += 1;
@@ -215,15 +206,14 @@ impl Sender {
             }
         }
         if lost.is_some_and(|seq| self.cut_at.is_none_or(|cut| seq > cut)) {
-            // One reduction per window, as in TCP: losses of packets that were sent before the reduction belong to the
-            // same event.
+            // Losses of packets sent before the reduction belong to the same event, as in TCP.
             self.window = (self.window / 2.0).max(1.0);
             (self.cut_at, self.frozen, self.lossy) = (self.highest, true, true);
             self.rule = "loss: halved";
         }
     }
 
-    /// Confirms a report in the next packet. If there are several reports, the one with the largest loss is confirmed.
+    /// Confirms a report in the next packet; of several, the one with the largest loss.
     fn confirm(&mut self, loss: f64) {
         self.confirmed = Some(match self.confirmed {
             Some(last) if !self.confirmation_sent => Confirmation { loss: last.loss.max(loss), ..last },
@@ -232,7 +222,7 @@ impl Sender {
         self.confirmation_sent = false;
     }
 
-    /// Updates the encoder's rate W s / R, smoothed over a second.
+    /// Updates the encoder's rate W s / R.
     fn smooth(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
         let rate = self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window);
@@ -257,7 +247,7 @@ impl SenderHalf for Sender {
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.patience());
         }
-        // A floor makes packets leave even without acknowledgments, so the list of packets in flight needs a bound.
+        // With a floor, packets leave even without acknowledgments.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }
@@ -270,7 +260,6 @@ impl SenderHalf for Sender {
             return self.on_leave(now, id, Leave::Bye);
         }
         let sample = now.since(back.echo.own(now));
-        // A report before the first packet, or with an absurd round-trip time, is invalid.
         if self.highest.is_none() || sample > ABSURD_RTT {
             return;
         }
@@ -292,14 +281,14 @@ impl SenderHalf for Sender {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;
-            // The packets in flight are discarded, because no acker is left that could acknowledge them.
+            // No acker is left to acknowledge the packets in flight.
             self.out.clear();
             self.timer = None;
             self.rule = "the acker has left";
         }
     }
 
-    /// Handles TCP's retransmission timeout: the acker has not acknowledged in time.
+    /// The acker has not acknowledged within TCP's retransmission timeout.
     fn on_timer(&mut self, now: Time) {
         if self.timer.is_none_or(|at| at > now) {
             return;
@@ -308,14 +297,14 @@ impl SenderHalf for Sender {
         self.window = 1.0;
         (self.cut_at, self.frozen) = (self.highest, false);
         self.timer = None;
-        // Several timeouts in a row mean that the acker is gone, not only its acknowledgments.
+        // Several timeouts in a row mean that the acker is gone.
         self.timeouts = self.timeouts.saturating_add(1);
         self.doublings = (self.doublings + 1).min(8);
         self.rule = "time-out";
         if self.timeouts >= ELECT_AFTER {
             self.acker = None;
         }
-        // The window now allows one packet per time-out.
+        // The window now allows one packet per timeout.
         self.smoothed = self.smoothed.min(self.packet.per(self.rto()));
         self.smoothed_at = now;
     }
@@ -325,7 +314,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // Before a round-trip time is known, the window alone limits the sender.
+        // Before a round-trip time is known, only the window limits the sender.
         let pacing = self.rtt.map_or(self.cap, |rtt| {
             self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window * self.config.pacing)
         });

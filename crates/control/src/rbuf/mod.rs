@@ -1,5 +1,4 @@
-//! Rate control by the receiver's buffer. The receiver reports its buffer level once per round trip, and the sender
-//! adjusts the delay between packets (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless
+//! Rate control by the receiver's buffer (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless
 //! Portable Devices, 2011).
 //!
 //! `rbuf-type1` uses the level and its change, `rbuf-type2` only the level, `no-control` neither.
@@ -17,7 +16,6 @@ use steadycast_units::{Bytes, Rate, Span};
 const SOURCE: &str = "Hong, Park 2011";
 const COLOUR: &str = "#2ca02c";
 
-/// The registry entry of `rbuf-type1`.
 pub(crate) const TYPE1: Controller = Controller {
     name: "rbuf-type1",
     about: "keeps the fill level of the receiver's buffer between 20 % and 90 %, by the level and its change",
@@ -37,7 +35,6 @@ pub(crate) const TYPE1: Controller = Controller {
     ..CONSTANT
 };
 
-/// The registry entry of `rbuf-type2`.
 pub(crate) const TYPE2: Controller = Controller {
     name: "rbuf-type2",
     about: "keeps the fill level of the receiver's buffer between 20 % and 90 %, by the level alone",
@@ -50,7 +47,6 @@ pub(crate) const TYPE2: Controller = Controller {
     ..TYPE1
 };
 
-/// The registry entry of `no-control`.
 pub(crate) const NO_CONTROL: Controller = Controller {
     name: "no-control",
     about: "sends at a constant rate, with a constant delay between packets; feedback is ignored",
@@ -67,11 +63,11 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     ..CONSTANT
 };
 
-/// The RTP header extension element: the smoothed round-trip time in 24 bits in units of 10 µs, 0 if unknown.
+/// The RTP header extension element: the smoothed round-trip time, 24 bits, in units of 10 µs; 0 if unknown.
 const EXTENSION: u8 = 7;
 
 params! {
-    /// The parameters. `no-control` has only the first parameter, and only `rbuf-type1` has the last one.
+    /// `no-control` has only the first one, and only `rbuf-type1` has the last one.
     const {
     span ipd_min: "the minimum delay between two packets, which sets the highest rate",
         "Hong, Park, section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
@@ -106,21 +102,21 @@ params! {
     }
 }
 
-/// The fixed time to send a packet, a in t(S) = a + b·S (equation 11). With [`PER_BYTE`] it gives t(1000 B) = 5 ms as
-/// in figure 8. The paper does not say how this time is divided into a and b.
+/// a in t(S) = a + b·S (equation 11). With [`PER_BYTE`], t(1000 B) = 5 ms as in figure 8; the paper does not divide
+/// it.
 const PER_PACKET: Span = Span::millis(1);
-/// The time to send a byte, b in t(S) = a + b·S.
+/// b in t(S) = a + b·S.
 const PER_BYTE: Span = Span::micros(4);
-/// γ₁: the factor by which the rate is multiplied in underflow (equation 14, section 4.4).
+/// γ₁: the factor of the rate in underflow (equation 14, section 4.4).
 const GAMMA_UNDER: f64 = 1.2;
-/// γ₂: the factor by which the rate is multiplied in overflow (equation 16, section 4.4).
+/// γ₂: the factor of the rate in overflow (equation 16, section 4.4).
 const GAMMA_OVER: f64 = 0.9;
-/// γ₁ if ΔB shows that the buffer moves away from its goal (section 4.4).
+/// γ₁ if the buffer moves away from its goal (section 4.4).
 const GAMMA_UNDER_FAST: f64 = 1.3;
-/// γ₂ if ΔB shows that the buffer moves away from its goal (section 4.4).
+/// γ₂ if the buffer moves away from its goal (section 4.4).
 const GAMMA_OVER_FAST: f64 = 0.8;
 
-/// The former parameters. `no-control` had only the first two, and only `rbuf-type1` had the last three.
+/// `no-control` had only the first two, and only `rbuf-type1` had the last three.
 const FORMER: &[FormerParam] = &[
     FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
     FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),
@@ -135,11 +131,11 @@ const FORMER: &[FormerParam] = &[
     },
 ];
 
-/// The number of rounds for which ΔB is extrapolated (`stable = "predictive"`). It is not in the paper.
+/// The rounds for which ΔB is extrapolated (`stable = "predictive"`); not in the paper.
 const HORIZON: f64 = 8.0;
-/// The maximum additive step, as a share of a round's amount (`stable = "predictive"`). It is not in the paper.
+/// The maximum additive step, as a share of a round's amount (`stable = "predictive"`); not in the paper.
 const STEP: f64 = 0.05;
-/// The weight of the old value in the smoothed round-trip time (equation 17 gives no value; RFC 6298: 7/8).
+/// The weight of the old round-trip time (RFC 6298; equation 17 gives no value).
 const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 
@@ -147,7 +143,7 @@ const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,
-    /// t(S): the time that it takes to send a packet.
+    /// t(S): the time to send a packet.
     sending: Span,
 }
 
@@ -156,12 +152,11 @@ impl Train {
         Self { packet, sending: PER_PACKET + PER_BYTE * packet.get() }
     }
 
-    /// Returns the rate for a delay between packets.
     fn rate(&self, delay: Span) -> Rate {
         self.packet.per(self.sending + delay)
     }
 
-    /// Returns the delay for a rate. It is zero if the rate is higher than that of packets without delay.
+    /// Returns the delay for a rate; zero if the rate is too high.
     fn delay(&self, rate: Rate) -> Span {
         self.packet.at(rate).saturating_sub(self.sending)
     }

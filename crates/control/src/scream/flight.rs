@@ -2,7 +2,7 @@ use crate::PacketReport;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The maximum time for which a packet below the highest acknowledged one is recorded.
+/// The maximum age of a recorded packet below the highest acknowledged one.
 const MISSING_MAX_AGE: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ struct SentPacket {
     number: u64,
     size: u64,
     sent: Time,
-    /// Whether the fate of the packet is unknown. It is then not in flight.
+    /// A packet with an unknown fate is not in flight.
     unknown: bool,
 }
 
@@ -18,35 +18,31 @@ struct SentPacket {
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     sent: Time,
-    /// The time when a later packet was first acknowledged.
+    /// When a later packet was first acknowledged.
     passed: Time,
     lost: bool,
-    /// Whether the feedback covers later packets but not this one. Such a packet does not count as lost.
+    /// Whether the feedback skips this packet; it then does not count as lost.
     unknown: bool,
 }
 
-/// The new information in a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FeedbackSummary {
-    /// The bytes between the old and the new highest acknowledged packet, including lost ones, and the marked bytes
-    /// among them.
+    /// The bytes between the old and new highest acknowledged packet, lost ones included, and the marked ones.
     pub(super) acked: u64,
     pub(super) acked_marked: u64,
-    /// The number of packets reported as received for the first time, and the number of marked ones among them.
+    /// The packets newly reported as received, and the marked ones.
     pub(super) delivered: u32,
     pub(super) marked: u32,
-    /// The number of packets newly declared lost.
     pub(super) lost: u32,
-    /// The send times of the latest marked and of the latest lost packet.
+    /// The send times of the newest marked and the newest lost packet.
     pub(super) latest_marked: Option<Time>,
     pub(super) latest_lost: Option<Time>,
-    /// The send time of the newest packet, and its one-way delay if it was reported.
+    /// The newest packet's send time, and its one-way delay if it was reported.
     pub(super) newest: Option<(Time, Option<OneWay>)>,
-    /// The minimum and the maximum one-way delay of the received packets.
+    /// The minimum and maximum one-way delay.
     pub(super) extremes: Option<(OneWay, OneWay)>,
 }
 
-/// The packets in flight: all packets sent after the highest acknowledged one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight {
     /// The packets above the highest acknowledged one, in order.
@@ -64,7 +60,7 @@ impl InFlight {
     }
 
     pub(super) fn on_sent(&mut self, number: u64, size: u64, sent: Time) {
-        // A repeated number would count its bytes twice.
+        // A repeated number would count twice.
         if self.last.is_none_or(|last| number > last) {
             self.last = Some(number);
             self.bytes += size;
@@ -72,20 +68,19 @@ impl InFlight {
         }
     }
 
-    /// Marks the fate of a packet as unknown, which takes it out of flight.
+    /// Takes a packet whose fate is unknown out of flight.
     pub(super) fn on_unknown(&mut self, number: u64) {
         if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
             let out = &mut self.out[place];
             self.bytes -= if out.unknown { 0 } else { out.size };
             out.unknown = true;
-        // A packet that was declared lost stays lost, because the window was already reduced for it.
+        // The window was already reduced for a packet declared lost.
         } else if let Some(missing) = self.missing.get_mut(&number).filter(|missing| !missing.lost) {
             missing.unknown = true;
         }
     }
 
-    /// Processes the packets of a report. The reordering time is limited to `most`, a round-trip time, but never to
-    /// less than its initial value.
+    /// Processes a report. The reordering time is at most `most`, a round trip, but at least its initial value.
     pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport], most: Span) -> FeedbackSummary {
         let mut summary = FeedbackSummary::default();
         for packet in packets {
@@ -113,19 +108,18 @@ impl InFlight {
         }
         self.reordering = self.reordering.min(most.max(self.first_reordering));
         let reordering = self.reordering;
-        // Reordered packets get the reordering time to arrive before they count as lost.
         for missing in self.missing.values_mut().filter(|m| !m.lost && !m.unknown && now.since(m.passed) >= reordering)
         {
             missing.lost = true;
             summary.lost += 1;
             summary.latest_lost = summary.latest_lost.max(Some(missing.sent));
         }
-        // Lost packets are kept for a while, to recognise one that arrives late and to learn the reordering from it.
+        // A late arrival of a lost packet shows the reordering time.
         self.missing.retain(|_, m| !(m.lost || m.unknown) || now.since(m.passed) < MISSING_MAX_AGE);
         summary
     }
 
-    /// Handles the report that a packet has not arrived. The packet's fate is then known.
+    /// Handles a packet that feedback reports as missing.
     fn on_missing(&mut self, number: u64) {
         if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
             let out = &mut self.out[place];
@@ -136,11 +130,11 @@ impl InFlight {
         }
     }
 
-    /// Acknowledges a packet and returns its send time. Returns `None` if it was acknowledged before, or never sent.
+    /// Acknowledges a packet and returns its send time; `None` if it is unknown or already acknowledged.
     fn acknowledge(&mut self, now: Time, number: u64, marked: bool, summary: &mut FeedbackSummary) -> Option<Time> {
         if let Some(missing) = self.missing.remove(&number) {
             if missing.lost {
-                // The packet was declared lost too early, so the reordering time becomes its actual lateness.
+                // It was declared lost too early.
                 self.reordering = now.since(missing.passed);
             }
             return Some(missing.sent);
@@ -165,7 +159,7 @@ impl InFlight {
         sent
     }
 
-    /// Removes all packets from flight and declares them lost, except those with unknown fates.
+    /// Declares all packets in flight lost, except those with unknown fates.
     pub(super) fn clear(&mut self, now: Time) {
         for out in self.out.drain(..) {
             let SentPacket { number, sent, unknown, .. } = out;

@@ -17,37 +17,34 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The window of the receive rate (EricssonResearch/scream).
 const RECEIVE_RATE_WINDOW: Span = Span::millis(100);
-/// The minimum interval between two updates of alpha, in seconds.
+/// The minimum interval between updates of alpha, in seconds.
 const ALPHA_INTERVAL: f64 = 0.01;
 /// The gain of the smoothed round-trip time (RFC 6298, section 2.3).
 const RTT_GAIN: f64 = 0.125;
 /// The maximum valid round-trip time, in seconds.
 const ABSURD_RTT: f64 = 60.0;
-/// The maxima of the terms that lower the target below the window's rate.
+/// The maxima of the terms that reduce the target.
 const MOST_ADJUST: f64 = 0.5;
 const MOST_FRAME_DEVIATION: f64 = 0.2;
 const MOST_SMALL_WINDOW: f64 = 0.2;
 const SMALL_WINDOW: f64 = 0.1;
-/// The maximum interval between two frames that counts in the frame period.
+/// A longer interval between frames is a pause of the encoder.
 const ABSURD_PERIOD: Span = Span::millis(500);
 /// The pacing rate before the first feedback, in bit/s.
 const FIRST_PACE: f64 = 1e6;
-/// The duration of draining a standing queue at half the rate, in round trips, and its minimum.
+/// The duration of draining a standing queue, in round trips, and its minimum.
 const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
-/// From this share of the cap on, the data in flight limits the window. The limit is at least [`CAP_HEADROOM`] times
-/// the window that the cap needs.
+/// Above this share of the cap, the window is limited by the data in flight, but never below [`CAP_HEADROOM`] times
+/// what the cap needs.
 const NEAR_CAP: f64 = 0.95;
 const CAP_HEADROOM: f64 = 1.5;
-/// In the computation of the window that the cap needs, this time is added to the round-trip time, in seconds
-/// (EricssonResearch/scream).
+/// Added to the round-trip time for the window that the cap needs, in seconds (EricssonResearch/scream).
 const CAP_RTT_ADDEND: f64 = 0.001;
 /// The maximum gain of the mean loss rate.
 const LOSS_GAIN: f64 = 0.0025;
-/// The minimum of the no-feedback timeout, in round trips.
 const TIMEOUT_RTTS: f64 = 4.0;
 
-/// The sending half of `scream`.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
@@ -61,18 +58,16 @@ pub(super) struct Sender {
     peak: PeakFilter,
     acked: Meter,
     alpha: f64,
-    /// The number of packets reported since the last update of alpha, the number of marked ones among them, and the
-    /// time of that update.
+    /// The packets reported since the last update of alpha, and the marked ones among them.
     reported: (u32, u32),
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,
     s_rtt: Option<f64>,
-    /// If the round-trip time is smoothed twice: the inner mean, and the time of the outer mean's last update.
+    /// For a round-trip time that is smoothed twice: the inner mean, and the time of the outer mean's update.
     first_rtt: f64,
     second_at: Time,
     loss_rate: f64,
-    /// The maximum bytes in flight in this round trip and in the last one, the start of this round trip, and whether it
-    /// had a loss.
+    /// The maximum bytes in flight in this round trip and in the last one.
     most: (f64, f64),
     round_began: Option<Time>,
     round_lost: bool,
@@ -86,8 +81,7 @@ pub(super) struct Sender {
     by: Option<ReceiverId>,
 }
 
-/// Computes the encoder's rate from the reference window, in bit/s: what the window carries per round trip, minus
-/// overhead and a margin.
+/// Computes the encoder's rate from the reference window, in bit/s.
 ///
 /// ```text
 ///           8 ref_wnd                                            MSS                       1
@@ -124,7 +118,7 @@ impl Sender {
         LEAST_TIMEOUT.max(Span::from_secs_f64(self.s_rtt.unwrap_or(0.0) * TIMEOUT_RTTS))
     }
 
-    /// Records a packet that was sent at `left`. The current time is `at`.
+    /// Records a packet that was sent at `left`; `at` is the current time.
     fn sent(&mut self, at: Time, left: Time, number: u64, size: Bytes) {
         self.flight.on_sent(number, size.get(), left);
         let bytes = self.flight.bytes as f64;
@@ -133,8 +127,8 @@ impl Sender {
         self.no_feedback.on_sent(at, self.timeout());
     }
 
-    /// Updates the smoothed round-trip time (RFC 6298). The gain is much smaller while the samples fall and the source
-    /// sends less than it may. Otherwise, the short queue of an idle source would raise the rate.
+    /// Updates the smoothed round-trip time (RFC 6298). With an idle source the queue is short, so falling samples
+    /// count less; the rate would rise otherwise.
     fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
             (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);
@@ -153,14 +147,13 @@ impl Sender {
         self.s_rtt = Some(s_rtt + gain * (rtt - s_rtt));
     }
 
-    /// Updates the round-trip time and the queueing delay from the newest packet of a report.
     fn measure_newest(&mut self, now: Time, summary: &FeedbackSummary) {
         let Some((sent, delay)) = summary.newest else { return };
         let rtt = now.since(sent).as_secs_f64();
         if rtt < ABSURD_RTT {
             self.measure(now, rtt);
         }
-        // The reference code samples every packet, the draft only the newest of each report.
+        // The reference code samples every packet, the draft the newest of each report.
         if self.config.profile.every_packet
             && let Some((least, most)) = summary.extremes
         {
@@ -173,7 +166,6 @@ impl Sender {
         }
     }
 
-    /// Ends a round trip once it is over, and starts the next.
     fn end_round(&mut self, now: Time, s_rtt: f64) {
         if self.round_began.is_some_and(|began| now.since(began).as_secs_f64() < s_rtt) {
             return;
@@ -201,7 +193,7 @@ impl Sender {
     fn count_marks(&mut self, now: Time, summary: &FeedbackSummary, s_rtt: f64) {
         self.reported.0 += summary.delivered;
         self.reported.1 += summary.marked;
-        // Alpha is averaged per round trip or 10 ms, whichever is shorter, independent of the number of reports.
+        // Alpha does not depend on the number of reports.
         let due = self.alpha_at.is_none_or(|at| now.since(at).as_secs_f64() >= ALPHA_INTERVAL.min(s_rtt));
         if due && self.reported.0 > 0 {
             self.alpha = alpha(self.alpha, f64::from(self.reported.1) / f64::from(self.reported.0), &self.config);
@@ -221,7 +213,7 @@ impl Sender {
 
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
-        // At the cap the window is not limited by congestion and would otherwise grow without being used.
+        // At the cap, congestion does not limit the window.
         if self.target > NEAR_CAP * self.cap {
             let needed = CAP_HEADROOM * self.cap / 8.0 * (s_rtt + CAP_RTT_ADDEND);
             self.window.limit(peak.max(needed));
@@ -237,7 +229,7 @@ impl Sender {
         if self.s_rtt.is_none() {
             return pace.max(FIRST_PACE);
         }
-        // Near the cap pacing is relaxed, so that large frames do not queue at the sender.
+        // Near the cap, large frames must not queue at the sender.
         let above = (self.target / self.cap - RELAXED_PACING) / (1.0 - RELAXED_PACING);
         pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / RELAXED_PACING_MOST, 1.0)
     }
@@ -249,14 +241,12 @@ impl SenderHalf for Sender {
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
-        // Retransmissions and parity use the window as media does.
         self.sent(sent.at, sent.left, sent.number, sent.size);
     }
 
     fn on_queue(&mut self, queue: &MediaQueue) {
         let Some(frame) = queue.frame else { return };
         let gap = self.last_frame.replace(queue.at).map(|last| queue.at.since(last));
-        // A pause of the encoder is not a frame period.
         if let Some(gap) = gap.filter(|gap| *gap < ABSURD_PERIOD) {
             self.frame_period += (gap.as_secs_f64() - self.frame_period) / 16.0;
         }
@@ -276,13 +266,12 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let summary = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
-        // A report without new information must not advance the round trip or restart the timer.
+        // A report without news must not advance the round trip or restart the timer.
         if summary == FeedbackSummary::default() {
             return;
         }
         if summary.delivered > 0 {
             self.no_feedback.on_feedback();
-            // The timer restarts for the packets that are still in flight.
             if self.flight.bytes > 0 {
                 self.no_feedback.on_sent(now, self.timeout());
             }
@@ -334,8 +323,7 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.no_feedback.has_expired(now) {
-            // The packets in flight or their feedback are taken to be lost. Otherwise they would fill the window and
-            // block the sender.
+            // The packets in flight are taken to be lost; otherwise they would block the sender.
             self.flight.clear(now);
             self.window.halve(now);
             self.target = (self.target / 2.0).max(self.floor);

@@ -3,19 +3,17 @@ use super::constants::{BETA_LOSS, MIN_REF_WND, VIRTUAL_RTT};
 use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
-/// Near the inflection point, growth is scaled by the square of [`INFLECTION`] times the relative distance to that
-/// point, but at least by [`LEAST_SCALE`].
+/// The minimum growth near the inflection point; otherwise it is the square of [`INFLECTION`] times the relative
+/// distance.
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
-/// The lower bound of the factors that make a reduction smaller: near the inflection point, with delay variation, and
-/// while the target is low.
+/// The lower bound of each factor that makes a reduction smaller.
 const LEAST_CUT: f64 = 0.25;
-/// The time without a reduction, in round trips, after which the first L4S mark resets the window to the bytes in
-/// flight.
+/// The round trips without a reduction after which an L4S mark first limits the window to the bytes in flight.
 const RESET_QUIET_RTTS: f64 = 100.0;
 
-/// Updates alpha, L4S's moving average of the share of marked packets. It rises with gain 1/8 and falls with gain
-/// 1/128.
+/// Updates alpha, L4S's moving average of the share of marked packets; by default the gains are 1/8 up and 1/128
+/// down.
 ///
 /// ```text
 ///  α ← F/8 + 7α/8    where F ≥ α        α ← 127 α/128    else
@@ -28,12 +26,12 @@ pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
     }
 }
 
-/// The inputs of a window update. Times are in seconds, sizes in bytes.
+/// The inputs of an update, in seconds and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) now: Time,
     pub(super) s_rtt: f64,
-    /// The send times of the latest lost and the latest marked packet of this report.
+    /// The send times of the newest lost and the newest marked packet.
     pub(super) lost: Option<Time>,
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
@@ -49,7 +47,6 @@ pub(super) struct Input {
     /// The maximum bytes in flight in this and the last round trip, and in the last one alone.
     pub(super) flight: f64,
     pub(super) flight_before: f64,
-    /// Whether the target has reached its cap.
     pub(super) at_cap: bool,
 }
 
@@ -65,19 +62,16 @@ words! {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceWindow {
-    /// The size in bytes.
     pub(super) bytes: f64,
-    /// The inflection point: the window at the last reduction. Growth is slow near it.
+    /// The window at the last reduction; growth is slow near it.
     inflection: f64,
-    /// Whether the next reduction sets the inflection point. It does so only if the window has grown since the last
-    /// reduction.
+    /// Whether the next reduction sets the inflection point: the window has grown since the last.
     may_move: bool,
-    /// Whether losses, and whether marks, were reported since the last reduction of the window.
+    /// Whether losses and marks were reported since the last reduction.
     lost: bool,
     marked: bool,
-    /// The last congestion; `None` if there was none, so that growth is not slowed down at the start.
+    /// The last congestion; `None` before the first.
     congested: Option<Time>,
-    /// The time of the last reduction.
     reacted: Option<Time>,
     /// The time of the last reduction by a loss or a classic mark.
     episode: Option<Time>,
@@ -88,18 +82,17 @@ impl ReferenceWindow {
         Self { bytes: MIN_REF_WND.as_f64(), inflection: 1.0, may_move: true, ..Self::default() }
     }
 
-    /// Returns whether the window was reduced before.
     pub(super) fn has_fallen(&self) -> bool {
         self.reacted.is_some()
     }
 
-    /// Returns the scale in [0.1, 1]. It is 1 at a distance of 12.5 % or more from the inflection point.
+    /// Returns the scale in [0.1, 1]; 1 from a distance of 12.5 % to the inflection point.
     fn scale(&self) -> f64 {
         let off = INFLECTION * (self.bytes - self.inflection) / self.inflection;
         (off * off).clamp(LEAST_SCALE, 1.0)
     }
 
-    /// Updates the window: first a reduction if one is due, then growth. Both use the scale before the update.
+    /// Both parts use the scale before the update.
     pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
         let scale = self.scale();
         let cut = self.shrink(scale, input, config);
@@ -118,7 +111,7 @@ impl ReferenceWindow {
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
         }
-        // The network needs a round trip to show the effect of a reduction.
+        // The network shows the effect of a reduction after a round trip.
         let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
         if since < config.cut_interval.min(input.s_rtt) {
             return None;
@@ -135,27 +128,26 @@ impl ReferenceWindow {
         };
         let before = self.bytes;
         let spared = if input.low { LEAST_CUT } else { 1.0 };
-        // Reductions come every `cut_interval`. Each is divided by the number of intervals per round trip, so that
-        // their sum over a round trip does not depend on the path's length.
+        // The sum over a round trip must not depend on the number of reductions in it.
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= BETA_LOSS,
             Cut::ClassicMark => self.bytes *= config.profile.beta_ecn,
             Cut::L4sMark => {
                 let mut by = input.alpha / 2.0 * spared / long_way;
-                // With a short queue, the reduction is gentler near the inflection point and with delay variation.
+                // With a short queue, the reduction is smaller near the inflection point and with delay variation.
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
                 let long = RESET_QUIET_RTTS * VIRTUAL_RTT.as_secs_f64().max(input.s_rtt);
-                // After a long growth without marks, the window may be far above what the path carries.
+                // After a long growth, the window may be far above what the path carries.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }
                 self.bytes *= 1.0 - by;
             }
             Cut::Delay => {
-                // Delay acts like a share of L4S marks: 0 at half of the target, and 1 at the whole target.
+                // Delay acts like a share of marks: 0 at half of the target, 1 at the target.
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
                 let twice = if config.profile.divided_twice { long_way } else { 1.0 };
                 self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
@@ -164,14 +156,13 @@ impl ReferenceWindow {
                 }
             }
         }
-        // The inflection point moves once per growth phase, to the window before the first reduction after it.
         if std::mem::take(&mut self.may_move) {
             self.inflection = before;
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
-        // L4S and delay reductions are proportional and may be repeated. Losses and classic marks reduce the window by
-        // a fixed share, once per round trip.
+        // Losses and classic marks cut by a fixed share, once per round trip. The others are proportional and may
+        // repeat.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }
@@ -190,7 +181,7 @@ impl ReferenceWindow {
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(VIRTUAL_RTT.as_secs_f64());
-        // The multiplicative increase ramps up slowly after congestion.
+        // The multiplicative part ramps up slowly after congestion.
         let post = self.congested.map_or(1.0, |at| {
             (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
         });
@@ -200,14 +191,14 @@ impl ReferenceWindow {
             * scale.max(LEAST_CUT)
             * input.delay_scale.max(LEAST_SCALE)
             * (1.0 + config.profile.mul_increase * self.bytes / config.mss * post * scale);
-        // Growth beyond the data in flight would not be tested by the source.
+        // The source would not test more than it has in flight.
         if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
             self.bytes += by;
             self.may_move = true;
         }
     }
 
-    /// Returns the upper limit of growth. It keeps the window related to what the source actually sends.
+    /// Returns the upper limit of growth, from the bytes in flight.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
         config.mss + config.profile.head_room * flight
     }
@@ -216,17 +207,16 @@ impl ReferenceWindow {
         self.bytes = self.bytes.min(most).max(MIN_REF_WND.as_f64());
     }
 
-    /// Halves the window after the no-feedback timeout.
     pub(super) fn halve(&mut self, now: Time) {
         self.bytes = (self.bytes / 2.0).max(MIN_REF_WND.as_f64());
         self.congested = Some(now);
         self.reacted = Some(now);
-        // Losses that are reported after the timeout belong to the same episode.
+        // Losses reported after the timeout belong to the same episode.
         self.episode = Some(now);
     }
 }
 
-/// A sliding maximum in slots of 50 ms (the reference code's rule for a source at its cap).
+/// A sliding maximum in slots of 50 ms (EricssonResearch/scream).
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeakFilter {
     slots: std::collections::VecDeque<f64>,

@@ -10,21 +10,18 @@ use crate::queue::Queue;
 use crate::{Arrival, Body, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
-/// The time without packets, in round trips, after which losses are discarded, because the sender may slow-start again
-/// (RFC 4654, section 4.3.1).
+/// The time without packets, in round trips, after which losses are discarded (RFC 4654, section 4.3.1).
 const LOSS_EXPIRY_RTTS: u64 = 10;
 
-/// The queueing delay that ends slow start, with the quick start.
+/// The queueing delay that ends a quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// The minimum of the queueing delay that ends slow start, in transmission times of this flow's packets. On a slow
-/// link, a few packets of other flows already take longer than [`START_DELAY`].
+/// The same in packet times: on a slow link, few packets of other flows exceed [`START_DELAY`].
 const LEAST_QUEUE_PACKETS: u64 = 4;
-/// The window of the receive rate in slow start, in round trips. The rate doubles every two round trips with this
-/// window, but only every four with a window of three.
+/// The window of the receive rate in slow start, in round trips. With this value the rate doubles every two round
+/// trips.
 const SLOW_START_WINDOW_RTTS: f64 = 1.0;
 
-/// The last packet and its header extension.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: Time,
@@ -33,7 +30,6 @@ struct Last {
     forward: SenderNotice,
 }
 
-/// The receiving half (RFC 4654, section 4).
 pub(super) struct Receiver {
     config: Config,
     id: ReceiverId,
@@ -48,11 +44,9 @@ pub(super) struct Receiver {
     queue: Queue,
     have_loss: bool,
     is_clr: bool,
-    /// The requested rate at the start of the round.
     x_fbr: Rate,
-    /// The time of the next report, if this receiver is to report.
+    /// The time of the next report, if one is planned.
     fire: Option<Time>,
-    /// Whether data has arrived since the last report as the limiting receiver.
     news: bool,
     reported: Option<Time>,
 }
@@ -94,7 +88,7 @@ impl Receiver {
         self.rtt().scale(if slow_start { SLOW_START_WINDOW_RTTS } else { K })
     }
 
-    /// Returns the receive rate; one packet per R_max until it can be measured.
+    /// Returns the receive rate; one packet per R_max until it is measured.
     fn received(&self, now: Time) -> Rate {
         self.meter.rate(now, self.window()).unwrap_or_else(|| self.packet.per(self.r_max()))
     }
@@ -107,7 +101,7 @@ impl Receiver {
     ///          R (√(2p/3) + 12 √(3p/8) p (1 + 32 p²))
     /// ```
     ///
-    /// It is at least one packet in 8 s. Source: RFC 4654, sections 2.1, 4.3.4 and 4.4.
+    /// At least one packet in 8 s. Source: RFC 4654, sections 2.1, 4.3.4 and 4.4.
     fn desired(&self, now: Time) -> Rate {
         let rate = match self.losses.rate() {
             Some(p) if self.have_loss => throughput(self.packet, self.rtt(), p),
@@ -116,15 +110,14 @@ impl Receiver {
         rate.max(self.least)
     }
 
-    /// Returns whether other receivers' reports suppress this receiver's report in this round.
+    /// Returns whether other receivers' reports suppress this one in this round.
     fn silenced(&self, now: Time) -> bool {
         let Some(last) = self.last else { return true };
         let x_supp = last.forward.x_supp;
         x_supp < Rate::MAX && !self.is_far() && (x_supp < self.x_fbr || x_supp < self.desired(now))
     }
 
-    /// Returns whether the round-trip time exceeds R_max. The receiver must then report it to the sender. The notice
-    /// carries R_max in whole milliseconds, rounded up.
+    /// Returns whether the round-trip time exceeds R_max and has to be reported.
     fn is_far(&self) -> bool {
         self.rtt.is_known() && self.rtt() > self.r_max()
     }
@@ -148,8 +141,7 @@ impl Receiver {
         self.is_clr = forward.clr == Some(self.id);
         if self.is_clr {
             if !was_clr {
-                // This receiver has become the limiting one, so the random timer of the other receivers no longer
-                // applies. This receiver reports one round trip after its last report.
+                // A limiting receiver reports one round trip after its last report, without a random delay.
                 self.fire = Some(self.reported.map_or(now, |at| (at + self.rtt()).max(now)));
             } else if self.fire.is_none() {
                 self.fire = Some(now);
@@ -158,8 +150,7 @@ impl Receiver {
             self.fire = None;
         }
         let round = before.map(|b| forward.fb_nr.wrapping_sub(b.forward.fb_nr));
-        // A new round starts if its number is ahead by up to half the number space, or if it is the first number
-        // received.
+        // A round number counts as new up to half the number space ahead.
         match round {
             None | Some(1..=127) => self.start_round(now, forward),
             _ if self.is_clr => {}
@@ -185,15 +176,13 @@ impl Receiver {
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // At the end of slow start the present round-trip time includes a queue, which drains afterwards. A loss
-        // interval derived from that round-trip time would then give too high a rate. The mean of the minimum and the
-        // present round-trip time is used instead.
+        // The round-trip time at the end of slow start includes a queue that drains, so half of it is taken off.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // The square-root law does not consider timeouts. At two packets per round trip, the throughput equation
-            // would give 1/50 of the measured rate for an interval by this law.
+            // The square-root law ignores timeouts: at two packets per round trip, the equation would give 1/50 of
+            // the measured rate.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {
@@ -226,7 +215,7 @@ impl Receiver {
     }
 }
 
-/// Returns the stamp that the other end has put on a packet sent at `sent`.
+/// Returns the stamp of a packet that the sender sent at `sent`.
 fn peer_stamp(sent: PeerTime) -> Stamp {
     let units = (i128::from(sent.as_nanos()) << 18).div_euclid(1_000_000_000);
     Stamp(units as u32)
@@ -246,12 +235,11 @@ impl ReceiverHalf for Receiver {
         let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
-            // After a pause of this length the sender starts slowly again, and the old losses do not describe the path
-            // any more.
+            // After such a pause the sender starts slowly, and old losses say nothing about the path.
             if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }
-            // An overtaken packet carries outdated round information.
+            // An overtaken packet has an old round.
             if arrival.seq < b.seq {
                 forward = b.forward;
             }
@@ -264,8 +252,7 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // The losses so far were grouped with R_max, and the first interval was derived with R_max. Both
-                    // are corrected.
+                    // The losses so far were counted with R_max.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());
@@ -279,7 +266,6 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
-        // The limiting receiver is never suppressed.
         if self.is_clr || self.fire.is_none() || self.is_far() {
             return;
         }
@@ -304,7 +290,7 @@ impl ReceiverHalf for Receiver {
             self.fire = Some(now + self.rtt());
             self.news = false;
         } else {
-            // If the sender has stopped, the receivers must not all report at the same time.
+            // After the sender has stopped, receivers must not all report at the same time.
             let overdue = now.since(last.at).saturating_sub(last.forward.r_max);
             if !overdue.is_zero() {
                 self.fire = Some(now + overdue);
@@ -325,7 +311,7 @@ impl ReceiverHalf for Receiver {
 
     fn acceptable(&self) -> Option<Rate> {
         let loss = self.losses.rate().filter(|_| self.have_loss);
-        // If a rate were computed with R_max instead of a measured round-trip time, it would be too low.
+        // A rate computed with R_max would be too low.
         self.rtt.is_known().then(|| loss.map_or(Rate::MAX, |p| throughput(self.packet, self.rtt(), p)))
     }
 

@@ -7,16 +7,14 @@ use crate::equation::initial_window;
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The timeouts without a report of the limiting receiver, in round trips: first the rate is halved, then the receiver
-/// is dropped (RFC 4654, section 3.3).
+/// The timeouts without a report of the limiting receiver, in round trips (RFC 4654, section 3.3).
 const CLR_HALVE_RTTS: u64 = 4;
 const CLR_TIMEOUT_RTTS: u64 = 10;
-/// The number of steps per R_max in which slow start approaches its target.
+/// The number of steps per R_max in slow start.
 const RAMP_STEPS: u64 = 8;
 /// The maximum R_max that the notice can carry.
 const MOST_R_MAX: Span = Span::secs(65);
 
-/// The current limiting receiver.
 #[derive(Clone, Copy, Debug)]
 struct Clr {
     id: ReceiverId,
@@ -29,7 +27,7 @@ struct Clr {
     halved: bool,
 }
 
-/// Slow start's approach to its target: the rate rises by `step` at the time `next`, and then at regular intervals.
+/// Slow start: the rate rises by `step` at `next`, and then at regular intervals.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     target: Rate,
@@ -37,7 +35,7 @@ struct Ramp {
     next: Time,
 }
 
-/// The receive rate at the end of slow start, which the path is known to carry.
+/// The receive rate at the end of slow start.
 #[derive(Clone, Copy, Debug)]
 struct ProvenRate {
     rate: Rate,
@@ -54,14 +52,10 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// R_max without its lower bound, the packet interval. With the RFC's start, this value is raised to the bound as
-    /// well, and decays from there.
+    /// R_max before its lower bound, the packet interval. With the RFC's start, the bound is included.
     r_known: Span,
-    /// The largest round-trip time measured in this round.
     r_peak: Span,
-    /// Whether a round-trip time of this round has raised R_max.
     raised: bool,
-    /// Whether R_max is still the assumed value.
     assumed: bool,
     group: bool,
     fb_nr: u8,
@@ -69,26 +63,21 @@ pub(super) struct Sender {
     round_heard: bool,
     x_supp: Rate,
     clr: Option<Clr>,
-    /// The time before which the rate must not rise. It is set when a limiting receiver has gone, so that receivers
-    /// with lower rates have time to report.
+    /// The time before which the rate must not rise, so that receivers with lower rates can report.
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// Up to this rate, the send rate follows X_r without a limit on its slope. The exemption ends when the rate is
-    /// reached or with the next loss event.
+    /// Up to this rate, the rate rises without a limit on its slope, until it is reached or the next loss event.
     proven: Option<ProvenRate>,
     raised_at: Option<Time>,
-    /// The bytes sent since the start of the measurement, and the time of this start. They show whether the source is
-    /// application-limited.
+    /// The bytes sent since this time, which show whether the source is application-limited.
     sent: (Bytes, Time),
     uses: bool,
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
-    /// Checks the limit on the rate's increase outside slow start: within one R_max it is at most s/R_max, where s is
-    /// the packet size.
+    /// The check that, outside slow start, the rate rises by at most one packet per R_max within one R_max.
     rises: Check,
-    /// The time of the last increase.
     risen: Option<Time>,
 }
 
@@ -123,7 +112,7 @@ impl Sender {
         self.stretch();
     }
 
-    /// Raises R_max to at least the interval between two packets.
+    /// R_max is at least the interval between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + GRANULARITY;
         self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
@@ -136,9 +125,8 @@ impl Sender {
         self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
     }
 
-    /// Replaces the assumed R_max by the first measured one (quick start). In a group this happens only after the
-    /// assumed R_max has passed, so that other receivers can report. A receiver with a longer round-trip time is never
-    /// suppressed and raises R_max immediately.
+    /// Replaces the assumed R_max by the first measured one. In a group it waits one assumed R_max for other
+    /// receivers' reports.
     fn settle_r_max(&mut self, now: Time) {
         if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
             return;
@@ -174,8 +162,7 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// Returns the end of the round. A round lasts T. If only the limiting receiver has reported, the round lasts until
-    /// another receiver reports, but at most 2 T.
+    /// Returns the end of the round: T, or up to 2 T if only the limiting receiver has reported.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)
@@ -193,8 +180,8 @@ impl Sender {
         self.hold = Some(now + self.round());
     }
 
-    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3). The
-    /// limiting receiver may report more often, so the allowance grows with the time since the last rise.
+    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3). A
+    /// receiver may report more often, so the step depends on the time.
     ///
     /// ```text
     ///                         8 s          ⎛    t − t_last ⎞
@@ -202,11 +189,9 @@ impl Sender {
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
     ///
-    /// With the quick start, this limit only applies above the receive rate at the end of slow start. The queue that
-    /// ended slow start lowers the rate until the queue has drained. Rates up to that receive rate are known to be
-    /// safe.
+    /// With the quick start, the limit applies only above the receive rate at the end of slow start.
     fn rise(&mut self, target: Rate, now: Time) {
-        // The time of a hold does not count, so that the rate does not jump after the hold.
+        // The time of a hold does not count, so that the rate does not jump afterwards.
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
             self.rule = "held for a round";
@@ -224,8 +209,8 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
-        // The receive rate of the first packets underestimates the path. As in RFC 5348, section 4.3, the rate in slow
-        // start is at least the initial window per round trip.
+        // The first packets underestimate the path, so the rate is at least the initial window per round trip (RFC
+        // 5348, section 4.3).
         let first = initial_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
@@ -241,15 +226,13 @@ impl Sender {
     fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver has computed the rate with R_max, but its echo shows its actual round-trip time.
+            // The receiver used R_max, but its echo shows its round-trip time.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
-        // The timeout covers the receiver's own round-trip time and the interval to the next packet that it can report
-        // on.
+        // The timeout covers the round trip and the interval to the next packet.
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
         self.proven = self.proven.filter(|proven| proven.by == id || self.clr.is_some_and(|clr| clr.id == proven.by));
         self.proven = self.proven.filter(|proven| proven.by != id || back.loss <= proven.loss);
-        // The first loss ends slow start (RFC 4654, section 3.6).
         if back.have_loss && self.slow_start {
             let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
             // In slow start the receiver requests twice its receive rate.
@@ -264,20 +247,19 @@ impl Sender {
                 let leaving = back.leave;
                 self.clr =
                     Some(Clr { rtt: patience, heard: now, rate, loss: back.loss, leaving, halved: false, ..clr });
-                // A limiting receiver that leaves must not raise the rate with its last report.
+                // A last report must not raise the rate.
                 if leaving && rate >= self.x {
                     return;
                 }
             }
-            // A receiver that leaves no longer limits the rate.
             _ if back.leave => return,
             None => self.elect(id, back, patience, rate, now),
             Some(clr) if clr.leaving => {
                 self.elect(id, back, patience, rate, now);
                 self.hold = Some(now + self.round());
             }
-            // While the rate is held, or grows in slow start, it is below the limiting receiver's rate. Reports are
-            // then compared with the limiting receiver's rate.
+            // While held or in slow start, the rate is below the limiting receiver's, so reports are compared with
+            // that.
             Some(clr) if rate < self.x || ((held || self.slow_start) && rate < clr.rate) => {
                 self.elect(id, back, patience, rate, now);
             }
@@ -341,7 +323,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            // If the timer was late, the steps that it missed are made up for, but at most those of one R_max.
+            // A late timer makes up for missed steps, for at most one R_max.
             let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
@@ -353,8 +335,7 @@ impl Sender {
         self.sent.0 = bytes + sent.size;
         let span = sent.at.since(since);
         if span >= self.r_max {
-            // The source counts as using its rate if it sends at least half of it. Slow start leaves the same headroom
-            // above the receive rate.
+            // The source uses its rate if it sends at least half of it.
             self.uses = self.sent.0.per(span).scale(2.0) >= self.x;
             self.sent = (Bytes::ZERO, sent.at);
         }
@@ -380,18 +361,16 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // The limit on the slope only applies above the receive rate at the end of slow start.
+        // Up to the proven rate there is no limit on the slope.
         let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
         self.look(x, r_max, slow, now);
         self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         if !is_clr && !back.leave {
-            // A report of an earlier round does not suppress reports of the present round.
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
-                // From now on, only receivers whose rate is lower by at least the share g still report (RFC 4654,
-                // section 3.4).
+                // From now on, only receivers with a rate lower by the share g report (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }
@@ -447,8 +426,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
-        // The limiting receiver's stamp is echoed at least once per round, and in the round's second half at the
-        // latest.
+        // The limiting receiver's stamp is echoed in the second half of each round at the latest.
         let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
         let echo = self.echoes.next(packet.at, self.fb_nr, late);
         let forward = SenderNotice {

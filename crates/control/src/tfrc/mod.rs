@@ -1,8 +1,7 @@
 //! `tfrc`: TCP-friendly rate control for one receiver (RFC 5348).
 //!
-//! The receiver measures the loss event rate p and the receive rate X_recv, and reports both once per round trip. The
-//! sender measures the round-trip time R by an echoed time stamp. It sends at the rate of a TCP connection with that p
-//! and R, but at most at twice X_recv.
+//! The receiver reports the loss event rate p and the receive rate X_recv once per round trip. The sender uses the
+//! rate of a TCP connection, at most 2 X_recv.
 
 mod message;
 mod receiver;
@@ -16,7 +15,6 @@ pub(crate) use receiver::{CountedPackets, Receiver};
 pub(crate) use sender::Sender;
 use steadycast_units::Span;
 
-/// The registry entry of `tfrc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfrc",
     about: "TCP-friendly rate control (TFRC): TCP's throughput equation at the measured loss event rate",
@@ -63,7 +61,7 @@ params! {
             "Steadycast; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
         profile: Profile = if profile == "ns2" { NS2 } else { RFC },
-        // If a parameter has its default value, the profile's value is used.
+        // The profile replaces a parameter's default.
         loss: LossSettings = LossSettings {
             discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
             ndupack: profile.ndupack,
@@ -74,21 +72,20 @@ params! {
 }
 
 impl Settings {
-    /// Returns the settings of a controller that builds on TFRC: its own `profile`, and TFRC's defaults.
+    /// Returns TFRC's defaults with the controller's own `profile`.
     pub(crate) fn of_profile(values: &Values) -> Self {
         Self::new(&values.of(PARAMS))
     }
 }
 
-/// t_mbi: the maximum time between two packets, which bounds the rate from below (RFC 5348, section 4.3).
+/// t_mbi: the maximum time between packets (RFC 5348, section 4.3).
 const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
-/// The queueing delay that ends slow start in repaired mode. It is a sixth of a typical home router's queue, and longer
-/// than the queue that TCP's initial burst of ten packets builds at 6 Mb/s.
+/// The queueing delay that ends slow start in repaired mode; more than TCP's initial burst of ten packets at 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
 
-/// The former parameters that TFRC shared with the controllers that build on it.
+/// The former parameters of TFRC and the controllers that build on it.
 pub(crate) const FORMER: &[FormerParam] = &[
     T_MBI_PARAM,
     FormerParam { name: "discount_threshold", of: PARAMS[1].of, source: PARAMS[1].source },
@@ -99,26 +96,24 @@ pub(crate) const FORMER: &[FormerParam] = &[
 /// The values that a profile sets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Profile {
-    /// The minimum discount factor of older loss intervals while the open interval is long (RFC 5348, section 5.5).
+    /// The minimum discount factor of older loss intervals (RFC 5348, section 5.5).
     discount: f64,
-    /// NDUPACK: the number of later packets after which a missing one counts as lost (RFC 5348, section 5.1).
+    /// NDUPACK: the later packets after which a missing one is lost (RFC 5348, section 5.1).
     ndupack: u32,
-    /// The weight q of the old value in the smoothed round-trip time (RFC 5348, section 4.3). With damping it is also
-    /// the weight q2 in the mean of the square root (section 4.5).
+    /// The weight q of the old round-trip time (RFC 5348, section 4.3), and q2 for damping (section 4.5).
     q: f64,
     /// The no-feedback timeout in round trips (RFC 5348, section 4.3, step 3).
     nofeedback: f64,
-    /// The interval of the receiver's feedback timer in round trips (RFC 5348, section 6.2).
+    /// The receiver's feedback interval in round trips (RFC 5348, section 6.2).
     report: f64,
-    /// Whether the equation uses TCP's own retransmission timer with ticks of 0.1 s, instead of four round trips (RFC
-    /// 5348, section 3.1).
+    /// Whether the equation uses TCP's timer with ticks of 0.1 s instead of four round trips (RFC 5348, section 3.1).
     tcp_rto: bool,
-    /// Whether increases are limited as in ns-2's congestion avoidance, and only the latest X_recv counts.
+    /// Whether increases are limited as in ns-2, and only the latest X_recv counts.
     gentle: bool,
 }
 
-/// The values of RFC 5348 without history discounting. With discounting, a smooth stream takes more than twice the rate
-/// of a TCP flow beside it at a drop-tail queue.
+/// RFC 5348 without history discounting, with which a smooth stream takes more than twice the rate of a TCP flow at a
+/// drop-tail queue.
 const RFC: Profile =
     Profile { discount: 1.0, ndupack: 3, q: 0.9, nofeedback: 4.0, report: 1.0, tcp_rto: false, gentle: false };
 /// The defaults of ns-2.35.

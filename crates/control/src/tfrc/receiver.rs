@@ -8,45 +8,37 @@ use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
-/// The maximum number of stored expiries of the feedback timer. There are several, so that X_recv can cover a round
-/// trip.
+/// The maximum number of stored timer expiries, so that X_recv can cover a round trip.
 const MOST_EXPIRIES: usize = 16;
-/// The assumed round-trip time for separating loss events, until a data packet carries a measured one.
+/// The assumed round-trip time until a packet carries a measured one.
 const INITIAL_RTT: Span = Span::millis(500);
 
-/// The packets among which a receiver counts losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CountedPackets {
-    /// All packets of the stream.
     #[default]
     All,
-    /// Only the marked packets, which are numbered separately ([`Mark`]).
+    /// Only the marked packets, which have their own numbers ([`Mark`]).
     Marked,
 }
 
-/// The receiving half of one TFRC connection.
 #[derive(Default)]
 pub(crate) struct Receiver {
     packet: Bytes,
     settings: Settings,
     among: CountedPackets,
-    /// The highest extended number of the marked packets.
     vseq: Option<u64>,
     history: LossHistory,
     queue: Queue,
-    /// The minimum R that a packet has carried.
     least_rtt: Option<Span>,
-    /// The R that the packet with the highest sequence number has carried.
+    /// The R of the newest packet.
     rtt: Option<Span>,
-    /// The sequence number, stamp and arrival time of the packet with the highest sequence number.
+    /// The newest packet's sequence number, stamp and arrival time.
     latest: Option<(u64, Stamp, Time)>,
-    /// All bytes that have arrived.
     total: Bytes,
-    /// Past expiries of the feedback timer, each with the total of bytes received until then.
+    /// Past timer expiries, each with the bytes received until then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,
-    /// Whether data has arrived since the last report.
     fresh: bool,
     urgent: Option<Wake>,
     received: Option<Rate>,
@@ -66,8 +58,8 @@ impl Receiver {
         }
     }
 
-    /// Computes X_recv over the time since the latest timer expiry that is at least a round trip ago (RFC 5348, section
-    /// 6.2). It is at least one packet per round trip.
+    /// Computes X_recv since the latest timer expiry at least a round trip ago (RFC 5348, section 6.2). It is at
+    /// least one packet per round trip.
     fn measure(&self, now: Time) -> Option<Rate> {
         let rtt = self.rtt?;
         let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
@@ -78,7 +70,7 @@ impl Receiver {
     fn mark(&mut self, at: Time, total: Bytes) {
         self.marks.push_back((at, total));
         let rtt = self.rtt.unwrap_or_default();
-        // Of the expiries older than a round trip only the latest is needed, because the measurement starts there.
+        // The measurement starts at the latest expiry older than a round trip.
         while self.marks.len() > MOST_EXPIRIES || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
             self.marks.pop_front();
         }
@@ -88,25 +80,23 @@ impl Receiver {
         rtt.scale(self.settings.profile.report)
     }
 
-    /// Returns the extended number whose low 16 bits are `low` and which is nearest to the highest number so far.
+    /// Extends a 16-bit number to the nearest one to the highest so far.
     fn extended(&mut self, low: u16) -> u64 {
-        // The first number starts in the middle of the range, so that reordered packets before it have valid numbers
-        // too.
+        // The middle of the range leaves room for reordered packets before the first.
         let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
         let seq = near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16));
         self.vseq = Some(near.max(seq));
         seq
     }
 
-    /// Records the timer expiries up to `now` if nothing has arrived since the last report. Returns true if there was
-    /// at least one expiry.
+    /// Records the timer expiries up to `now` without new data. Returns whether there was one.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
         if now < timer {
             return false;
         }
         let interval = self.interval(rtt).max(RTT_UNIT);
-        // Intermediate expiries need no marks, because nothing has arrived between them.
+        // Nothing has arrived between these expiries.
         let more = now.since(timer).as_nanos() / interval.as_nanos();
         if more > 0 {
             self.mark(timer + interval * (more - 1), self.total);
@@ -116,7 +106,7 @@ impl Receiver {
         true
     }
 
-    /// Returns the reason for an immediate report. `silence` is true if this packet ends an interval without data.
+    /// Returns the reason for an immediate report. `silence` is true if the packet ends an interval without data.
     fn reason(&self, change: &Change, silence: bool, now: Time, rtt: Span) -> Option<&'static str> {
         if change.removed_loss_event {
             Some("loss event taken back")
@@ -143,7 +133,7 @@ impl ReceiverHalf for Receiver {
         let silence = self.expired_in_silence(now);
         let before = self.total;
         self.total += arrival.size;
-        // Only the newest packet updates R and the echo. Otherwise a reordered packet would set them back.
+        // A reordered packet must not set R and the echo back.
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
             self.rtt = read_rtt_notice(round_trip).or(self.rtt);
@@ -161,13 +151,12 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let connections = mark.map_or(1.0, |m| m.connections);
-        // A growing queue before the first loss counts as a mark. The present round-trip time includes this queue,
-        // which drains afterwards. A loss interval derived from that round-trip time would then give too high a rate,
-        // so the minimum round-trip time is used.
+        // A growing queue before the first loss counts as a mark. The present round-trip time includes that queue,
+        // which drains, so the minimum is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
-        // The first interval is that of a single connection, so the rate is divided by the number of connections.
+        // The first interval is that of a single connection.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();
         let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
@@ -202,7 +191,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
         let now = slot.now;
-        // The very first report carries a receive rate of zero, because there is no round trip to measure over.
+        // The first report has no round trip to measure over, so its rate is zero.
         let received = self.measure(now).filter(|_| self.reported.is_some());
         let loss = self.history.rate();
         if let Some(rate) = received {

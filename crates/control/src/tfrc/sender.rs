@@ -9,8 +9,7 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 /// The no-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
-/// The maximum number of recorded runs of packets that were sent without data limitation. This is enough for about two
-/// round trips.
+/// The maximum number of stored runs, enough for about two round trips.
 const MOST_RUNS: usize = 64;
 /// The number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
@@ -43,10 +42,8 @@ impl TcpRto {
     }
 }
 
-/// The round-trip time as the sender has measured it.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
-    /// The smoothed round-trip time R.
     smoothed: Span,
     latest: Span,
     /// The mean of the square roots of all samples, R_sqmean.
@@ -60,34 +57,32 @@ pub(crate) struct Sender {
     floor: Rate,
     cap: Rate,
     settings: Settings,
-    /// The number of TCP connections that this one represents. It scales the equation's rate.
+    /// The number of TCP connections that the flow stands for; a factor of the equation's rate.
     connections: f64,
     /// X, the rate that the network allows, before floor and cap.
     allowed: Rate,
     rtt: Option<RoundTrip>,
     rto: TcpRto,
     loss: Option<LossRate>,
-    /// X_recv_set, oldest first. It is never empty; initially it contains "no limit".
+    /// X_recv_set, oldest first. It is never empty; at first it has "no limit".
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
-    /// Whether the equation has set the rate before, because of a loss.
+    /// Whether a loss has set the rate by the equation before.
     lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,
-    /// The longest interval between reports if no report is lost.
+    /// The longest interval between reports if none is lost.
     apart: Span,
     /// Whether nothing was sent since the no-feedback timer was set.
     idle: bool,
-    /// The runs of packets during which the sender was not data-limited (first and last send time, oldest first), and
-    /// whether the latest run is still open.
+    /// The runs of packets sent while not data-limited: first and last send time, oldest first.
     not_limited: VecDeque<(Time, Time)>,
     unlimited: bool,
     covered_to: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
-    /// The check that, with losses, the rate is at most twice the receive rate. It applies above the minimum rate, once
-    /// X_recv_set no longer contains "no limit".
+    /// The check that, with losses, the rate is at most twice the receive rate.
     twice: Check,
 }
 
@@ -116,12 +111,11 @@ impl Sender {
         rate.max(self.floor).min(self.cap)
     }
 
-    /// Sets the number of connections that the equation's rate is multiplied by, from the next report on.
+    /// Sets the factor of the equation's rate from the next report on.
     pub(crate) fn set_connections(&mut self, n: f64) {
         self.connections = n;
     }
 
-    /// Returns the smoothed round-trip time R.
     pub(crate) fn round_trip(&self) -> Option<Span> {
         self.rtt.map(|r| r.smoothed)
     }
@@ -158,7 +152,7 @@ impl Sender {
     fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
         self.received.push((rate, now));
         self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
-        // ns-2 only considers the latest X_recv.
+        // ns-2 uses only the latest X_recv.
         let keep = if self.settings.profile.gentle { 1 } else { RECEIVED_ENTRIES };
         let surplus = self.received.len().saturating_sub(keep);
         self.received.drain(..surplus);
@@ -170,15 +164,14 @@ impl Sender {
         self.received = vec![(self.most_received(), now)];
     }
 
-    /// Returns whether the sender was data-limited throughout the interval that a report covers (RFC 5348, section
-    /// 8.2.1). The interval is a round trip long and ends with the packet sent at `to`.
+    /// Returns whether the sender was data-limited for the whole round trip that ends with the packet sent at `to`
+    /// (RFC 5348, section 8.2.1).
     ///
-    /// The RFC stores two times at which the sender was not data-limited. If two reports arrive within a round trip,
-    /// both times are later than the first report's interval, and a sender that always has data seems to be
-    /// data-limited. All such times are therefore stored here, as runs.
+    /// The RFC stores two times. With two reports in a round trip, a sender that always has data would seem
+    /// data-limited, so all times are stored.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
-        // Reports arrive in order, so earlier runs are not needed again.
+        // Reports arrive in order.
         while self.not_limited.front().is_some_and(|(_, last)| *last <= from) {
             if self.not_limited.len() == 1 && self.unlimited {
                 break;
@@ -190,8 +183,7 @@ impl Sender {
         !self.not_limited.iter().enumerate().any(|(n, (first, last))| *first <= to && (*last > from || going_on(n)))
     }
 
-    /// Performs step 4 of RFC 5348, section 4.3, with `limit` for recv_limit. `name` becomes the rule if `limit`
-    /// determines the rate.
+    /// Step 4 of RFC 5348, section 4.3, with `limit` for recv_limit. `name` is the rule if `limit` applies.
     fn allow(&mut self, now: Time, rtt: Span, limit: Rate, name: &'static str) {
         if let Some(loss) = self.loss {
             let fair = self.equation(rtt, loss);
@@ -209,8 +201,7 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // The receiver gets R in whole units, and reports at that interval. Without a tolerance of one unit, a
-            // report could arrive just before R has passed, and the doubling would be delayed to the next report.
+            // The receiver gets R in whole units, so its report may come a unit before R has passed.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));
@@ -219,8 +210,7 @@ impl Sender {
     }
 
     fn set_timer(&mut self, now: Time) {
-        // The timer lasts four round trips, but at least two packets' time at low rates (RFC 5348, section 4.3, step
-        // 5).
+        // Four round trips, but at least two packets' time (RFC 5348, section 4.3, step 5).
         let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.profile.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
         self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));
@@ -234,8 +224,7 @@ impl Sender {
         // "No limit" is valid for two round trips from here.
         self.received = vec![(Rate::MAX, now)];
         if let Some(loss) = self.loss {
-            // The RFC sets the rate to the initial window even if the first report has a loss. Here the equation limits
-            // this rate.
+            // Unlike in the RFC, a loss in the first report limits the initial window by the equation.
             let fair = self.equation(rtt, loss);
             if fair < self.allowed {
                 self.allowed = fair.max(self.least());
@@ -244,7 +233,7 @@ impl Sender {
         }
     }
 
-    /// Handles the expiry of the no-feedback timer (RFC 5348, section 4.4). Returns true if the rate was cut.
+    /// Handles the expiry of the no-feedback timer (RFC 5348, section 4.4). Returns whether the rate was cut.
     fn halve(&mut self, now: Time) -> bool {
         let half = self.allowed.scale(0.5).max(self.least());
         let Some(rtt) = self.rtt.map(|r| r.smoothed) else {
@@ -256,7 +245,7 @@ impl Sender {
         let recover = equation::initial_window(self.packet).per(rtt);
         let received = self.most_received();
         match self.loss {
-            // An idle sender keeps the rate that it could have after a restart (RFC 5348, section 4.4).
+            // An idle sender keeps the rate of a restart (RFC 5348, section 4.4).
             Some(_) if self.idle && received < recover => false,
             None if self.idle && self.allowed < recover.scale(2.0) => false,
             None => {
@@ -273,21 +262,19 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // By the RFC's text, an expiry before the second report would raise the rate here if the equation was
-                // never the limit. The minimum with the present rate prevents this.
+                // By the RFC's text, an expiry before the second report could raise the rate here.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
         }
     }
 
-    /// Processes a report and returns its round-trip sample. Returns `None`, and changes nothing, if the report is
-    /// invalid or was overtaken by a newer one.
+    /// Processes a report and returns its round-trip sample; `None` if it is invalid or was overtaken.
     pub(crate) fn on_feedback(&mut self, feedback: &FeedbackReport, now: Time, from: ReceiverId) -> Option<Span> {
         let sent = feedback.echo.own(now);
-        // The stamp is rounded down, so the packet was sent up to one unit later.
+        // The stamp is rounded down.
         let left = sent + Stamp::UNIT;
-        // A report is ignored if a later report has overtaken it, or if its stamp is older than the first packet.
+        // The report was overtaken, or its stamp is older than the first packet.
         let first = self.first_sent?;
         if left < first || self.covered_to.is_some_and(|to| left < to) {
             return None;
@@ -303,14 +290,13 @@ impl Sender {
         self.loss = feedback.loss;
         self.by = Some(from);
         let received = feedback.received;
-        // A data-limited sender must not be limited by its own low receive rate (RFC 5348, section 4.3, step 4).
+        // A data-limited sender must not be limited by its own low rate (RFC 5348, section 4.3, step 4).
         let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);
         } else if data_limited && worse {
             for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
-                // A loss while data-limited shows that the path does not carry the recorded rates (RFC 5348, section
-                // 4.3).
+                // The path does not carry the recorded rates (RFC 5348, section 4.3).
                 *rate = rate.scale(0.5);
             }
             self.maximize_received(received.scale(0.85), now);
@@ -370,7 +356,7 @@ impl SenderHalf for Sender {
                 self.rule = "no report: halved";
                 self.set_timer(now);
             } else {
-                // While idle, further expiries change nothing. The next packet sets the timer again.
+                // Further expiries while idle change nothing. The next packet sets the timer.
                 self.nofeedback = None;
             }
         }
@@ -385,7 +371,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // RFC 5348, section 4.5: after a sample of the round trip that is longer than usual, packets leave more slowly.
+        // RFC 5348, section 4.5: after a long round-trip sample, packets are paced more slowly.
         let instant = match self.rtt {
             Some(rtt) if self.settings.damping => {
                 self.allowed.scale(rtt.root_mean / rtt.latest.as_secs_f64().sqrt()).max(self.least())

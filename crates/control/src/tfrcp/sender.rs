@@ -9,17 +9,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// An interval ends this long before the next group of pictures is coded, so that the encoder has the new rate in time.
+/// The time before the next group of pictures at which an interval ends, so that the encoder gets the rate in time.
 const EARLY: Span = Span::micros(1);
-/// The minimum round-trip time in the equations.
 const LEAST_RTT: Span = Span::millis(1);
-/// The margin of a target over the rate of a quantizer's largest group. It covers rounding errors in the controller and
-/// in the encoder.
+/// The margin over the rate of a quantizer's largest group, for rounding errors.
 const ROUNDING: f64 = 1.001;
 /// The interval of the minimum rate of one packet.
 const LONGEST_GAP: Span = Span::secs(64);
 
-/// Jacobson's round-trip time estimator.
 #[derive(Clone, Copy, Debug)]
 struct Smoothed {
     mean: Span,
@@ -38,10 +35,9 @@ impl Smoothed {
     }
 }
 
-/// Returns the age of a stamp that this sender wrote and the receiver echoed. The subtraction wraps, so that a stamp
-/// from the future has an age of hours, which the caller discards as absurd.
+/// Returns the age of an echoed stamp. A stamp from the future gets an age of hours, which the caller discards.
 fn age(stamp: Stamp, now: Time) -> Span {
-    // The difference is in units of 2⁻¹⁸ s.
+    // In units of 2⁻¹⁸ s.
     let units = Stamp::of(now).0.wrapping_sub(stamp.0);
     Span::from_secs_f64(f64::from(units) / f64::from(1 << 18))
 }
@@ -59,10 +55,9 @@ impl Counts {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// Returns the loss fraction; `None` if no packet was expected or lost. Packets that were counted as lost and
-    /// arrived late reduce it, at most to zero.
+    /// Returns the loss fraction; `None` without expected or lost packets. Late packets reduce it, at most to zero.
     fn fraction(&self) -> Option<LossRate> {
-        // Without expected packets the quotient 0/0 is NaN, which `min` would turn into a loss of all packets.
+        // 0/0 is NaN, which `min` would turn into 1.
         let of = (self.expected > 0).then_some(self.expected as f64)?;
         LossRate::new((self.lost as f64 / of).min(1.0))
     }
@@ -76,16 +71,16 @@ pub(super) struct Sender {
     floor: Rate,
     cap: Rate,
     map: Arc<Pictures>,
-    /// Whether the source has frames. A source without frames always has data and sends at exactly the rate.
+    /// Whether the source has frames; otherwise it always has data.
     pictured: bool,
     start: Option<Time>,
-    /// The number of units (groups or frames) from the start of the session to the end of the current interval.
+    /// The groups or frames from the start to the end of the current interval.
     units: u64,
     began: Time,
     ends: Time,
     rate: Rate,
     rung: usize,
-    /// Whether the rate is exactly that of the quantizer with the index `rung`.
+    /// Whether the rate is exactly that of the quantizer `rung`.
     on_rung: bool,
     rtt: Option<Smoothed>,
     interval: Counts,
@@ -104,8 +99,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // If the floor is the lowest rate of any quantizer, it is only the encoder's limit. The rate may be lower,
-        // because the encoder can skip frames. Any other floor was set on purpose and is kept.
+        // The encoder can skip frames, so a floor at the lowest quantizer's rate does not bind. Any other floor was
+        // set on purpose.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
@@ -152,17 +147,16 @@ impl Sender {
         self.rtt.map(|r| r.mean.max(LEAST_RTT))
     }
 
-    /// Begins the next interval where the last one ended. Its length is k·RTT, rounded up to whole groups or frames.
+    /// Begins the next interval, of k·RTT rounded up to whole groups or frames.
     fn begin(&mut self, now: Time) {
         let Some(start) = self.start else { return };
         let unit = self.unit();
         let wanted = match self.srtt() {
             Some(rtt) => rtt.scale(self.settings.k),
-            // Before the first measurement the interval is one group.
             None => self.map.group,
         };
         let length = wanted.as_nanos().div_ceil(unit.as_nanos()).max(1);
-        // After a late call of the timer, the interval must not lie in the past.
+        // After a late call, the interval must not lie in the past.
         let behind = now.since(start).as_nanos() / unit.as_nanos();
         self.began = start + unit * self.units;
         self.units = self.units.max(behind) + length;
@@ -173,14 +167,14 @@ impl Sender {
     fn end(&mut self, now: Time) {
         match self.srtt() {
             Some(rtt) if self.heard => self.decide(rtt),
-            // The paper assumes that no report is lost. An interval without a report therefore changes nothing.
+            // The paper assumes that no report is lost.
             Some(_) => {}
             None => self.decide_without_rtt(),
         }
         self.begin(now);
     }
 
-    /// Decides without a round-trip time, which the equation needs. A loss halves the rate, as missing feedback does.
+    /// The equation needs a round-trip time. Without it, a loss halves the rate.
     fn decide_without_rtt(&mut self) {
         if let Some(p) = self.interval.fraction() {
             self.set(self.rate.scale(0.5), Limit::Network);
@@ -188,7 +182,6 @@ impl Sender {
         }
     }
 
-    /// Sets the rate for the interval that begins.
     fn decide(&mut self, rtt: Span) {
         let fraction = if self.variant.cumulative { self.session.fraction() } else { self.interval.fraction() };
         let lossy = if self.by_interval { self.interval.fraction().is_some() } else { fraction.is_some() };
@@ -220,8 +213,7 @@ impl Sender {
             Law::Quantizer => {
                 let now = f64::from(self.map.rungs[self.rung].quantizer);
                 let better = self.map.at_least(now - QUANTIZER_STEP);
-                // If the source's quantizers are further apart than the configured step, the next better quantizer is
-                // used.
+                // The source's quantizers may be further apart than the step.
                 self.rung = if better == self.rung { self.rung.saturating_sub(1) } else { better };
                 let rung = self.map.rungs[self.rung];
                 self.set_exactly(rung.rate, limit);
@@ -243,7 +235,6 @@ impl Sender {
         self.limit = Limit::between(self.rate, self.floor, self.cap, start);
     }
 
-    /// Returns the no-feedback timeout.
     fn patience(&self) -> Span {
         (self.srtt().unwrap_or_default() * 4).max(self.sr_period() * 4)
     }
@@ -253,11 +244,11 @@ impl Sender {
             Some(Message::Counts { expected, received }) if self.settings.counts => {
                 Some((u64::from(expected), i64::from(expected) - i64::from(received)))
             }
-            // Cumulative counters survive lost reports, unlike the paper's counts.
+            // Cumulative counters survive lost reports.
             _ => report.reception.map(|r| (r.expected, r.lost)),
         };
         if let Some((expected, lost)) = counts {
-            // More lost packets than expected ones are an invalid count.
+            // More lost than expected packets are invalid.
             let lost = lost.min(i64::try_from(expected).unwrap_or(i64::MAX));
             self.interval.add(expected, lost);
             self.session.add(expected, lost);
@@ -323,7 +314,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The quantizer's mean rate is used, but its largest group also has to fit.
+        // The quantizer's largest group has to fit, too.
         let target =
             if self.on_rung { self.rate.max(self.map.rungs[self.rung].peak.scale(ROUNDING)) } else { self.rate };
         let target = target.min(self.cap);
@@ -331,10 +322,8 @@ impl SenderHalf for Sender {
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 
-    /// The encoder can't follow a rate below that of its lowest quality. In that case, the interval's budget is sent,
-    /// and further frames are skipped until the interval ends.
+    /// Below the rate of the lowest quality, the interval's budget is sent and further frames are skipped.
     fn allowance(&self) -> Option<Allowance> {
-        // Without frames the pacing rate alone limits the sender.
         let short = self.pictured && self.rate < self.map.lowest();
         short.then(|| Allowance { bytes: self.rate.over(self.ends.since(self.began)), until: self.ends })
     }
