@@ -2,7 +2,7 @@
 //! release.
 //!
 //! A change of behaviour shows there as a changed line, and the lines below it say what changed: throughput, loss and
-//! the 95th percentile of the delay of each flow, at its first receiver. To write it anew, also for a new scenario file:
+//! the 95th percentile of the delay of each flow, at its first receiver. To write it anew, or for a new scenario:
 //! `STEADYCAST_PIN=1 cargo test -p steadycast-sim --test all record::`
 //!
 //! Clips are replaced by synthetic frame sizes. `examples/aimd.toml` is left out because its controller is written in
