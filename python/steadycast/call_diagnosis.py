@@ -166,6 +166,12 @@ def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, l
         why = (
             f"{held.get(reason, f'{reason} limited the encoder')} for {say.frac(limited[reason])} of the time"
         )
+        if reason == "bandwidth" and (unused := seen.get("unused_bandwidth")):
+            why = (
+                f"unknown: the browser says that bandwidth limited the encoder for {say.frac(limited[reason])} of the "
+                f"time, but then {say.rate(unused['sent_bps'])} of an estimated {say.rate(unused['estimate_bps'])} "
+                "were sent; the application may limit the rate"
+            )
     elif (lost or 0.0) >= LOSSY:
         why = "packets were lost"
     elif delay is not None and least is not None and delay - least >= SLOW_MS:

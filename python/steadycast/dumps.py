@@ -16,6 +16,7 @@ from typing import Any
 
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json
+from steadycast.record import middle
 from steadycast.report import say
 
 BIN_S = 1.0
@@ -40,6 +41,15 @@ _NO_LOSSES = {
 _WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
 """For each side, the type of its streams in the statistics, and the name of their counter of bytes."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
+_PREFIXES = {
+    "RTCOutboundRTP": "outbound-rtp",
+    "RTCInboundRTP": "inbound-rtp",
+    "RTCRemoteInboundRtp": "remote-inbound-rtp",
+    "RTCRemoteOutboundRtp": "remote-outbound-rtp",
+    "RTCIceCandidatePair": "candidate-pair",
+    "RTCTransport": "transport",
+}
+"""The types of statistics by the beginning of their ids, in dumps of older browsers, which have no `statsType`."""
 _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
 """The types of statistics that belong to RTP streams."""
 _LEAST_GAP_S = 10.0
@@ -49,6 +59,8 @@ _MOST_COUNT = 2.0**64
 """Larger values can't be counters, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
 """A receiver's report applies for this time, in seconds: RTCP's minimum interval (RFC 3550, section 6.2)."""
+_USED = 0.5
+"""An encoder that uses less than this share of the bandwidth estimate is not limited by the network."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -83,6 +95,49 @@ class Stats:
             return points[0][1]
 
         return [each for each in ids if media(each) == "video"] or ids
+
+    def on_pair_in_use(self, metric: str, streams: Iterable[str]) -> Points:
+        """Return a metric of the candidate pair that carried ``streams`` at each time.
+
+        After an ICE restart or a change of the network another pair carries the streams. Other pairs are only checked,
+        and may have a longer round trip. The transport names the pair in use, or else the pair says that it is selected
+        (Firefox) or nominated. Of several such pairs the one that carried most is taken.
+        """
+        transports = {
+            str(value) for each in streams for _, value in self.series.get((each, "transportId"), [])
+        }
+        named = sorted(
+            (at, str(value))
+            for owner, kind in self.kinds.items()
+            if kind == "transport" and (not transports or owner in transports)
+            for at, value in self.series.get((owner, "selectedCandidatePairId"), [])
+            if value
+        )
+        pairs = [each for each, kind in self.kinds.items() if kind == "candidate-pair"]
+        marks: dict[str, list[tuple[float, bool]]] = {}
+        for mark in ("selected", "nominated"):
+            if any((each, mark) in self.series for each in pairs):
+                marks = {
+                    each: sorted((at, value is True) for at, value in self.series.get((each, mark), []))
+                    for each in pairs
+                }
+                break
+
+        def is_in_use(pair: str, at: float) -> bool:
+            if named:
+                return bool(_held(named, at) == pair)
+            return not marks or bool(_held(marks[pair], at))
+
+        def carried(pair: str) -> float:
+            counters = (
+                _numbers(self.series.get((pair, name), [])) for name in ("bytesSent", "bytesReceived")
+            )
+            return sum(_rising(points)[-1][1] for points in counters if points)
+
+        found: dict[float, Any] = {}
+        for pair in sorted(pairs, key=carried):
+            found |= {at: value for at, value in self.series.get((pair, metric), []) if is_in_use(pair, at)}
+        return sorted(found.items(), key=lambda one: one[0])
 
     def reports_on(self, streams: Iterable[str]) -> list[str]:
         """Return the ids of the receiver's reports on streams: by localId or SSRC, or else by the kind of media."""
@@ -181,6 +236,8 @@ def _nothing(calls: Sequence[Stats]) -> str:
         for kind, counter in _WAYS.values()
         for points in stats.of(kind, counter)
     ]
+    if lengths and not max(lengths):
+        return "the statistics of its RTP streams are of one moment, which shows no rate: at least two seconds are read"
     if lengths and not any(2 <= length <= _MOST_S for length in lengths):
         return (
             f"the statistics of its RTP streams cover {say.seconds(max(lengths))} by their times, which count as "
@@ -198,7 +255,9 @@ def _nothing(calls: Sequence[Stats]) -> str:
 def _foreign(dump: Any) -> str | None:
     """Return why a known file of another program can't be read; `None` for unknown files."""
     first = dump[0] if isinstance(dump, list) and dump else None
-    if isinstance(first, list) and first and first[0] in ("create", "getstats", "identity", "publicIP"):
+    # rtcstats writes an event as [name, connection, data, time], and servers write objects with a session's id.
+    is_event = isinstance(first, list) and len(first) > 2 and isinstance(first[0], str)
+    if is_event or (isinstance(first, dict) and "statsSessionId" in first):
         return "it is a log of rtcstats, which is not read"
     if isinstance(first, dict) and {"_index", "_source"} <= first.keys():
         return "it is a list of packets by tshark, which is not read"
@@ -253,11 +312,15 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for name, each in stats.items():
         owner, _, metric = name.rpartition("-")
+        # A series without any value is an empty object.
+        if not each:
+            continue
         points = each["values"]
         key = owner, metric
         values[key] = json.loads(points) if isinstance(points, str) else list(points)
         spans[key] = _seconds(each["startTime"]), _seconds(each["endTime"])
-        found.kinds[owner] = str(each.get("statsType", ""))
+        known_by_id = (kind for prefix, kind in _PREFIXES.items() if owner.startswith(prefix))
+        found.kinds[owner] = str(each.get("statsType") or next(known_by_id, ""))
     for (owner, metric), points in values.items():
         times = values.get((owner, "timestamp"), [])
         begin, end = spans[owner, metric]
@@ -445,6 +508,11 @@ def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> 
     return total
 
 
+def _held(points: Sequence[tuple[float, Any]], at: float) -> Any:
+    """Return the last value up to a time, or else the first value; `None` without values."""
+    return points[max(bisect_right(points, at, key=lambda one: one[0]) - 1, 0)][1] if points else None
+
+
 def _between(points: list[tuple[float, float]], at: float) -> float:
     k = bisect_right(points, (at, math.inf))
     if k == 0 or k == len(points):
@@ -508,7 +576,10 @@ def _summary(stats: Stats, side: str | None) -> Json:
     ]
     frozen = grown("totalFreezesDuration")
     trips = _latest(
-        stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
+        _merged(stats.of(reports, "roundTripTime", stats.reports_on(ids)))
+        or _merged(stats.of(reports, "roundTripTime"))
+        or _numbers(stats.on_pair_in_use("currentRoundTripTime", ids)),
+        edges,
     )
     # A receiver counts only the packets that arrived, so the lost packets are added.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
@@ -524,7 +595,8 @@ def _summary(stats: Stats, side: str | None) -> Json:
         }
         for all_of, n, gone, stood, trip in zip(size, all_packets, gone_of, frozen, trips, strict=True)
     ]
-    estimates = _numbers(next(iter(stats.of("candidate-pair", "availableOutgoingBitrate")), []))
+    estimates = _numbers(stats.on_pair_in_use("availableOutgoingBitrate", ids))
+    limits = _limits(stats, kind, ids)
     return {
         "bin_s": BIN_S,
         "seen": {
@@ -537,7 +609,10 @@ def _summary(stats: Stats, side: str | None) -> Json:
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),
-            "limited": _limited(stats.of(kind, "qualityLimitationReason", ids)),
+            "limited": {
+                reason: len(times) / max(len(limits), 1) for reason, times in _by_reason(limits).items()
+            },
+            "unused_bandwidth": None if came else _unused(stats, kind, limits, estimates, edges),
         },
         "path": {"refusals": [_AVERAGES]},
         "bins": bins,
@@ -557,9 +632,13 @@ def _counted(all_of: list[Points]) -> float | None:
     return sum(ends) if ends else None
 
 
-def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
-    """Return the last value of the longest series before each bin's end; `None` if it is too old."""
-    values = max(map(_numbers, all_of), key=len, default=[])
+def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
+    """Return the values of several series in one. If an SSRC changes during a call, its reports have a new id."""
+    return sorted(point for points in all_of for point in _numbers(points))
+
+
+def _latest(values: list[tuple[float, float]], edges: Sequence[float]) -> list[float | None]:
+    """Return the last value before each bin's end; `None` if it is too old."""
     gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
     # A value counts as current for two usual intervals between the reports.
     holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
@@ -570,10 +649,46 @@ def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
     return found
 
 
-def _limited(all_of: list[Points]) -> dict[str, float]:
-    """Return the share of the time in which each reason limited the encoder."""
-    reasons = [str(value) for points in all_of for _, value in points]
-    return {reason: reasons.count(reason) / len(reasons) for reason in sorted(set(reasons) - {"none"})}
+def _limits(stats: Stats, kind: str, ids: Iterable[str]) -> dict[float, set[str]]:
+    """Return the reasons that limited an encoder at each time. A layer that is switched off limits nothing."""
+    found: dict[float, set[str]] = {}
+    for each in ids:
+        off = {at for at, value in stats.series.get((each, "active"), []) if value is False}
+        for at, value in stats.series.get((each, "qualityLimitationReason"), []):
+            if at not in off:
+                found.setdefault(at, set()).add(str(value))
+    return found
+
+
+def _by_reason(limits: Mapping[float, set[str]]) -> dict[str, list[float]]:
+    """Return the times at which each reason limited the encoder."""
+    reasons = sorted({reason for of in limits.values() for reason in of} - {"none"})
+    return {reason: [at for at, of in limits.items() if reason in of] for reason in reasons}
+
+
+def _unused(
+    stats: Stats,
+    kind: str,
+    limits: Mapping[float, set[str]],
+    estimates: Sequence[tuple[float, float]],
+    edges: Sequence[float],
+) -> Json | None:
+    """Return what was sent and what was estimated while bandwidth limited the encoder, if most of it was unused.
+
+    An encoder is then limited by something else, for example by the application's highest rate. Browsers call this a
+    limit of the bandwidth, too. All streams count, with their headers, because they share the estimate.
+    """
+    counters = stats.of(kind, "bytesSent") + stats.of(kind, "headerBytesSent")
+    sent = [8 * size / BIN_S for size in _grown(counters, edges)]
+    pairs = [
+        (sent[min(int((at - edges[0]) / BIN_S), len(sent) - 1)], estimates[k - 1][1])
+        for at in _by_reason(limits).get("bandwidth", [])
+        if (k := bisect_right(estimates, (at, math.inf))) and at >= edges[0]
+    ]
+    used, estimated = (middle(each[k] for each in pairs) for k in (0, 1))
+    if used is None or not estimated or used >= _USED * estimated:
+        return None
+    return {"sent_bps": used, "estimate_bps": estimated}
 
 
 # ---------------------------------------------------------------- a run folder

@@ -51,7 +51,7 @@ def statistics(seed: int, seconds: int = 60) -> list[list[dict[str, Any]]]:
                     "id": "CP",
                     "type": "candidate-pair",
                     "timestamp": at,
-                    "availableOutgoingBitrate": 2e6 - 1e6 * bad,
+                    "availableOutgoingBitrate": 2e6 - 1.88e6 * bad,
                 },
                 {
                     "id": "IT",
@@ -435,6 +435,10 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
     goog = {"PeerConnections": {"1-1": {"stats": {"ssrc_1_send-googRtt": span}}}}
     rtcstats = [["create", "PC_0", {}, 1], ["getstats", "PC_0", {"OT": {"type": "outbound-rtp"}}, 2]]
     lines = "\n".join(map(json.dumps, rtcstats))
+    client = json.dumps(["connectionInfo", None, {"statsFormat": "chrome_standard"}, 1]) + "\n" + lines
+    server = "\n".join(
+        json.dumps({"statsSessionId": "1", "type": kind}) for kind in ("identity", "stats-entry")
+    )
     tshark = [{"_index": "packets", "_source": {"layers": {}}}]
     for content, says in [
         (json.dumps(untimed), "no times (timestamp)"),
@@ -442,6 +446,9 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         (json.dumps(goog), "(goog…), which are not read"),
         (lines, "a log of rtcstats"),
         (json.dumps(rtcstats), "a log of rtcstats"),
+        (client, "a log of rtcstats"),
+        (server, "a log of rtcstats"),
+        (json.dumps(reports[:1]), "of one moment, which shows no rate"),
         (json.dumps(tshark), "a list of packets by tshark"),
         ("", "it is empty"),
     ]:
@@ -532,3 +539,129 @@ def test_averages_name_no_cause_that_they_do_not_show(
     else:
         assert "none that the averages show" in said
     assert (reason is not None and reason in said) == (reason is not None and seconds_limited == 20)
+
+
+def changing(side: str, change: str, at_s: int) -> list[list[dict[str, Any]]]:
+    """Return the reports of a call of 60 s whose round trip goes from 20 to 100 ms, and whose estimate rises."""
+    counter, packets = (
+        ("bytesSent", "packetsSent") if side == "sender" else ("bytesReceived", "packetsReceived")
+    )
+    kind = "outbound-rtp" if side == "sender" else "inbound-rtp"
+    totals: dict[str, int] = {}
+    reports = []
+    for t in range(61):
+        is_late = t >= at_s
+        stream = "S2" if change == "stream" and is_late else "S1"
+        pair = "P2" if change in ("pair", "pair and check") and is_late else "P1"
+        totals[stream] = totals.get(stream, 0) + 125_000
+        at, trip = BEGIN_MS + 1000 * t, 0.1 if is_late else 0.02
+        report: list[dict[str, Any]] = [
+            {"id": stream, "type": kind, "kind": "video", "ssrc": int(stream[1:]), "transportId": "T"}
+            | {counter: totals[stream], packets: totals[stream] // 1000, "packetsLost": 0},
+            {"id": "T", "type": "transport", "selectedCandidatePairId": pair},
+            {"id": pair, "type": "candidate-pair", "nominated": True, "selected": True}
+            | {"currentRoundTripTime": trip, "availableOutgoingBitrate": 3e6 if is_late else 5e5},
+        ]
+        if side == "sender":
+            report.append(
+                {"id": f"R{stream}", "type": "remote-inbound-rtp", "kind": "video", "ssrc": int(stream[1:])}
+                | {"localId": stream, "packetsLost": 0, "roundTripTime": trip}
+            )
+        if change == "pair and check":
+            # A pair over a relay is only checked.
+            report.append(
+                {"id": "P0", "type": "candidate-pair", "nominated": True, "currentRoundTripTime": 0.4}
+            )
+        reports.append([each | {"timestamp": at} for each in report])
+    return reports
+
+
+def internals(reports: list[list[dict[str, Any]]], *, has_types: bool = True) -> dict[str, Any]:
+    """Write reports as chrome://webrtc-internals does, with series that begin and end during the call."""
+    stats: dict[str, Any] = {"gone-metric": {}}
+    for report in reports:
+        for each in report:
+            for metric in set(each) - {"id", "type"}:
+                series = stats.setdefault(
+                    f"{each['id']}-{metric}", {"startTime": each["timestamp"], "values": []}
+                )
+                series["values"].append(each[metric])
+                series |= {"endTime": each["timestamp"]} | ({"statsType": each["type"]} if has_types else {})
+    packed = {
+        key: each | {"values": json.dumps(each["values"])} if each else each for key, each in stats.items()
+    }
+    return {"getUserMedia": [], "PeerConnections": {"8-1": {"stats": packed}}, "UserAgent": "x"}
+
+
+@pytest.mark.parametrize("form", ["internals", "series"])
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+@pytest.mark.parametrize("told", ["transport", "selected", "nominated"])
+@pytest.mark.parametrize("change", ["none", "pair", "pair and check", "stream"])
+@pytest.mark.parametrize("at_s", [10, 45])
+def test_the_round_trip_and_the_estimate_are_those_of_the_pair_and_the_stream_in_use(
+    tmp_path: Path, form: str, side: str, told: str, change: str, at_s: int
+) -> None:
+    reports = changing(side, change, at_s)
+    is_ambiguous = told == "nominated" and change == "pair and check"
+    for report in reports:
+        for each in report:
+            if told != "transport":
+                each.pop("selectedCandidatePairId", None)
+            if told == "nominated":
+                each.pop("selected", None)
+            # Without another mark, the pair in use is the one that carried most.
+            if is_ambiguous and each["type"] == "candidate-pair" and each["id"] != "P0":
+                each["bytesSent"] = each["timestamp"] - BEGIN_MS
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(internals(reports) if form == "internals" else reports))
+    read = call.read(file, side=side, controllers=[])
+    trips = [each["delay_ms"] for each in read["bins"]]
+    assert trips == [pytest.approx(100 if t + 1 >= at_s else 20) for t in range(60)]
+    estimates = [rate for _, rate in read["seen"]["estimates"]]
+    assert estimates == ([] if side == "receiver" else [5e5] * at_s + [3e6] * (61 - at_s))
+    assert "grew from 20.0 ms to 100 ms" in call_diagnosis.sentence(read)
+
+
+@pytest.mark.parametrize("form", ["internals", "series"])
+@pytest.mark.parametrize("layer", ["off", "limited", "idle"])
+def test_bandwidth_is_a_cause_only_of_an_encoder_that_used_it(tmp_path: Path, form: str, layer: str) -> None:
+    reports = changing("sender", "none", 0)
+    for t, report in enumerate(reports):
+        small, trip = report[0], report[3]
+        trip["roundTripTime"] = 0.02
+        small |= {
+            "qualityLimitationReason": "none",
+            "active": True,
+            "bytesSent": 4_000 * t if layer == "idle" else 62_500 * t,
+        }
+        large = small | {"id": "S9", "ssrc": 9, "active": layer != "off", "bytesSent": 0, "packetsSent": 0}
+        large["qualityLimitationReason"] = "bandwidth"
+        report.append(large)
+        report[2]["availableOutgoingBitrate"] = 6e5
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(internals(reports) if form == "internals" else reports))
+    read = call.read(file, controllers=[])
+    assert read["seen"]["limited"] == ({} if layer == "off" else {"bandwidth": 1.0})
+    says = {
+        "off": "none that the averages show",
+        "limited": "the network limited the encoder for 100 %",
+        "idle": "but then 32.0 kb/s of an estimated 600 kb/s were sent",
+    }
+    assert says[layer] in call_diagnosis.sentence(read)
+
+
+def test_a_dump_of_an_older_browser_has_its_types_in_its_ids(tmp_path: Path) -> None:
+    names = {
+        "S1": "RTCOutboundRTPVideoStream_1",
+        "RS1": "RTCRemoteInboundRtpVideoStream_1",
+        "T": "RTCTransport_0_1",
+    }
+    names["P1"] = "RTCIceCandidatePair_a_b"
+    text = json.dumps(internals(changing("sender", "none", 30), has_types=False))
+    for short, name in names.items():
+        text = text.replace(f'"{short}-', f'"{name}-').replace(f'\\"{short}\\"', f'\\"{name}\\"')
+    file = tmp_path / "dump.txt"
+    file.write_text(text)
+    seen = call.read(file, controllers=[])["seen"]
+    assert seen["sent_bps"] == pytest.approx(1e6)
+    assert (seen["lost_frac"], len(seen["estimates"])) == (0.0, 61)
