@@ -1,8 +1,7 @@
-//! The audio stream of a session with video: Opus packets (RFC 7587) with their own SSRC and sequence numbers.
+//! The audio stream of a session with video: Opus packets (RFC 7587) with their own SSRC.
 //!
-//! The bytes of audio packets count towards the controlled rate, but their losses do not enter the controller's loss
-//! history. Audio packets are sent before all others, are never dropped, and do not wait for the pacer. The sender
-//! reports of audio and video refer to the same clock, so a receiver can synchronise the two streams.
+//! Audio bytes count towards the controlled rate, but audio losses do not affect the controller. Audio packets are sent
+//! first, never dropped, and not paced.
 
 use crate::sender::CLOCK_RATE;
 use std::collections::VecDeque;
@@ -11,7 +10,7 @@ use steadycast_units::{PeerTime, Rate, Stamp, Time};
 use steadycast_wire::rtcp::{Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
 
-/// RTP clock rate of Opus in Hz, at every sampling rate (RFC 7587, section 4.1).
+/// RTP clock rate of Opus in Hz (RFC 7587, section 4.1).
 pub const AUDIO_CLOCK_RATE: u32 = 48_000;
 
 /// Settings of the audio stream.
@@ -21,11 +20,10 @@ pub struct AudioSettings {
     pub ssrc: u32,
     /// The RTP payload type.
     pub payload_type: u8,
-    /// The rate that is reserved for audio, as a rate of IP packets.
+    /// The rate reserved for audio, as a rate of IP packets.
     pub rate: Rate,
-    /// Whether the video's per-packet feedback also covers audio packets. In that case audio packets carry the video's
-    /// header extensions. Otherwise they carry none, and are not reported to the controller's sender half, because it
-    /// would never receive feedback on them.
+    /// Whether the video's per-packet feedback covers audio packets, which then carry the video's header extensions.
+    /// Otherwise the controller ignores them.
     pub shares_feedback: bool,
     /// The first sequence number.
     pub first_seq: u16,
@@ -36,41 +34,36 @@ pub struct AudioSettings {
 /// An encoded audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioPacket {
-    /// The packet's index at its source, which the driver uses to find the payload.
+    /// The packet's index at its source.
     pub index: u32,
     /// The sampling time of the packet's first sample.
     pub sampled: Time,
     /// The payload's length in bytes.
     pub len: u16,
-    /// Whether the packet is the first one after a silence. The RTP marker bit signals this (RFC 3551, section 4.1).
+    /// Whether the packet is the first after a silence, signalled by the marker (RFC 3551, section 4.1).
     pub begins: bool,
 }
 
-/// Returns the RTP timestamp at the time `at`, for a clock whose timestamp at time zero is `first`.
+/// Returns the RTP timestamp at `at`; `first` is that of time zero.
 pub(crate) fn timestamp(first: u32, at: Time, clock_rate: u32) -> u32 {
     let ticks = u128::from(at.as_nanos()) * u128::from(clock_rate) / 1_000_000_000;
     first.wrapping_add(ticks as u32)
 }
 
-/// The sender's side of an audio stream.
 pub(crate) struct AudioSender {
     pub(crate) settings: AudioSettings,
-    /// The next extended sequence number.
     pub(crate) seq: u64,
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The share of packets that receivers report as lost (0 to 1). If a report's loss is lower, this value falls by at
-    /// most an eighth.
+    /// The reported loss (0 to 1), which falls by at most an eighth per report.
     loss: f64,
-    /// Whether a sender report of the audio stream is due, because the video's sender report was sent.
+    /// Whether the audio's sender report is due.
     report_due: bool,
-    /// Whether a sender report of the audio stream has been sent.
     reported: bool,
     bye_due: bool,
 }
 
-/// Minimum ratio of the loss value after a report to the value before the report.
 const LOSS_DECAY: f64 = 7.0 / 8.0;
 
 impl AudioSender {
@@ -92,13 +85,12 @@ impl AudioSender {
         self.waiting.push_back(packet);
     }
 
-    /// Discards the waiting packets. A BYE becomes due if any packet was sent.
     pub(crate) fn stop(&mut self) {
         self.waiting.clear();
         self.bye_due = self.packets > 0;
     }
 
-    /// Returns the next packet, with its header, and counts it as sent.
+    /// Returns the next packet with its header, and counts it as sent.
     pub(crate) fn next(&mut self, now: Time) -> Option<(AudioPacket, RtpHeader)> {
         let packet = self.waiting.pop_front()?;
         let header = RtpHeader {
@@ -116,32 +108,29 @@ impl AudioSender {
         Some((packet, header))
     }
 
-    /// Processes a receiver's report block, if it is about this stream.
+    /// Processes a report block, if it is about this stream.
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
-            // A single report without loss must not switch off Opus's in-band error correction, because losses occur in
-            // bursts.
+            // Losses occur in bursts, so one report without loss must not switch off Opus's in-band FEC.
             self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
         }
     }
 
-    /// Returns the share of packets that receivers report as lost.
     pub(crate) const fn loss(&self) -> f64 {
         self.loss
     }
 
-    /// Records that the video's sender report is sent now. The audio's report follows it.
+    /// The audio's sender report follows the video's.
     pub(crate) const fn on_video_report(&mut self) {
         self.report_due = self.packets > 0;
     }
 
-    /// Returns true if both streams have started and no sender report of this stream has been sent. `video` is true if
-    /// the video has started.
+    /// Returns whether both streams have started without a sender report of this one.
     pub(crate) const fn lacks_report(&self, video: bool) -> bool {
         video && self.packets > 0 && !self.reported
     }
 
-    /// Returns the packets of a due report or BYE. `ntp` is the time of the clock that both streams share.
+    /// Returns the packets of a due report or BYE; `ntp` is the time of both streams' clock.
     pub(crate) fn take_report(&mut self, now: Time, ntp: u64, cname: &str) -> Option<Vec<Packet>> {
         let bye = std::mem::take(&mut self.bye_due);
         if !std::mem::take(&mut self.report_due) && !bye {
@@ -149,8 +138,7 @@ impl AudioSender {
         }
         self.reported = true;
         let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
-        // The RTP timestamp and the NTP time of a sender report have to denote the same instant (RFC 3550, section
-        // 6.4.1).
+        // RTP timestamp and NTP time denote the same instant (RFC 3550, section 6.4.1).
         let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
         let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
         let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };
@@ -160,31 +148,27 @@ impl AudioSender {
     }
 }
 
-/// The relation of a stream's RTP timestamps to the sender's clock, from its latest sender report.
+/// The relation of RTP timestamps to the sender's clock, from a sender report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockReference {
     pub(crate) ntp: u64,
     pub(crate) rtp: u32,
 }
 
-/// Converts an audio RTP timestamp to the video RTP timestamp of the same sampling time, by both streams' sender
-/// reports (RFC 3550, section 6.4.1).
+/// Converts an audio RTP timestamp to the video's of the same sampling time (RFC 3550, section 6.4.1).
 pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
     let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
-    // `at` is the time from the video's sender report to the audio sample, in units of 2⁻³² s.
+    // The time from the video's sender report to the audio sample, in units of 2⁻³² s.
     let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
     let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
     video.rtp.wrapping_add(ticks as u32)
 }
 
-/// The receiver's side of an audio stream.
 pub(crate) struct AudioReceiver {
     payload_type: u8,
-    /// The followed source and its reception state. The source's SSRC is that of the first packet with the audio
-    /// payload type.
+    /// The followed source: the first with the audio payload type.
     source: Option<(u32, Reception)>,
     pub(crate) sent: Option<PeerTime>,
-    /// The latest sender report of the followed source.
     pub(crate) clock: Option<ClockReference>,
 }
 
@@ -193,34 +177,29 @@ impl AudioReceiver {
         Self { payload_type, source: None, sent: None, clock: None }
     }
 
-    /// Returns true if a packet with this header belongs to the audio stream.
     pub(crate) const fn owns(&self, header: &RtpHeader) -> bool {
         header.payload_type == self.payload_type
     }
 
-    /// Returns the SSRC that is followed.
     pub(crate) fn ssrc(&self) -> Option<u32> {
         self.source.as_ref().map(|(ssrc, _)| *ssrc)
     }
 
-    /// Returns the reception state of this SSRC; `None` if another SSRC is followed. If no SSRC is followed, this one
-    /// is followed from now on.
+    /// Returns the reception state of this SSRC, which is followed if no other is; otherwise `None`.
     pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
         let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
         (source.0 == ssrc).then_some(&mut source.1)
     }
 
-    /// Discards the followed source, because the video's source has changed. The next packet selects a new one.
+    /// Discards the followed source after the video's source has changed.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.payload_type);
     }
 
-    /// Returns the report block on the followed source.
     pub(crate) fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         self.source.as_mut()?.1.report_block(now)
     }
 
-    /// Processes a sender report of the followed source.
     pub(crate) fn on_sender_report(&mut self, now: Time, ssrc: u32, clock: ClockReference) {
         if let Some((_, reception)) = self.source.as_mut().filter(|(known, _)| *known == ssrc) {
             reception.on_sr(now, clock.ntp);

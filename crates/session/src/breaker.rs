@@ -1,24 +1,16 @@
-//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, if no reports arrive, or if
-//! reports show that packets do not arrive or that the rate is much too high.
+//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, if one of these conditions is
+//! true:
 //!
-//! - RTCP timeout (section 4.1): no report on the stream for 15 s, which is three reporting intervals of at least 5 s.
-//! - Media timeout (section 4.2): the highest sequence number of all receivers does not grow in 5 reports over at least
-//!   5 s. The 5 reports stand for the RFC's five reporting intervals.
-//! - Congestion (section 4.3): the rate is more than ten times TCP's, in 5 reports over at least 5 s (CB_INTERVAL). In
-//!   a group this has to be true for at least two receivers, and for more than 2 % of the receivers (the share that
-//!   [`crate::feedback_filter`] may leave behind).
+//! - RTCP timeout (section 4.1): no report for 15 s, three reporting intervals of at least 5 s.
+//! - Media timeout (section 4.2): no receiver's highest sequence number grows in 5 reports over at least 5 s.
+//! - Congestion (section 4.3): the rate is more than ten times TCP's in 5 reports over at least 5 s. In a group, this
+//!   needs at least two receivers and more than 2 % of all.
 //!
-//! First the rate is reduced to a tenth, as section 4.3 allows. If the condition is still true after another period of
-//! the same length, the media pauses. One packet in two seconds is still sent, so that a new or returning receiver can
-//! report, and the first report ends the pause. Steadycast's receivers answer this packet with a report, independently
-//! of their controller half ([`crate::Receiver::answering`]).
+//! First the rate is reduced to a tenth. If the condition persists for another such period, the media pauses until a
+//! report arrives. One packet in two seconds is still sent, which receivers answer ([`crate::Receiver::answering`]).
 //!
-//! If the controller ignores feedback by design (`fixed`), or the operator has set a floor, the RTCP timeout only
-//! applies after a first report. The reason is that some receivers never report, and a constant rate is the operator's
-//! decision.
-//!
-//! Until a unicast session's receiver has reported for the first time, the rate is at least [`MIN_UNREPORTED_RATE`].
-//! Players without RTCP then show usable pictures until the RTCP timeout.
+//! If the controller ignores feedback (`fixed`) or the operator has set a floor, the RTCP timeout only applies after a
+//! first report. Until a unicast session's first report, the rate is at least [`MIN_UNREPORTED_RATE`].
 
 use crate::OperatorControls;
 use crate::feedback_filter::LEFT_BEHIND_SHARE;
@@ -31,19 +23,14 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The RTCP timeout: the circuit breaker triggers if no report arrives for three reporting intervals of 5 s (RFC 8083,
-/// section 4.1).
+/// The RTCP timeout: three reporting intervals of 5 s (RFC 8083, section 4.1).
 const RTCP_TIMEOUT: Span = Span::secs(15);
-/// CB_INTERVAL of the media timeout and of the congestion condition, in reports (RFC 8083, sections 4.2 and 4.3).
+/// In reports (RFC 8083, sections 4.2 and 4.3).
 const CB_INTERVAL_REPORTS: u32 = 5;
-/// Minimum duration of CB_INTERVAL.
 const MIN_CB_INTERVAL: Span = Span::secs(5);
-/// Time between two packets while the media pauses.
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
-/// Minimum rate before the first report. Most controllers begin at this rate, which is twelve packets of 1200 B in 384
-/// ms. The rate suffices for CIF at a coarse quantizer.
+/// Minimum rate before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
-/// Maximum number of receivers whose reports are tracked individually.
 const MAX_WATCHED: usize = 4_096;
 
 /// A layer that adds the circuit breaker to a controller.
@@ -54,14 +41,12 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Wraps the controller `own`. The limits of `orders` apply unless the breaker has tripped. A tripped breaker may
-    /// reduce the rate below the floor.
+    /// Wraps the controller `own` and applies the limits of `orders`. A tripped breaker may go below the floor.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders, provided: false }
     }
 
-    /// Sets whether a floor has been configured. With a floor, the RTCP timeout does not apply to receivers that never
-    /// report.
+    /// Sets whether a floor has been configured. The RTCP timeout then spares receivers that never report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -95,21 +80,20 @@ enum State {
     },
 }
 
-/// The state of one receiver over the present interval.
 struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// The time since which the highest sequence number has not grown, and the number of reports since then.
+    /// Since when the highest sequence number has not grown, and the reports since then.
     still: (Time, u32),
     expected: u64,
     lost: u64,
     /// Whether the rate was too high in the previous interval.
     over: bool,
     rtt: Option<Span>,
-    /// The bytes that had been sent at the beginning of the interval.
+    /// All bytes sent before the interval.
     sent: Bytes,
-    /// The bytes that had been sent at the last report.
+    /// All bytes sent before the last report.
     sent_before: Bytes,
 }
 
@@ -120,7 +104,6 @@ struct Breaker {
     ignores_feedback: bool,
     /// The minimum rate before the first report.
     min_unreported: Rate,
-    /// Whether there may be more than one receiver.
     group: bool,
     state: State,
     began: Option<Time>,
@@ -154,9 +137,8 @@ impl Breaker {
         }
     }
 
-    /// Returns the number of receivers whose reports must show too high a rate before the breaker trips. In a group,
-    /// this number is at least two, so that a single receiver cannot reduce the rate for all. It also exceeds the share
-    /// of receivers that may be left behind.
+    /// Returns how many receivers must show too high a rate. In a group at least two, so that a single one cannot
+    /// reduce the rate for all.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -164,11 +146,10 @@ impl Breaker {
         }
     }
 
-    /// Returns the time since which no report has arrived, or the time at which the sender's clock last resumed if that
-    /// is later. Returns `None` if no report is required.
+    /// Returns since when no report has arrived; `None` if none is required. Time in which the clock stood still does
+    /// not count.
     fn silent_since(&self) -> Option<Time> {
-        // If the controller ignores feedback, the sender does not require a first report. Once a report has arrived,
-        // further ones are required.
+        // Once a report has arrived, further ones are required.
         let since = match (self.last_report, self.began) {
             (Some(heard), _) => Some(heard),
             (None, began) if !self.ignores_feedback => began,
@@ -177,7 +158,6 @@ impl Breaker {
         since.map(|since| since.max(self.orders.resumed()))
     }
 
-    /// Returns the decision while the breaker is closed.
     fn closed(&self) -> Decision {
         let mut decision = self.half.decision();
         if self.last_report.is_none() && decision.target < self.min_unreported {
@@ -199,12 +179,11 @@ impl Breaker {
         }
     }
 
-    /// Returns when the RTCP timeout trips the breaker next.
     fn deadline(&self) -> Option<Time> {
         let since = self.silent_since()?;
         match self.state {
             State::Closed => Some(since + RTCP_TIMEOUT),
-            // The reduced rate is tried for another RTCP timeout before the media pauses.
+            // The reduced rate is tried for another RTCP timeout.
             State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }
@@ -218,7 +197,7 @@ impl Breaker {
 
     fn judge_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return };
-        // The bound limits the memory that forged SSRCs can take.
+        // Bounds the memory that forged SSRCs can take.
         if self.watched.len() >= MAX_WATCHED && !self.watched.contains_key(&report.from) {
             return;
         }
@@ -229,7 +208,7 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
-        // If no packets were sent, the highest sequence number cannot grow, so an unchanged number is no fault.
+        // Without sent packets, an unchanged number is no fault.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
@@ -253,8 +232,7 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // A pause ends when the receiver's highest number grows. A reduction ends after an interval in which the
-            // rate was not too high.
+            // A reduction ends after an interval in which the rate was not too high.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;
@@ -276,15 +254,14 @@ impl Watched {
         self.over = false;
     }
 
-    /// Returns true if more than ten times TCP's rate was sent, by the simple equation that RFC 8083 recommends: `X = s
-    /// / (R · √(2p/3))`.
+    /// Returns whether more than ten times TCP's rate was sent, by RFC 8083's simple equation `X = s / (R · √(2p/3))`.
     fn exceeds_tcp(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
         let (Some(rtt), true) = (self.rtt.filter(|r| !r.is_zero()), self.expected > 0 && self.lost > 0) else {
             return false;
         };
         let loss = (self.lost as f64 / self.expected as f64).min(1.0);
         let tcp = packet.per(rtt).scale(1.0 / (2.0 * loss / 3.0).sqrt());
-        // The factor of ten (section 4.3) keeps the breaker closed in normal operation.
+        // RFC 8083, section 4.3.
         sent.saturating_sub(self.sent).per(now.since(self.since)) > tcp.scale(10.0)
     }
 }
@@ -308,8 +285,7 @@ impl SenderHalf for Breaker {
         self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // A new receiver's first report block has no previous block to compare with, so its number of expected packets
-        // is zero. The block nevertheless shows that packets arrive.
+        // A new receiver's first block has no predecessor, so it expects zero packets but shows an arrival.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;
@@ -345,14 +321,13 @@ impl SenderHalf for Breaker {
         };
         decision.target = decision.target.min(most);
         decision.pacing = decision.pacing.min(most);
-        // The decision names the breaker as its rule, so that the record of the run shows why the rate is low.
         decision.limit = Limit::Network;
         decision.why.rule = Cow::Owned(format!("circuit breaker, {step}: {why}"));
         decision
     }
 
     fn probe(&self) -> Option<Probe> {
-        // Once the breaker has tripped, a probe would exceed the reduced rate.
+        // A probe would exceed the reduced rate.
         self.half.probe().filter(|_| matches!(self.state, State::Closed)).and_then(|probe| self.orders.pass(probe))
     }
 }

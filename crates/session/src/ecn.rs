@@ -1,5 +1,5 @@
-//! Checks whether the path preserves the ECN field (ECN path validation; RFC 6679, sections 7.2 to 7.4). The check uses
-//! per-packet feedback that carries each packet's ECN field on arrival (RFC 8888, section 7).
+//! ECN path validation (RFC 6679, sections 7.2 to 7.4), by feedback with each packet's ECN field on arrival (RFC 8888,
+//! section 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
@@ -10,19 +10,17 @@ pub enum EcnPath {
     /// Packets are sent as not ECN-capable.
     #[default]
     Off,
-    /// Packets are sent as ECN-capable, but reports do not contain the ECN field on arrival, so the path can't be
-    /// validated.
+    /// Reports lack the ECN field on arrival, so the path can't be validated.
     Untold,
     /// Too few reports have arrived so far.
     Unknown,
-    /// Packets arrive with the ECN field with which they were sent, or with CE.
+    /// Packets arrive with their ECN field or with CE.
     Kept,
-    /// Packets arrive as not ECN-capable. From now on they are sent as not ECN-capable.
+    /// Packets arrive as not ECN-capable, and are then sent as such.
     Cleared,
-    /// Packets that were sent as ECT(0) arrive as ECT(1), or the reverse. From now on packets are sent as not
-    /// ECN-capable.
+    /// ECT(0) arrives as ECT(1) or the reverse. Packets are then sent as not ECN-capable.
     Changed,
-    /// ECN-capable packets do not arrive, but other packets do. From now on packets are sent as not ECN-capable.
+    /// Only packets that are not ECN-capable arrive, and are then sent.
     Lost,
 }
 
@@ -40,7 +38,7 @@ impl EcnPath {
         }
     }
 
-    /// Returns the fault of a path that does not support ECN; `None` if no fault is known.
+    /// Returns why the path does not support ECN; `None` if no fault is known.
     pub const fn failure(self) -> Option<&'static str> {
         match self {
             Self::Off | Self::Untold | Self::Unknown | Self::Kept => None,
@@ -60,47 +58,39 @@ pub struct EcnCounts {
     pub marked: u64,
     /// Number of packets reported as not ECN-capable.
     pub cleared: u64,
-    /// Number of packets that were sent as ECT(0) and reported as ECT(1), or the reverse.
+    /// Number of packets whose ECT(0) arrived as ECT(1), or the reverse.
     pub changed: u64,
 }
 
 sums!(EcnCounts { sent, marked, cleared, changed });
 
-/// Number of arrived packets that are assessed together.
+/// Number of arrivals that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// One in this number of assessed packets may arrive with a field that the path must not set. If there are more, the
-/// path has a fault.
+/// Packets per arrival with an invalid field that is no fault of the path.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
-/// Time without any arrival after which packets that are not ECN-capable are tried. At least [`ASSESSED_PACKETS`]
-/// ECN-capable packets must have been sent in this time.
+/// Time without arrivals before packets without ECN are tried, if it includes [`ASSESSED_PACKETS`] packets.
 const MAX_SILENCE: Span = Span::secs(3);
 
-/// Validation of the path for ECN. Packets are ECN-capable from the first one (the leap of faith of RFC 6679, section
-/// 7.2.3), until the path is found to clear, change or lose them (section 7.4.1).
+/// Validation of the path for ECN. Packets are ECN-capable from the first one (RFC 6679, section 7.2.3), until the path
+/// clears, changes or loses them (section 7.4.1).
 ///
-/// If no ECN-capable packet arrives, packets without ECN are tried. If packets without ECN arrive, ECN-capable packets
-/// are tried once more. If they are lost again, the path loses ECN-capable packets. After a failure, the path is not
-/// tried again in the session.
+/// If none arrives, packets without ECN are tried. If these arrive, ECN is tried once more. A failure is final.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// The numbers of packets in the present assessment: all packets, those with a cleared field, and those with a
-    /// changed field.
+    /// The assessed packets: all, with a cleared field, and with a changed field.
     judged: (u64, u64, u64),
-    /// The time since which no ECN-capable packet has arrived, and the number of ECN-capable packets sent since then.
+    /// Since when no ECN-capable packet has arrived, and the number sent since.
     silent: Option<(Time, u64)>,
-    /// The numbers of the first and last packet of the trial with packets that are not ECN-capable. The last is
-    /// `u64::MAX` during the trial.
+    /// The first and last packet number of the trial without ECN; the last is `u64::MAX` during the trial.
     plain: Option<(u64, u64)>,
-    /// The number of the trial's packets that have arrived.
     plain_arrivals: u64,
 }
 
 impl EcnCheck {
-    /// Creates a check for packets that are sent with the field `asked`. `reported` is true if reports contain each
-    /// packet's field on arrival.
+    /// Creates a check for the field `asked`; `reported` is whether reports contain each packet's field.
     pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
         let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,
@@ -110,7 +100,6 @@ impl EcnCheck {
         Self { asked, path, ..Self::default() }
     }
 
-    /// Returns the ECN field of the next packet.
     pub(crate) fn field(&self) -> Ecn {
         if self.trying_plain() || self.path.failure().is_some() { Ecn::NotEct } else { self.asked }
     }
@@ -119,14 +108,13 @@ impl EcnCheck {
         self.plain.is_some_and(|(_, last)| last == u64::MAX)
     }
 
-    /// Counts the packet of this number, which is sent with [`EcnCheck::field`].
+    /// Counts the packet of this number, sent with [`EcnCheck::field`].
     pub(crate) fn on_sent(&mut self, now: Time, number: u64) {
         if !self.field().is_capable() {
             return;
         }
         self.counts.sent += 1;
-        // If reports do not contain the field, or once packets have been assessed, a lack of arrivals does not show a
-        // fault of the path.
+        // Later, a lack of arrivals does not show a fault with ECN.
         if self.path != EcnPath::Unknown {
             return;
         }
@@ -142,7 +130,7 @@ impl EcnCheck {
         }
     }
 
-    /// Processes the per-packet feedback in `packets`. `next` is the number of the next packet.
+    /// Processes per-packet feedback; `next` is the next packet's number.
     pub(crate) fn on_report(&mut self, packets: &[PacketReport], next: u64) {
         if matches!(self.path, EcnPath::Off | EcnPath::Untold) {
             return;
@@ -155,7 +143,7 @@ impl EcnCheck {
                 self.on_capable(ecn);
             }
         }
-        // Packets without ECN arrive, so there is a receiver. ECN-capable packets are tried once more.
+        // A receiver exists, so ECN-capable packets are tried once more.
         if self.trying_plain() && self.plain_arrivals >= ASSESSED_PACKETS {
             self.end_trial(next);
         }
@@ -166,17 +154,16 @@ impl EcnCheck {
         self.silent = None;
     }
 
-    /// Counts an ECN-capable packet that arrived with this field.
     fn on_capable(&mut self, ecn: Ecn) {
         if self.path.failure().is_some() {
             return;
         }
-        // CE is not a change, because a router may mark any ECN-capable packet.
+        // A router may mark any ECN-capable packet as CE.
         let (cleared, changed) = (ecn == Ecn::NotEct, ecn.is_capable() && !ecn.is_ce() && ecn != self.asked);
         self.counts.marked += u64::from(ecn.is_ce());
         self.counts.cleared += u64::from(cleared);
         self.counts.changed += u64::from(changed);
-        // ECN-capable packets do arrive, but late. The trial ends without a result.
+        // ECN-capable packets arrive late, so the trial ends without a result.
         (self.silent, self.plain_arrivals) = (None, 0);
         if self.trying_plain() {
             self.plain = self.plain.map(|(first, _)| (first, first));
@@ -193,7 +180,7 @@ impl EcnCheck {
         } else {
             EcnPath::Kept
         };
-        // The assessment continues during the session, because a route may change.
+        // The assessment continues, because a route may change.
         self.judged = (0, 0, 0);
     }
 }

@@ -1,20 +1,16 @@
-//! Plausibility checks on feedback: a layer around a controller's sender half. It prevents a single receiver from
-//! keeping a group's rate low.
+//! Plausibility checks on feedback, as a layer around a controller's sender half. They prevent a single receiver from
+//! keeping a group's rate low:
 //!
-//! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. A second
-//!   report within 2 ms is also ignored, unless it has per-packet feedback.
-//! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
-//! - Floor: the rate never falls below the floor. A receiver that keeps a group at the floor for 5 s is excluded,
-//!   because this session cannot serve it.
-//! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if two conditions are met. It
-//!   limits the rate for 5 s out of 30 s, and its report blocks show conditions twice as bad as those of the worst
-//!   receiver that would still be served.
+//! - Plausibility: a report is ignored if it names packets that were not sent or more losses than packets, or comes
+//!   within 2 ms of another without per-packet feedback.
+//! - Evidence: a receiver is excluded if its report halves the rate although its block shows almost no loss.
+//! - Floor: a receiver that keeps a group at the floor for 5 s is excluded.
+//! - Quantile: of the slowest 2 % of a group, a receiver is excluded that limits the rate for 5 s out of 30 s, in
+//!   conditions twice as bad as those of the worst receiver still served.
 //! - Operator: reports of a receiver that the operator excludes are ignored.
 //!
-//! A receiver that a rule excluded is admitted again after a minute. The only receiver of a session is never excluded.
-//! A receiver's conditions are measured by the square-root law, with the losses and RTTs that the sender counts, so the
-//! quantile is the same for all controllers. Report floods are handled by the session
-//! ([`crate::SenderSettings::gated`]).
+//! An exclusion by a rule ends after a minute. A session's only receiver is never excluded. Report floods are handled
+//! by [`crate::SenderSettings::gated`].
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -35,16 +31,15 @@ struct Inner {
     resumed: Time,
 }
 
-/// The reason that is given for an exclusion by the operator.
 const BY_ORDER: &str = "by order";
 
 impl OperatorControls {
     fn locked(&self) -> MutexGuard<'_, Inner> {
-        // A panic of another thread that held the lock must not end the session.
+        // Another thread's panic must not end the session.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Excludes a receiver: its reports are ignored.
+    /// Ignores a receiver's reports.
     pub fn exclude(&self, ssrc: u32) {
         self.locked().aside.insert(ssrc, (BY_ORDER, None));
     }
@@ -60,30 +55,29 @@ impl OperatorControls {
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
-    /// Informs the session that its clock stood still until `now`, because its process or machine was suspended. A lack
-    /// of reports during that time is no fault of the receivers.
+    /// Tells the session that its clock stood still until `now`, for example in suspend. Missing reports during the gap
+    /// are no fault.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);
     }
 
-    /// Returns the time at which the session's clock last resumed after a gap; zero without one.
+    /// Returns when the clock last resumed after a gap; zero without one.
     pub(crate) fn resumed(&self) -> Time {
         self.locked().resumed
     }
 
-    /// Returns the lower limit of the rate, if one is set.
+    /// Returns the lower limit of the rate, if set.
     pub fn floor(&self) -> Option<Rate> {
         self.locked().floor
     }
 
-    /// Returns the probe, or `None` if it exceeds the cap.
+    /// Returns `None` for a probe above the cap.
     pub(crate) fn pass(&self, probe: Probe) -> Option<Probe> {
         let cap = self.locked().cap;
         cap.is_none_or(|cap| probe.rate <= cap).then_some(probe)
     }
 
-    /// Returns the decision, limited to the operator's floor and cap.
     pub(crate) fn bound(&self, mut decision: Decision) -> Decision {
         let (floor, cap) = {
             let inner = self.locked();
@@ -92,14 +86,14 @@ impl OperatorControls {
         if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
             (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
         }
-        // The cap is applied last, so it has precedence over a floor above it.
+        // Applied last, so the cap has precedence over a higher floor.
         if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
             (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
         }
         decision
     }
 
-    /// Returns the SSRCs of the excluded receivers, each with the reason.
+    /// Returns the excluded receivers' SSRCs and the reasons.
     pub fn aside(&self) -> Vec<(u32, &'static str)> {
         self.locked().aside.iter().map(|(ssrc, (why, _))| (*ssrc, *why)).collect()
     }
@@ -127,42 +121,35 @@ impl Layer for FeedbackDefence {
     }
 }
 
-/// Minimum time between two reports of a receiver; one that follows sooner is ignored.
+/// A sooner report of the same receiver is ignored.
 const MIN_REPORT_SPACING: Span = Span::millis(2);
-/// Time for which one receiver may limit a group, or keep it at its floor, without being excluded.
+/// Time for which one receiver may limit a group, or keep it at its floor.
 const LIMITING_TIME: Span = Span::secs(5);
-/// Time for which a receiver is excluded.
 const EXCLUSION_TIME: Span = Span::secs(60);
-/// If the loss fraction in a report block is below this, the block does not justify halving the rate.
+/// Loss fraction below which a report block does not justify halving the rate.
 const SUPPORTING_LOSS: f64 = 0.01;
 /// Maximum number of receivers in the table, and of excluded receivers.
 const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that may be left behind.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
-/// The time for which each receiver limits the group is summed over a window of this length.
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// Second condition for leaving a receiver behind: its report blocks show conditions that are worse by this factor than
-/// those of the worst receiver that would still be served. The first condition is that it limits the group for
-/// [`LIMITING_TIME`] out of [`LIMITING_WINDOW`].
+/// Ratio of conditions to those of the worst receiver still served, from which a receiver is left behind.
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
-/// The reason that is given for a receiver that is left behind.
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
-/// The state of one receiver.
 struct Known {
     heard: Time,
-    /// The highest recent loss fraction in the receiver's report blocks. The stored value decays by a tenth per report.
+    /// The highest recent loss fraction, which decays by a tenth per report.
     fraction: f64,
-    /// The mean loss fraction, over about eight reports.
+    /// The mean loss fraction over about eight reports.
     loss: f64,
     rtt: Option<Span>,
-    /// The time for which the receiver has limited the group in this window.
+    /// For how long this receiver has limited the group in this window.
     limited: Span,
 }
 
 impl Known {
-    /// Returns a measure of bad network conditions: R·√p, with the RTT R and the loss rate p. The rate by the
-    /// square-root law is proportional to its inverse.
+    /// Returns R·√p with the RTT R and the loss rate p, the inverse of the square-root law's rate.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
@@ -171,15 +158,12 @@ impl Known {
 struct FeedbackFilter {
     half: Box<dyn SenderHalf>,
     orders: OperatorControls,
-    /// Whether there can be more than one receiver.
     group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
-    /// The receiver that keeps the group at its floor, and the time since when.
+    /// The receiver that keeps the group at its floor, and since when.
     at_floor: Option<(ReceiverId, Time)>,
-    /// The time of the last evaluated report.
     judged: Time,
-    /// The beginning of the present [`LIMITING_WINDOW`].
     window: Time,
 }
 
@@ -189,7 +173,7 @@ impl FeedbackFilter {
         Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
     }
 
-    /// Returns true if a receiver is not excluded. Admits the receiver again if its exclusion has expired.
+    /// Returns whether a receiver is not excluded, and removes an expired exclusion.
     fn accepts_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
         match orders.aside.get(&from.0) {
@@ -205,25 +189,23 @@ impl FeedbackFilter {
     fn exclude_receiver(&mut self, now: Time, who: ReceiverId, why: &'static str) {
         let mut orders = self.orders.locked();
         if orders.aside.len() >= MAX_RECEIVERS {
-            // The bound limits the memory that forged SSRCs can take.
+            // Bounds the memory that forged SSRCs can take.
             let room = orders.aside.iter().find(|(_, (_, until))| until.is_some()).map(|(ssrc, _)| *ssrc);
             room.and_then(|ssrc| orders.aside.remove(&ssrc));
         }
-        // An exclusion expires, so that a receiver whose path has recovered is served again.
+        // An exclusion expires, since a path may recover.
         orders.aside.insert(who.0, (why, Some(now + EXCLUSION_TIME)));
         drop(orders);
         self.at_floor = None;
         self.known.remove(&who);
-        // The controller must remove the receiver. Otherwise the receiver's last report would still limit the rate.
+        // Otherwise the receiver's last report would still limit the rate.
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Excludes the receiver that limits the group, if it is one of the few whose network conditions are much worse
-    /// than those of the other receivers.
+    /// Excludes the receiver that limits the group if its conditions are much worse than the others'.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
-        // Each report adds at most one second, because after a pause of reports it is unknown which receiver limited
-        // the rate.
+        // After a pause of reports it is unknown which receiver limited the rate.
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
         if now.since(self.window) >= LIMITING_WINDOW {
             self.window = now;
@@ -239,8 +221,7 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // If `more` further receivers are left behind, the next one in this order is the worst receiver that is still
-        // served.
+        // The receiver at index `more` is the worst one that would still be served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
@@ -255,14 +236,14 @@ impl FeedbackFilter {
         })
     }
 
-    /// Evaluates the effect of a report on the rate. A single receiver, or the last one of a group, is never excluded:
-    /// without reports the session would end, and in a unicast session all SSRCs may be forged.
+    /// Evaluates a report's effect on the rate. The last receiver is never excluded: without reports the session would
+    /// end, and in a unicast session all SSRCs may be forged.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || self.known.len() < 2 {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());
-        // Without a report block, no measurement contradicts the requested rate, so the receiver is not excluded.
+        // Without a report block, no measurement contradicts the requested rate.
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
         if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {
@@ -273,7 +254,7 @@ impl FeedbackFilter {
             );
         }
         self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
-            // If a different receiver now keeps the group at its floor, the time starts again.
+            // A different receiver starts the time again.
             (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
             (Limit::Floor, Some(by), _) => Some((by, now)),
             _ => None,
@@ -313,15 +294,15 @@ impl SenderHalf for FeedbackFilter {
         let fraction = report.reception.map_or(0.0, |r| r.fraction);
         let known = self.known.entry(report.from);
         let soon = matches!(&known, Entry::Occupied(k) if report.at.since(k.get().heard) < MIN_REPORT_SPACING);
-        // Per-packet feedback may be split into several reports, each with different packets.
+        // Per-packet feedback may be split into several reports.
         if soon && report.packets.is_empty() {
             return;
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
         let known = known.or_insert(fresh);
-        // The controller may still react to the loss of a few reports ago, so the highest recent fraction is used.
+        // The controller may still react to the loss of a few reports ago.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
-        // The mean smooths single reports, so that one bad report does not make a receiver count as the slowest.
+        // One bad report must not make a receiver the slowest.
         known.loss += (fraction - known.loss) / 8.0;
         known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;

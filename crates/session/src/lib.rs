@@ -1,8 +1,7 @@
-//! An RTP/RTCP session around the sender half and receiver half of a controller (RFC 3550), sans-IO.
+//! An RTP/RTCP session (RFC 3550) around the two halves of a controller, sans-IO.
 //!
-//! A driver passes events (a frame, a datagram) to a session, and then calls `poll` until it returns [`Output::Wait`].
-//! It calls `poll` again at the time in `Output::Wait`, and after the next event. The driver owns the clock and the
-//! transport of datagrams: the simulator, an emulated network or a socket.
+//! A driver owns the clock and the transport. It passes events (a frame, a datagram) to a session, then calls `poll`
+//! until [`Output::Wait`], and again at that time.
 //!
 //! A packet takes this path:
 //!
@@ -54,10 +53,10 @@ use steadycast_control::Wake;
 /// An instruction to a session's driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Send this RTP packet now, in the stream that it names.
+    /// Send this RTP packet now.
     Media(Media),
-    /// Send this RTCP compound now. The bytes exclude IP and UDP headers.
+    /// Send this RTCP compound, without IP and UDP headers, now.
     Rtcp(Vec<u8>),
-    /// Wait until this time or the next event; `None`: until the next event.
+    /// Wait until this time or the next event.
     Wait(Option<Wake>),
 }

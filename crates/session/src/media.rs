@@ -5,22 +5,22 @@ use steadycast_units::{Bytes, Ecn};
 use steadycast_wire::rtp::{Element, RtpHeader, absolute};
 use steadycast_wire::rtx::{self, RtxStream};
 
-/// How packets carry their send time.
+/// The form in which packets carry their send time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendTime {
     /// In Steadycast's header extension ([`steadycast_wire::rtp::SEND_TIME_ID`]).
     #[default]
     Ours,
-    /// As a 24-bit abs-send-time, in the extension with this id.
+    /// In a 24-bit abs-send-time extension with this id.
     Absolute(u8),
-    /// Packets carry no send time.
+    /// None.
     Omitted,
 }
 
-/// The ids of the header extensions that do not belong to the controller.
+/// The ids of the header extensions outside of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderIds {
-    /// The id of the header extension for the transport-wide sequence number.
+    /// The id of the transport-wide sequence number.
     pub transport: u8,
     /// The form of the send time.
     pub send_time: SendTime,
@@ -33,8 +33,7 @@ impl Default for HeaderIds {
 }
 
 impl HeaderIds {
-    /// Calls `write` with the header, without its payload length, and with the header extensions that `write` does not
-    /// add itself: the controller's notice, the transport-wide sequence number and abs-send-time.
+    /// Calls `write` with the header and its extensions, but with a payload length of zero.
     fn laid_out<T>(
         self,
         header: &RtpHeader,
@@ -48,8 +47,7 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        // Only Steadycast's receivers read the controller's notices. For other receivers these extension ids may have
-        // another meaning, or no meaning.
+        // Other receivers may use these extension ids for something else.
         let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));
@@ -58,7 +56,7 @@ impl HeaderIds {
     }
 }
 
-/// An RTP packet of one of a session's streams: its header, the controller's notice and its content.
+/// An RTP packet of one of a session's streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Media {
     /// The RTP header, with the send time.
@@ -67,37 +65,37 @@ pub struct Media {
     pub notice: Notice,
     /// The range of a frame that the packet carries.
     pub fragment: Fragment,
-    /// The packet's number among all packets that the session has sent in all streams, starting at 0.
+    /// The packet's number among all streams' packets, starting at 0.
     pub number: u64,
-    /// The low 16 bits of `number`, if packets carry them for transport-wide feedback.
+    /// The low 16 bits of `number`, for transport-wide feedback.
     pub transport: Option<u16>,
     /// The ids of the header extensions.
     pub ids: HeaderIds,
     /// The packet's stream.
     pub stream: Stream,
-    /// The extended sequence number in the packet's own stream.
+    /// The extended sequence number in the packet's stream.
     pub seq: u64,
-    /// The extended sequence number of the original of a retransmission; `None` in media packets.
+    /// A retransmission's original, as an extended sequence number.
     pub repairs: Option<u64>,
     /// The packet's IP size.
     pub size: Bytes,
-    /// The ECN field of the IP header: as sent, or, at a receiver, as received.
+    /// The ECN field as sent or, at a receiver, as received.
     pub ecn: Ecn,
 }
 
 impl Media {
-    /// Returns true if the packet is a packet of the video itself: not audio, a retransmission, parity or padding.
+    /// Returns whether the packet is original video, not audio, repair or padding.
     pub fn is_video(&self) -> bool {
         self.stream == Stream::Media
     }
 
-    /// Returns the payload's length without the original's sequence number that precedes it in a retransmission.
+    /// Returns the payload's length without a retransmission's original sequence number.
     pub fn payload_len(&self) -> usize {
         let number = if self.repairs.is_some() { rtx::OSN } else { 0 };
         usize::from(self.header.payload_len).saturating_sub(number)
     }
 
-    /// Appends the datagram up to its payload to `out`. The caller has to append the payload.
+    /// Appends the datagram up to its payload to `out`.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
         let Self { header, notice, transport, .. } = self;
         self.ids.laid_out(header, notice, *transport, |bare, elements| bare.encode(elements, &[], out));
@@ -113,8 +111,7 @@ impl Media {
     }
 }
 
-/// Returns the IP size of a packet with this header and notice, without its payload. `numbered` is true if the packet
-/// carries a transport-wide sequence number.
+/// Returns the IP size of a packet without payload; `numbered` if it has a transport-wide sequence number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
     ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

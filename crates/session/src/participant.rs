@@ -26,25 +26,24 @@ pub struct RtcpSettings {
     pub profile: Profile,
     /// The session bandwidth, of which RTCP may take 5 %.
     pub session_bandwidth: Rate,
-    /// The minimum report interval; with `None`, that of the profile.
+    /// The minimum report interval; `None` uses the profile's.
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
-    /// Whether a group's receivers report only to the sender, which sends them summaries of the group's size (RFC 5760,
-    /// section 7). Source-specific multicast and very large groups need this.
+    /// Whether receivers report only to the sender, which announces the group's size (RFC 5760, section 7).
     pub summary: bool,
-    /// Whether the other end is authenticated. In that case its first packet makes it a member of the session. Browsers
-    /// need this: they send no CNAME, and request a key frame in their first compound.
+    /// Whether the other end is authenticated, so that its first packet makes it a member. Browsers begin with a
+    /// key-frame request and send no CNAME.
     pub authenticated: bool,
-    /// Whether time is real, not simulated. In real time, a source is not woken for reports that would be suppressed
-    /// ([`TimerConfig::skips_suppressed`]), which saves CPU time.
+    /// Whether time is real, not simulated. A source then skips the expiry of suppressed reports to save CPU time
+    /// ([`TimerConfig::skips_suppressed`]).
     pub real_time: bool,
     /// The path's MTU.
     pub mtu: Bytes,
 }
 
 impl RtcpSettings {
-    /// Returns the settings of a unicast session with an MTU of 1500 bytes and the profile's minimum interval.
+    /// Returns the settings of a unicast session with an MTU of 1500 bytes.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         Self {
             profile,
@@ -64,51 +63,41 @@ impl RtcpSettings {
     }
 }
 
-/// The room in an RTCP datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// The maximum IP size.
     pub(crate) datagram: Bytes,
-    /// The number of bytes that are left for further RTCP packets, after the report and the SDES with which each
-    /// compound begins.
+    /// The bytes beside the report and the SDES with which each compound begins.
     pub(crate) packets: usize,
 }
 
-/// Maximum IP size of an RTCP datagram. Every IPv6 path carries a datagram of this size (RFC 8200, section 5), and
-/// almost every IPv4 path does.
+/// Maximum IP size of an RTCP datagram, which every IPv6 path carries (RFC 8200, section 5).
 pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
-/// Maximum size of the member table. If a group is larger, only a sample of its members is stored (RFC 2762), so that
-/// many receivers can run on one machine.
+/// Maximum size of the member table. Larger groups are sampled (RFC 2762).
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Maximum size of the sender's member table if receivers report only to the sender. In that case the sender has to
-/// store all members. Receivers reduce a larger announced group size to this value.
+/// Maximum size of the sender's member table if only the sender gets reports, and of an announced group.
 const MAX_MEMBERS: usize = 1 << 17;
-/// Maximum compound size that counts for RTCP's timing, in bytes: what an Ethernet datagram carries.
+/// Maximum compound size in bytes for RTCP's timing: an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// Maximum size at which another member's compound counts in a group, as a multiple of this member's own longest
-/// compound. Members of a group send similar compounds.
+/// Limit for the counted size of another member's compound, relative to this member's longest one.
 const MAX_SIZE_RATIO: usize = 4;
-/// Maximum number of new members from one compound: its author, and another SSRC of the same host. Contributors that a
-/// mixer lists are not counted as members, because they use no RTCP bandwidth.
+/// Maximum number of new members from one compound. A mixer's contributors use no RTCP bandwidth.
 const MAX_NEW_MEMBERS: usize = 2;
 
-/// Assumed size of the first compound in bytes: a report, the SDES and a controller's APP packet.
+/// Assumed size in bytes: a report, the SDES and a controller's APP packet.
 const INITIAL_COMPOUND_SIZE: usize = 84;
 
-/// Length of the window in seconds over which RTCP's share is measured.
+/// In seconds.
 const SHARE_WINDOW: u64 = 30;
 
 /// The validity of a compound according to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The compound is used.
     Good,
-    /// The compound is ignored: its sender has left, it uses another member's SSRC, or it is this participant's own
-    /// compound in a loop.
+    /// The sender has left, uses another member's SSRC, or is this participant itself in a loop.
     Ignored,
-    /// Another participant uses this participant's SSRC. The compound is ignored, and this participant changes its
-    /// SSRC.
+    /// Another participant uses this participant's SSRC, which is then changed.
     Collision,
 }
 
@@ -130,16 +119,12 @@ impl Standing {
     }
 }
 
-/// The state of leaving a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Farewell {
-    /// The participant stays.
     Stays,
-    /// The participant wants to leave, but the BYE has not been scheduled.
     Wanted,
-    /// The BYE waits for its time (RFC 3550, section 6.3.7).
+    /// The BYE is delayed (RFC 3550, section 6.3.7).
     Waits,
-    /// The participant has left.
     Gone,
 }
 
@@ -149,34 +134,30 @@ pub(crate) struct Participant {
     pub(crate) timer: Timer,
     pub(crate) farewell: Farewell,
     settings: RtcpSettings,
-    /// The random source for a new SSRC after a collision.
+    /// Draws a new SSRC after a collision.
     chance: Chance,
     /// The SSRC that was given up after a collision and still needs a BYE.
     given_up: Option<u32>,
-    /// Whether a compound was sent. A member that has sent nothing needs no BYE.
+    /// A member that has sent nothing needs no BYE.
     has_sent: bool,
-    /// The size of the longest sent compound, or the assumed size of the first.
+    /// The longest sent compound, initially an assumed size.
     longest: usize,
-    /// The RTCP bytes that were received and sent, per second.
+    /// The RTCP bytes received and sent, per second.
     rtcp_bytes: [u32; SHARE_WINDOW as usize],
-    /// The number of the newest second in `rtcp_bytes`, since the clock's zero.
+    /// The newest second in `rtcp_bytes`.
     second: u64,
     started: Time,
-    /// Compounds that are sent before anything else: the parts of the previous compound that did not fit into its
-    /// datagram.
+    /// The parts of the previous compound that did not fit into its datagram.
     outbox: VecDeque<Vec<u8>>,
-    /// The number of RTCP packets that were not sent, since they do not fit into a datagram.
+    /// RTCP packets that fit into no datagram.
     refused: u64,
-    /// The run-time check that no sent packet exceeds the path's MTU.
     mtu: Check,
 }
 
 impl Participant {
-    /// Creates a participant. `source` is true if it sends media.
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
-        // A receiver can't skip expiries, because its feedback has to wait for the next expiry. A source sends no
-        // feedback.
+        // Only a source can skip expiries, because a receiver's feedback waits for them.
         config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
@@ -185,8 +166,8 @@ impl Participant {
             // In a unicast session, all participants may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key of the sampling must not be guessable. The SSRC is public, so it can't be the key. After a collision,
-        // the upper half of the next random number becomes the SSRC, so the key is the lower half.
+        // The key must not be guessable. After a collision, the upper half of the next random number becomes the public
+        // SSRC, so the key is the lower half.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
@@ -210,30 +191,26 @@ impl Participant {
         }
     }
 
-    /// Returns true if the other end is authenticated.
     pub(crate) const fn is_authenticated(&self) -> bool {
         self.settings.authenticated
     }
 
-    /// Returns true if there may be other receivers.
     pub(crate) const fn is_group(&self) -> bool {
         self.settings.group
     }
 
-    /// Returns true if the source announces the group's size.
+    /// Returns whether the source announces the group's size.
     pub(crate) const fn summary(&self) -> bool {
         self.settings.summary
     }
 
-    /// Applies the group size that the source `ssrc` announced from its own address. An announcement from any other
-    /// host is ignored, because it could silence the group.
+    /// Applies the group size that the source `ssrc` announced. Another host's announcement could silence the group.
     pub(crate) fn on_group_size(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
         }
         let receivers = group.receivers.min(MAX_MEMBERS as u32);
-        // If the group has become smaller, the next report is due earlier (reverse reconsideration, RFC 3550, section
-        // 6.3.4).
+        // A smaller group advances the next report (reverse reconsideration, RFC 3550, section 6.3.4).
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
@@ -242,7 +219,6 @@ impl Participant {
         self.timer.on_told_size(f64::from(group.average.clamp(1, MAX_COUNTED_COMPOUND)) + IP_UDP_OVERHEAD as f64);
     }
 
-    /// Returns the group size that is announced to the members.
     pub(crate) fn group_size(&self) -> GroupSize {
         let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
         // The source itself is not a receiver.
@@ -253,21 +229,19 @@ impl Participant {
         self.members.census()
     }
 
-    /// Returns the deterministic interval Td (RFC 3550, section 6.3.1) of a receiver.
+    /// Returns a receiver's deterministic interval Td (RFC 3550, section 6.3.1).
     pub(crate) fn interval(&self) -> Span {
         self.timer.inputs(&self.census()).deterministic()
     }
 
-    /// Returns true if RTCP's timer has expired and a compound is due.
     pub(crate) fn rtcp_due(&mut self, now: Time) -> bool {
         self.expiry(now).is_some()
     }
 
-    /// Returns the compound that is due at RTCP's timer: a regular compound or one with feedback only; `None` if
-    /// neither is due.
+    /// Returns the regular or feedback-only compound that is due at RTCP's timer; `None` if neither is.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
-            // Time-outs are checked once per interval, as RFC 3550, section 6.3.5 requires.
+            // Time-outs are checked once per interval (RFC 3550, section 6.3.5).
             self.expire_members(now);
             let census = self.census();
             match self.timer.on_expiry(now, &census) {
@@ -278,13 +252,12 @@ impl Participant {
         None
     }
 
-    /// Requests early feedback that is useful for the time `useful`. Returns false if it cannot be sent in time.
+    /// Requests early feedback that is useful for the time `useful`. Returns false if it would be late.
     pub(crate) fn request_early(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_early(now, useful) != Early::TooLate
     }
 
-    /// Requests early feedback as [`Participant::request_early`] does, for feedback that has already waited for other
-    /// members' feedback.
+    /// Like [`Participant::request_early`], for feedback that has already waited at random.
     pub(crate) fn request_dithered(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_dithered(now, useful) != Early::TooLate
     }
@@ -299,7 +272,7 @@ impl Participant {
         }
     }
 
-    /// Informs the timer whether there is a source to report on.
+    /// Sets whether there is a source to report on.
     pub(crate) fn on_source(&mut self, now: Time, present: bool) {
         let census = self.census();
         self.timer.on_source(now, present, &census);
@@ -314,13 +287,13 @@ impl Participant {
         Wake { at: self.timer.next(), why: "RTCP interval" }
     }
 
-    /// Adds a compound, sent or received from a member, to the mean compound size and to RTCP's share.
+    /// Adds a sent or received compound to the mean size and to RTCP's share.
     fn count(&mut self, now: Time, len: usize) {
-        // One large compound of an attacker must not slow down RTCP for the whole group.
+        // A forged large compound must not slow down RTCP for the whole group.
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
-        // The entries of the skipped seconds still contain the bytes of half a minute ago.
+        // The skipped seconds still contain the bytes of half a minute ago.
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.rtcp_bytes[(past % SHARE_WINDOW) as usize] = 0;
         }
@@ -331,22 +304,21 @@ impl Participant {
 
     /// Returns RTCP's share of the session bandwidth over the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
-        // In the first seconds, a single compound would be a large share of a shorter window.
+        // In a shorter window, a single compound would be a large share.
         let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
-        // Seconds without any RTCP have not been overwritten in the ring, and must not count.
+        // Seconds without RTCP have not been overwritten in the ring.
         let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
         let recent = (0..SHARE_WINDOW - silent).filter_map(|back| self.second.checked_sub(back));
         let bytes = recent.map(|second| u64::from(self.rtcp_bytes[(second % SHARE_WINDOW) as usize])).sum();
         Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
-    /// Updates the member table from a received compound of `len` bytes. Returns whether the compound is to be used.
+    /// Updates the member table from a compound of `len` bytes. Returns whether the compound is used.
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Standing {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // Most packets of a compound are from one source. If the sample of members does not include this source,
-            // the member table is not asked again for each packet.
+            // A source outside of the sample need not be looked up for each packet.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
@@ -373,19 +345,18 @@ impl Participant {
                 _ => {}
             }
         }
-        // A sender that is not a member must not affect the members' RTCP interval.
+        // Non-members must not affect the RTCP interval.
         if known && standing == Standing::Good {
             self.count(now, len);
         }
         standing
     }
 
-    /// Changes the SSRC after a collision (RFC 3550, section 8.2). A BYE for the old one is sent next
-    /// ([`Self::given_up`]).
+    /// Changes the SSRC after a collision (RFC 3550, section 8.2). A BYE for the old one follows.
     pub(crate) fn renew(&mut self) {
         let old = self.identity.ssrc;
         let mut new = self.chance.bits32();
-        // A new collision would force another change immediately, so known SSRCs are not used.
+        // A known SSRC would collide again.
         while new == old || self.members.contains(new) {
             new = self.chance.bits32();
         }
@@ -397,17 +368,16 @@ impl Participant {
         }
     }
 
-    /// Returns a datagram that is sent before anything else: the rest of a compound that exceeded one datagram, or the
-    /// BYE for an SSRC that was given up. That BYE also names the new SSRC, so that receivers can follow it.
+    /// Returns the datagram to be sent first: the rest of a split compound, or the BYE of an SSRC that was given up.
     pub(crate) fn pending_datagram(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(rest) = self.outbox.pop_front() {
             return Some(rest);
         }
         let ssrc = self.given_up.take()?;
-        // Because both SSRCs have the same CNAME, receivers can see that they belong to the same participant.
+        // The common CNAME shows receivers that both SSRCs are the same participant.
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
-            // A compound begins with a report, even if it has no blocks (RFC 3550, section 6.1).
+            // A compound begins with a report (RFC 3550, section 6.1).
             Packet::ReceiverReport { ssrc, blocks: Vec::new() },
             Packet::Sdes { chunks: chunks.into() },
             Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
@@ -415,15 +385,14 @@ impl Participant {
         Some(self.encode(now, packets))
     }
 
-    /// Starts leaving the session.
     pub(crate) fn leave(&mut self) {
         if self.farewell == Farewell::Stays {
             self.farewell = Farewell::Wanted;
         }
     }
 
-    /// Returns true if the BYE is due. In a group of more than fifty members the BYE is delayed, so that members that
-    /// leave together do not flood the group (RFC 3550, section 6.3.7). `sent_rtp` is true if media was sent.
+    /// Returns whether the BYE is due. Groups of more than fifty members delay it (RFC 3550, section 6.3.7). `sent_rtp`
+    /// is whether media was sent.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {
             Farewell::Stays | Farewell::Gone => false,
@@ -458,17 +427,15 @@ impl Participant {
         goes
     }
 
-    /// Returns when a waiting BYE is to be checked again.
     pub(crate) fn farewell_wake(&self, now: Time) -> Option<Wake> {
         let at = self.timer.next().max(now + Span::nanos(1));
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Returns the sources that leave with this compound of `len` bytes. A BYE is accepted only at the end of a
-    /// compound that begins with a report, and only for a source that reports in this compound from its own address. A
-    /// BYE in a reduced-size compound (RFC 5506), which has no report, is ignored.
+    /// Returns the sources that leave with this compound of `len` bytes. A BYE has to be at the end of a compound in
+    /// which the source reports from its own address.
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
-        // RFC 3550, section 6.1: BYE should be the last packet with a given SSRC.
+        // BYE should be the last packet with a given SSRC (RFC 3550, section 6.1).
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
         let reporter = |packet: &Packet| match packet {
             Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } => Some(*ssrc),
@@ -506,15 +473,14 @@ impl Participant {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
-        // The space is computed for a report with one block. With a second block, for audio, `encode` moves what no
-        // longer fits to a further datagram.
+        // If a second block, for audio, takes space, `encode` uses a further datagram.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// Encodes the packets, which begin with a report and the SDES, as a compound. Packets that do not fit into one
-    /// datagram are sent in further datagrams, which [`Participant::pending_datagram`] returns. Each of these begins
-    /// with a report without blocks and the SDES (RFC 3550, section 6.1).
+    /// Encodes the packets, which begin with a report and the SDES. What exceeds one datagram follows in further
+    /// compounds ([`Participant::pending_datagram`]), each with a report without blocks and the SDES (RFC 3550, section
+    /// 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };
@@ -523,14 +489,14 @@ impl Participant {
         }
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: Vec::new() };
         let head = [report, self.sdes()];
-        // The caller's compound begins with its own report and SDES, which stay in the first datagram.
+        // The caller's own report and SDES stay in the first datagram.
         let rest = compound.packets.split_off(head.len().min(compound.packets.len()));
         let mut first = None;
         for packet in rest {
             let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
             if !fits(&compound) {
                 let next = Compound { packets: head.to_vec() };
-                // If a packet does not fit beside the shortest report and SDES, it does not fit into any datagram.
+                // Does not fit beside the shortest report, so into no datagram.
                 if !fits(&next) {
                     self.refused += 1;
                     continue;
@@ -559,22 +525,20 @@ impl Participant {
         bytes
     }
 
-    /// Returns the total IP size of the datagrams that are queued after the last encoded one.
+    /// Returns the total IP size of the queued datagrams.
     pub(crate) fn waiting(&self) -> Bytes {
         self.outbox.iter().map(|bytes| Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64)).sum()
     }
 
-    /// Returns the number of RTCP packets that were not sent, since they fit into no datagram.
     pub(crate) const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Checks the IP size of a sent packet against the MTU.
     pub(crate) fn check_size(&mut self, size: Bytes) {
         self.mtu.see(size <= self.settings.mtu);
     }
 
-    /// Returns the run-time check that no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
     pub(crate) const fn mtu_check(&self) -> Check {
         self.mtu
     }

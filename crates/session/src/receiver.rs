@@ -31,32 +31,32 @@ use succession::OtherSource;
 pub enum Received {
     /// A packet that had not arrived before, with its extended sequence number.
     New(u64),
-    /// A retransmission of a lost packet, with the extended sequence number of the original.
+    /// A retransmission of a lost packet, with the original's extended sequence number.
     Repaired(u64),
-    /// An audio packet that had not arrived before, with its extended sequence number in the audio stream.
+    /// A new audio packet, with its extended sequence number in the audio stream.
     Audio(u64),
     /// A packet that had arrived before.
     Duplicate,
-    /// A packet that does not belong to the stream or cannot be used.
+    /// A packet that is not of the stream or cannot be used.
     Unused(UnusedReason),
 }
 
-/// An RTP packet that has arrived, parsed.
+/// A parsed RTP packet.
 #[derive(Clone, Copy, Debug)]
 pub struct MediaPacket<'a> {
     /// The RTP header.
     pub header: &'a RtpHeader,
-    /// The header extension of the controller's sender half; empty if there is none.
+    /// The header extension of the controller's sender half, or empty.
     pub notice: &'a [u8],
     /// The transport-wide sequence number, if the packet carries one.
     pub transport: Option<u16>,
-    /// The original's sequence number that precedes the payload of a retransmission; `None` in media packets.
+    /// The original's sequence number in a retransmission; `None` in media packets.
     pub repairs: Option<u16>,
     /// The IP size of the packet.
     pub size: Bytes,
     /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The level of the play-out buffer, if the session has one.
+    /// The level of the play-out buffer, if there is one.
     pub buffer: Option<BufferLevel>,
 }
 
@@ -82,68 +82,54 @@ sums!(Totals { expected, received, duplicates });
 pub struct Receiver {
     half: Box<dyn ReceiverHalf>,
     participant: Participant,
-    /// The name of the controller's APP packets.
     app: [u8; 4],
     stream: Option<Stream>,
-    /// Another source that sends media. It may replace the followed source.
+    /// Another source, which may replace the followed one.
     other: Option<OtherSource>,
     /// The index and first sequence number of the present run; see [`Receiver::run`].
     run: (u32, u64),
-    /// The media's payload types, if a session description specifies them.
     payload_types: Option<PayloadTypes>,
-    /// The media's SSRC, if a session description specifies it.
+    /// The media's SSRC according to a session description.
     named: Option<u32>,
-    /// The time at which the driver's clock last resumed after a gap.
+    /// When the driver's clock last resumed after a gap.
     resumed: Time,
-    /// The counts of the streams that were followed before the present one.
+    /// The counts of earlier streams.
     past: Totals,
-    /// The counts at the last regular report. The receiver half needs the exact loss since then, which may be negative.
-    /// A report block contains only a rounded loss fraction, which is never negative.
+    /// The counts at the last regular report. The receiver half needs the exact, signed loss since then.
     prior: Totals,
-    /// The number of datagrams that could not be parsed.
     unreadable: u64,
-    /// The timer of reports that announce the receiver's presence, in a simulcast.
+    /// Reports that announce the receiver's presence, in a simulcast.
     presence: Option<PresenceTimer>,
-    /// The rates of the simulcast's groups, as the sender last announced them, in ascending order.
+    /// The rates of the simulcast's groups, in ascending order.
     siblings: Vec<Rate>,
-    /// Whether the receiver sends keep-alive reports, for senders that send little while they have no receivers.
+    /// Whether keep-alive reports are sent.
     sends_keepalives: bool,
     last_report: Option<Time>,
-    /// The state of per-packet feedback.
     reporter: Option<Box<Reporter>>,
-    /// The state of retransmission requests.
     repair: Option<Box<RetransmissionReceiver>>,
     pending_key_frame: Option<PendingKeyFrameRequest>,
     /// The sequence number of the last full intra request (RFC 5104, section 4.3.1.1).
     intra: u8,
-    /// The state of recovery from parity.
     parity: Option<Box<ParityReceiver>>,
     audio: Option<Box<AudioReceiver>>,
 }
 
-/// The receiver's state of recovery from parity.
 struct ParityReceiver {
     settings: ParitySettings,
-    /// Whether the stream's SSRC is not signalled, so that it has to be learned from a packet.
+    /// Whether the SSRC is not signalled, but learned from a packet.
     any_ssrc: bool,
-    /// Whether the stream's SSRC has been signalled or learned.
+    /// Whether the SSRC has been signalled or learned.
     associated: bool,
     solver: Solver,
-    /// Schedules requests for more parity.
     requester: ParityRequester,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
-    /// The time before which no request can be sent.
     not_before: Time,
-    /// Counts of requests, of the blocks in them, and of recovered packets.
     counts: Requests,
-    /// Whether the receiver announces its play-out delay to the sender.
     announces_playout: bool,
-    /// The time of the last announcement of the play-out delay.
     announced: Option<Time>,
-    /// The sequence numbers of the parity stream.
     reception: Reception,
-    /// The send time of the newest parity packet. The next packet's truncated send time is extended relative to it.
+    /// The newest packet's send time, relative to which the next truncated one is extended.
     sent: Option<PeerTime>,
 }
 
@@ -165,7 +151,6 @@ impl ParityReceiver {
         }
     }
 
-    /// Resets the state after an SSRC change or a restart of the stream.
     fn restart(&mut self) {
         self.solver.restart();
         self.requester.clear();
@@ -173,45 +158,37 @@ impl ParityReceiver {
     }
 }
 
-/// A key-frame request that has not been answered yet.
 #[derive(Clone, Copy, Debug)]
 struct PendingKeyFrameRequest {
-    /// Whether nothing has been decoded so far. If so, a full intra request is sent, otherwise a picture loss
-    /// indication.
+    /// Whether nothing has been decoded yet: the request is then a FIR, otherwise a PLI.
     joins: bool,
-    /// The earliest time of the next transmission.
     at: Time,
     /// Whether RTCP's timer has scheduled this request.
     scheduled: bool,
 }
 
-/// Time after which a key frame is requested again, because the answer or the request may be lost.
+/// The request or its answer may be lost.
 const KEY_FRAME_RETRY_INTERVAL: Span = Span::millis(700);
-/// Maximum delay of a key-frame request that is sent in an early RTCP packet.
+/// Maximum delay of an early RTCP packet with a key-frame request.
 const KEY_FRAME_REQUEST_USEFUL: Span = Span::secs(1);
-/// Time between two announcements of the play-out delay.
 const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
 
-/// The receiver's state of retransmission requests.
 struct RetransmissionReceiver {
     settings: RepairSettings,
-    /// Whether the stream's SSRC is not signalled, so that it has to be learned from a packet.
+    /// Whether the SSRC is not signalled, but learned from a packet.
     any_ssrc: bool,
-    /// Whether the stream's SSRC has been signalled or learned.
+    /// Whether the SSRC has been signalled or learned.
     associated: bool,
-    /// The retransmission stream's SSRC according to the sender's session description.
+    /// The SSRC in the sender's session description.
     announced: Option<u32>,
     requester: NackRequester,
-    /// The sequence numbers of the retransmission stream.
     reception: Reception,
-    /// The send time of the newest retransmission. The next packet's truncated send time is extended relative to it.
+    /// The newest packet's send time, relative to which the next truncated one is extended.
     sent: Option<PeerTime>,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
-    /// The time before which no request can be sent.
     not_before: Time,
-    /// The number of media packets that were counted as received, for `check`. Packets that were held back count once a
-    /// later packet confirms their source.
+    /// Media packets counted as received, for `check`. Packets on probation count once confirmed.
     checked_packets: u64,
     check: Check,
 }
@@ -234,43 +211,40 @@ impl RetransmissionReceiver {
     }
 }
 
-/// Time without packets after which a receiver sends a keep-alive report, even if its receiver half has nothing to
-/// report.
+/// Time without packets after which a keep-alive is sent.
 const KEEPALIVE_DELAY: Span = Span::millis(500);
-/// The subtype of an empty APP packet, which only shows that the receiver supports the controller.
+/// The subtype of an empty APP packet, which shows that the receiver supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// The offset that is added to the source's sequence numbers, so that they continue after an SSRC change.
+    /// Added to the source's sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
-    /// The arrival time of the last media packet.
+    /// The last arrival of a media packet.
     heard: Time,
-    /// The last arrival time of the source's media or RTCP.
+    /// The last arrival of media or RTCP.
     spoke: Time,
-    /// The address from which the source's media arrives.
     from: Origin,
-    /// Whether the stream's source has sent BYE.
+    /// Whether the source has sent BYE.
     ended: bool,
-    /// The SSRC under which the source continues, according to its BYE.
+    /// The SSRC under which the source continues after its BYE.
     successor: Option<u32>,
-    /// The send time of the latest media packet, from its header extension or else from its RTP timestamp.
+    /// The latest media packet's send time, from its header extension or else its RTP timestamp.
     sent: Option<PeerTime>,
-    /// The relation of the source's timestamps to the sender's clock, once a sender report has arrived.
+    /// The RTP and NTP time of the last sender report.
     clock: Option<ClockReference>,
-    /// The newest frame's RTP timestamp, and the arrival time of its first packet.
+    /// The newest frame's RTP timestamp and first arrival.
     frame: (u32, Time),
-    /// The maximum of the times between two frames, which decreases by an eighth per frame; `None` before the second
-    /// frame.
+    /// The maximum interval between two frames, which decays by an eighth per frame.
     pace: Option<Span>,
-    /// The RTP timestamp of the newest frame.
+    /// The newest frame's RTP timestamp.
     timestamp: u32,
-    /// The media clock at `timestamp`: the ticks since the first packet, without wrap-around.
+    /// The media clock at `timestamp`, in ticks since the first packet.
     ticks: i64,
-    /// Whether the latest packet had a marker. The next packet then begins a frame.
+    /// Whether the latest packet had a marker, so that the next one begins a frame.
     after_marker: bool,
-    /// Whether any packet had a marker. In a stream without markers, a new timestamp begins a frame.
+    /// Whether any packet had a marker. Without markers, a new timestamp begins a frame.
     marks: bool,
 }
 
@@ -313,48 +287,43 @@ impl Receiver {
         }
     }
 
-    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. A keep-alive is
-    /// sent at RTCP's regular times and has no body. A keep-alive is needed if the receiver half has no report because
-    /// too few packets have arrived. An example is `tfmcc`, whose half sends no report while the time between packets
-    /// exceeds its RTT.
+    /// Sends keep-alive reports without a body when the receiver half has nothing to report, for senders that pause
+    /// without reports.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
     }
 
-    /// Restricts the receiver to the payload types and the source in a session description. A source with another
-    /// payload type is not followed. The source that the description names replaces any other source. After the named
-    /// source has left, its sender may have been restarted, so any source may then be followed.
+    /// Restricts the receiver to a session description's payload types and source. The named source replaces any other
+    /// until it has left.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
     }
 
-    /// Informs the receiver that the driver's clock stood still until `now`, because its process or machine was
-    /// suspended. This time does not count as silence of the source.
+    /// Tells the receiver that the driver's clock stood still until `now`, for example in suspend. The gap does not
+    /// count as silence.
     pub fn on_clock_gap(&mut self, now: Time) {
         self.resumed = self.resumed.max(now);
     }
 
-    /// Makes the receiver announce its presence. A simulcast needs this, because the sender only sends to a group that
-    /// has a member.
+    /// Announces the receiver's presence, because a simulcast sends only to groups with a member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
         Self { presence: Some(PresenceTimer::new(now)), ..self }
     }
 
-    /// Returns the rates of the simulcast's groups as the sender last announced them, in ascending order; empty without
-    /// an announcement.
+    /// Returns the rates of the simulcast's groups as last announced, in ascending order; empty without an
+    /// announcement.
     pub fn siblings(&self) -> &[Rate] {
         &self.siblings
     }
 
-    /// Makes the receiver send per-packet feedback in this format, either in separate packets or together with the
-    /// reports of its receiver half. `bandwidth` is the session bandwidth. The feedback takes at most 5 % of it, unless
-    /// the maximum report interval of 200 ms requires more.
+    /// Sends per-packet feedback in this format. It takes at most 5 % of the session `bandwidth`, unless the maximum
+    /// interval of 200 ms requires more.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
-        // Authentication requires DTLS, which only browsers and other WebRTC peers use.
+        // Only WebRTC peers are authenticated, by DTLS.
         let webrtc = self.participant.is_authenticated();
         Self { reporter: Reporter::new(format, bandwidth, webrtc).map(Box::new), ..self }
     }
@@ -366,9 +335,8 @@ impl Receiver {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Enables NACKs as [`Receiver::with_repair`] does, but learns the retransmission stream's SSRC. It is the SSRC of
-    /// the first retransmission of a requested packet (RFC 4588, section 5.3), and is learned again for each media
-    /// source. If `settings` contains an SSRC other than 0, this SSRC is known from the start.
+    /// Enables NACKs like [`Receiver::with_repair`], but learns the SSRC from the first requested retransmission (RFC
+    /// 4588, section 5.3) of each media source. An SSRC other than 0 in `settings` is known from the start.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -381,40 +349,37 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Requests a key frame. If `joins` is true, nothing has been decoded so far, and the request is a full intra
-    /// request (RFC 5104). Otherwise a reference frame is lost, and the request is a picture loss indication (RFC
-    /// 4585). The request is repeated until [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`]. Call
-    /// [`Receiver::poll`] afterwards.
+    /// Requests a key frame until [`Receiver::has_key_frame`]: with a FIR (RFC 5104) if the receiver `joins`, otherwise
+    /// with a PLI (RFC 4585). Only under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
-            // Only a new request increases FIR's number; a repetition keeps it (RFC 5104, section 4.3.1.1).
+            // A repetition keeps FIR's number (RFC 5104, section 4.3.1.1).
             self.intra = self.intra.wrapping_add(u8::from(joins));
             self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
     }
 
-    /// Ends the key-frame request, because the next frame can be decoded.
+    /// Ends the key-frame request.
     pub fn has_key_frame(&mut self) {
         self.pending_key_frame = None;
     }
 
-    /// Enables recovery from parity. In a small group it also requests more parity, at times that `chance` draws.
+    /// Enables recovery from parity and, in a small group, requests for more parity at random times of `chance`.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Enables recovery as [`Receiver::with_parity`] does, but learns the parity stream's SSRC. It is the SSRC of the
-    /// first packet with the parity payload type from the media's address, and is learned again for each media source.
+    /// Enables recovery like [`Receiver::with_parity`], but learns the SSRC from the first packet with the parity
+    /// payload type of each media source.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
     }
 
-    /// Makes the receiver announce that it uses parity, and its play-out delay. The announcement is sent with a report
-    /// once a second, for senders that only send parity after it ([`crate::SenderSettings::parity_on_word`]). Without a
-    /// play-out delay, or with a delay of zero, nothing is announced. Requires [`Receiver::with_parity`].
+    /// Announces the use of parity and the play-out delay once a second ([`crate::SenderSettings::parity_on_word`]).
+    /// Requires [`Receiver::with_parity`] and a play-out delay above zero.
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
@@ -423,29 +388,26 @@ impl Receiver {
         self
     }
 
-    /// Enables an audio stream of this payload type. The stream's SSRC is that of the first audio packet from the
-    /// video's address, and is learned again for each source of the video.
+    /// Enables an audio stream of this payload type. Its SSRC is learned from the first packet of each video source.
     #[must_use]
     pub fn with_audio(self, payload_type: u8) -> Self {
         Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }
     }
 
-    /// Converts an audio RTP timestamp to the video RTP timestamp of the same sampling time. `None` before sender
-    /// reports of both streams have arrived.
+    /// Converts an audio RTP timestamp to the video's. `None` before sender reports of both streams have arrived.
     pub fn video_timestamp(&self, audio: u32) -> Option<u32> {
         let video = self.stream.as_ref()?.clock?;
         Some(video_timestamp(self.audio.as_ref()?.clock?, video, audio))
     }
 
-    /// Adds the arrival of an authenticated packet that carries no media, for example padding, to the per-packet
-    /// feedback. Poll afterwards.
+    /// Adds an authenticated packet without media, for example padding, to the per-packet feedback. Poll afterwards.
     pub fn on_padding(&mut self, now: Time, packet: &MediaPacket<'_>) {
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, false);
         }
     }
 
-    /// Processes an audio packet. Its bytes count as received, and its loss does not affect the controller.
+    /// Processes an audio packet, whose loss does not affect the controller.
     fn on_audio(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         if self.stream.as_ref().is_some_and(|stream| stream.ended) {
@@ -459,7 +421,6 @@ impl Receiver {
         let before = reception.highest();
         let (seq, missing) = match reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
-            // The jump in the sequence numbers at a restart is not a loss.
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
             Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
@@ -472,7 +433,6 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(audio.sent));
         audio.sent = sent.or(audio.sent);
         let sent = sent.or(video.as_ref().and_then(|stream| stream.sent)).unwrap_or_default();
-        // Audio and video have the same source, which is alive while either stream arrives.
         if let Some(stream) = video {
             stream.spoke = now;
         }
@@ -480,8 +440,8 @@ impl Receiver {
         Received::Audio(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Processes a parity packet that covers the packets in `protection`. Its bytes count as received. Packets that it
-    /// recovers still count as lost in reports and for the controller. Call [`Receiver::poll`] afterwards.
+    /// Processes a parity packet that covers the packets in `protection`. Recovered packets still count as lost for the
+    /// controller. Poll afterwards.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -503,7 +463,7 @@ impl Receiver {
         if header.payload_type != parity.settings.payload_type {
             return Received::Unused(UnusedReason::UnknownPayloadType);
         }
-        // If no SSRC was signalled, the first packet with this payload type determines the parity stream's SSRC.
+        // The first packet with this payload type sets an SSRC that was not signalled.
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
             (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
@@ -524,18 +484,17 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
         parity.sent = sent.or(parity.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
-        // The solver may recover packets, which take_recovered() returns afterwards.
+        // `take_recovered` returns the recovered packets.
         let need = parity.solver.on_parity(protection);
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Parity, size, sent, ecn, missing });
         self.on_need(now, need);
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Updates the parity requests after a packet has changed the state of its block. A receiver that sends NACKs
-    /// requests no parity.
+    /// Updates the parity requests after a block's state has changed. A receiver with NACKs requests no parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
-        // A complete block has an effect only if it cancels a pending request.
+        // A complete block only matters if it cancels a pending request.
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
@@ -547,7 +506,7 @@ impl Receiver {
         Group { members: self.participant.census().members, round_trip: self.half.view().rtt }
     }
 
-    /// Takes the packets that have been recovered from parity since the last call.
+    /// Takes the packets recovered from parity since the last call.
     pub fn take_recovered(&mut self) -> Vec<Recovered> {
         let (Some(parity), Some(stream)) = (&mut self.parity, &self.stream) else { return Vec::new() };
         let recovered = parity.solver.take();
@@ -558,7 +517,7 @@ impl Receiver {
         recovered.into_iter().map(renumber).collect()
     }
 
-    /// Returns true if recovery from parity is enabled.
+    /// Returns whether recovery from parity is enabled.
     pub fn has_parity(&self) -> bool {
         self.parity.is_some()
     }
@@ -568,7 +527,7 @@ impl Receiver {
         Some(self.stream.as_ref()?.ssrc)
     }
 
-    /// Returns true if `ssrc` at this address is the followed source; `None` while there is none.
+    /// Returns whether `ssrc` at this address is the followed source; `None` without a source.
     pub fn is_source(&self, ssrc: u32, from: Origin) -> Option<bool> {
         self.stream.as_ref().map(|stream| (stream.ssrc, stream.from) == (ssrc, from))
     }
@@ -579,7 +538,7 @@ impl Receiver {
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
-    /// Sets the time from a frame being ready to its display. Packets that would arrive later are not requested.
+    /// Sets the time from a frame being ready to its display, after which packets are not requested.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
@@ -589,8 +548,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the time from the first transmission of a packet that is lost to the arrival of its repair; zero without
-    /// repair.
+    /// Returns the time from a lost packet's transmission to its repair's arrival; zero without repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.repair_time(now),
@@ -599,23 +557,23 @@ impl Receiver {
         }
     }
 
-    /// Returns the run-time check that repaired packets still count as lost for the controller.
+    /// Returns the check that repaired packets still count as lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
 
-    /// Returns the rate that the path can carry according to the receiver half.
+    /// Returns the receiver half's estimate of the path's rate.
     pub fn acceptable(&self) -> Option<Rate> {
         self.half.acceptable()
     }
 
-    /// Returns the run-time check that no sent datagram exceeds the path's MTU.
+    /// Returns the check that no datagram exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// Returns two counts. The first is of packets that arrived and were not reported, because reports are limited to 5
-    /// % of the bandwidth. The second is of RTCP packets that were not sent, because they do not fit into a datagram.
+    /// Returns the number of arrivals that were not reported because of the 5 % limit, and of RTCP packets too large
+    /// for a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -656,7 +614,7 @@ impl Receiver {
         self.past.received + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
-    /// Returns true if the followed source has sent BYE, and does not continue under another SSRC.
+    /// Returns whether the followed source has sent BYE and does not continue under another SSRC.
     pub fn source_ended(&self) -> bool {
         let goes_on = |successor: u32| self.participant.members.contains(successor);
         self.stream.as_ref().is_some_and(|s| s.ended && !s.successor.is_some_and(goes_on))
@@ -667,8 +625,7 @@ impl Receiver {
         self.unreadable
     }
 
-    /// Processes a datagram from the RTP port. Returns the result, the header and the payload; `None` if it is not RTP.
-    /// Call [`Receiver::poll`] afterwards.
+    /// Processes a datagram from the RTP port. Returns `None` if it is not RTP. Poll afterwards.
     pub fn on_rtp<'a>(
         &mut self,
         now: Time,
@@ -677,8 +634,7 @@ impl Receiver {
         ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        // RTCP may arrive on this port (RFC 5761). The datagram is first checked for RTCP, because RTCP would also
-        // parse as RTP.
+        // RTCP may arrive on this port (RFC 5761), and would parse as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -689,24 +645,23 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
-                // Any other element is assumed to be the notice. The receiver half checks its content.
+                // Any other element is assumed to be the notice, which the receiver half checks.
                 None => notice = notice.or(Some(bytes)),
             }
         }
-        // A retransmission's payload begins with the original's sequence number (RFC 4588, section 4).
+        // RFC 4588, section 4.
         let again = self.is_repair(&header).then(|| payload.split_first_chunk::<{ rtx::OSN }>()).flatten();
         let repairs = again.map(|(original, _)| u16::from_be_bytes(*original));
         let notice = notice.unwrap_or_default();
         let packet = MediaPacket { header: &header, notice, transport, repairs, size, ecn, buffer };
         let received = self.on_media(now, from, &packet);
         let (Some((_, behind)), Some(number)) = (again, repairs) else { return Some((received, header, payload)) };
-        // The depacketizer receives the original's header, whose send time is unknown.
+        // The depacketizer gets the original's header, whose send time is unknown.
         let ssrc = self.stream.as_ref().map_or(header.ssrc, |s| s.ssrc);
         let payload_len = behind.len() as u16;
         Some((received, RtpHeader { seq: number, ssrc, payload_len, send_time: None, ..header }, behind))
     }
 
-    /// Returns true if a packet with this header belongs to the retransmission stream.
     fn is_repair(&self, header: &RtpHeader) -> bool {
         self.repair.as_ref().is_some_and(|repair| {
             let RepairSettings { ssrc, payload_type, .. } = repair.settings;
@@ -714,8 +669,7 @@ impl Receiver {
         })
     }
 
-    /// Processes a retransmission. Its bytes count as received. The original still counts as lost in reports and for
-    /// the controller.
+    /// Processes a retransmission. The original still counts as lost for the controller.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else {
@@ -738,8 +692,7 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
-        // The arrivals of duplicates are reported as well, because a CE mark on any copy of a packet counts (RFC 8888,
-        // section 3.1).
+        // A CE mark on any copy of a packet counts (RFC 8888, section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -764,13 +717,12 @@ impl Receiver {
         Received::Repaired(seq)
     }
 
-    /// Processes a parsed RTP packet. Call [`Receiver::poll`] afterwards.
+    /// Processes a parsed RTP packet. Poll afterwards.
     pub fn on_media(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, notice, size, ecn, buffer, .. } = *packet;
         if self.participant.farewell != Farewell::Stays {
             return Received::Unused(UnusedReason::Outside);
         }
-        // Retransmissions have their own SSRC and numbers, and must not start a new run of the media.
         if self.is_repair(header) {
             return self.on_repair(now, from, packet);
         }
@@ -778,11 +730,11 @@ impl Receiver {
             return self.on_audio(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
-            // Another participant uses this receiver's SSRC, so this receiver changes its SSRC (RFC 3550, section 8.2).
+            // Another participant uses this SSRC (RFC 3550, section 8.2).
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
-        // The source is selected before the address check, since a restarted source may send from a new address.
+        // Before the address check, since a restarted source may have a new address.
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Unused(self.why_not_followed(from, header));
         }
@@ -794,7 +746,7 @@ impl Receiver {
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Duplicate(_) => {
-                // A CE mark on any copy of a packet counts for the packet (RFC 8888, section 3.1).
+                // A CE mark on any copy of a packet counts (RFC 8888, section 3.1).
                 if let Some(reporter) = &mut self.reporter {
                     reporter.on_packet(now, packet, false);
                 }
@@ -809,10 +761,9 @@ impl Receiver {
         }
         stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
-        // NACKs use the source's sequence numbers (`number`). The session uses continuous ones (`seq`).
+        // NACKs use the source's sequence numbers (`number`), the session continuous ones (`seq`).
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
-        // Without a send-time extension, as from a standard sender, the media clock is the best substitute for the send
-        // time.
+        // Without a send-time extension, the media clock is the best substitute.
         let anew = !stream.marks && header.timestamp != stream.timestamp;
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -821,18 +772,16 @@ impl Receiver {
         stream.after_marker = header.marker;
         stream.marks |= header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
-        // Parity may have arrived before this packet. The packet may then complete its block.
+        // Parity may have arrived before this packet.
         let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
             match header.send_time {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            // A packet may confirm the source of earlier packets that were held back. These then count as received,
-            // too.
+            // May include packets on probation that this packet has confirmed.
             repair.checked_packets += stream.reception.received() - before;
-            // Retransmissions must not change the counters of the report block. The check compares them with the number
-            // of media packets that were received here.
+            // Retransmissions must not change the report block's counters.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
             repair.check.see(
                 repair.checked_packets == (self.past.received + stream.reception.received()).saturating_sub(duplicates),
@@ -842,8 +791,7 @@ impl Receiver {
         Received::New(seq)
     }
 
-    /// Returns true if media of this source from this address may be used. A source keeps the address from which it
-    /// first sent (RFC 3550, section 8.2), so that no other host can use its SSRC.
+    /// Returns whether media from this address may be used: a source keeps its first address (RFC 3550, section 8.2).
     fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
@@ -857,7 +805,7 @@ impl Receiver {
         self.half.on_renamed(ReceiverId(self.participant.identity.ssrc));
     }
 
-    /// Processes a datagram from the RTCP port. Call [`Receiver::poll`] afterwards.
+    /// Processes a datagram from the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
         match Compound::parse(datagram) {
             Ok(compound) => self.on_compound(now, from, &compound, datagram.len()),
@@ -865,16 +813,14 @@ impl Receiver {
         }
     }
 
-    /// Returns true if RTCP from this address is to be ignored. A unicast session accepts RTCP only from the media's
-    /// address, and none before the first media packet. RTCP from other addresses would add members, and with more
-    /// members the report interval is longer (RFC 3550, section 6.3.1).
+    /// Returns whether RTCP from this address is ignored. In a unicast session, others than the media's address could
+    /// add members, and so delay reports (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
 
-    /// Processes a parsed compound of `len` bytes. The simulator parses a compound once for all members of a group.
+    /// Processes a parsed compound of `len` bytes. The simulator parses it once for all members.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
-        // A unicast receiver only accepts RTCP from the media's address.
         if self.gone() || self.ignores_rtcp(from) {
             return;
         }
@@ -908,8 +854,7 @@ impl Receiver {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
                     if self.stream.as_ref().is_some_and(|s| s.ssrc == *ssrc) {
                         self.half.on_announce(&Announcement { at: now, body: &body });
-                    // APP packets of other receivers are overheard feedback, by which a controller can suppress its
-                    // own.
+                    // Other receivers' feedback, by which a controller can suppress its own.
                     } else if *ssrc != self.participant.identity.ssrc {
                         self.half.on_overheard(&Overheard { at: now, from: ReceiverId(*ssrc), body: &body });
                     }
@@ -924,7 +869,7 @@ impl Receiver {
             }
         }
         for ssrc in self.participant.read_byes(now, from, compound, len) {
-            // A source whose RTCP has not arrived before is identified by the media's address.
+            // A source without earlier RTCP is identified by the media's address.
             if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
                 stream.ended = true;
                 stream.successor = successor(compound, ssrc);
@@ -933,8 +878,7 @@ impl Receiver {
         }
     }
 
-    /// Processes the sender reports of the audio stream. Returns true if the compound belongs to the audio stream. The
-    /// author of such a compound is the participant that sends the video, and does not count as a further member.
+    /// Returns whether the compound belongs to the audio stream, whose SSRC is not a further member.
     fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
         let Some(audio) = &mut self.audio else { return false };
         for packet in &compound.packets {
@@ -945,7 +889,7 @@ impl Receiver {
         audio.ssrc().is_some() && audio.ssrc() == compound.sender()
     }
 
-    /// Processes another member's parity request, which can suppress this receiver's request.
+    /// Processes another member's parity request, which can suppress this receiver's.
     fn on_parity_request(&mut self, now: Time, packet: &Packet) {
         let (Some(stream), Ok(Some(asked))) = (&self.stream, ParityRequest::from_packet(packet)) else { return };
         if asked.media != stream.ssrc || asked.sender == self.participant.identity.ssrc {
@@ -965,10 +909,9 @@ impl Receiver {
         self.half.on_buffer(now, level);
     }
 
-    /// Returns which packets the driver may deliver later, in a batch; `None` if it has to deliver each packet
-    /// immediately.
+    /// Returns which packets may be delivered later, in a batch; `None` if each must be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
-        // Requests, parity and audio react to single packets, so each packet has to be delivered immediately.
+        // Requests, parity and audio react to single packets.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let asks = asks || self.audio.is_some();
         let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
@@ -978,24 +921,23 @@ impl Receiver {
         (stays && !asks && !speaks && self.half.is_patient()).then_some(Batchable { source: stream.ssrc, receivers })
     }
 
-    /// Leaves the session. Call [`Receiver::poll`] afterwards. One of the next polls returns the BYE, which is delayed
-    /// in a large group.
+    /// Leaves the session. A later poll returns the BYE. Poll afterwards.
     pub fn leave(&mut self) {
         self.participant.leave();
     }
 
-    /// Returns true if the receiver is leaving, but its BYE has not been sent yet.
+    /// Returns whether the receiver is leaving, but has not sent its BYE yet.
     pub fn leaving(&self) -> bool {
         matches!(self.participant.farewell, Farewell::Wanted | Farewell::Waits)
     }
 
-    /// Returns true if the receiver has left.
+    /// Returns whether the receiver has left.
     pub fn gone(&self) -> bool {
         self.participant.farewell == Farewell::Gone
     }
 
-    /// Returns what the driver has to do now. Call it after each other call, and at the time that it last returned, and
-    /// repeat the call until it returns [`Output::Wait`].
+    /// Returns what the driver has to do now. Call it after each other call and at the time last returned, until it
+    /// returns [`Output::Wait`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
@@ -1017,12 +959,11 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
-        // The requests are scheduled before the timer is checked, so that a due report can carry them.
+        // Scheduled before the timer is checked, so that a due report can carry the requests.
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A receiver half that schedules its own reports sends them in a separate bandwidth, so RTCP's timer is not
-        // used.
+        // A half with its own schedule has a separate bandwidth, so RTCP's timer is not used.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1047,7 +988,7 @@ impl Receiver {
             },
             _ => {}
         }
-        // Requests use RTCP's timer, which a receiver half with its own timer does not use.
+        // Requests use RTCP's timer, even if the half has its own.
         if self.wants_to_ask()
             && self.half.due() != Due::Rtcp
             && self.participant.rtcp_due(now)
@@ -1061,7 +1002,6 @@ impl Receiver {
         self.wait_until_due(now)
     }
 
-    /// Returns the wait until the next event.
     fn wait_until_due(&self, now: Time) -> Output {
         let due = match self.half.due() {
             Due::Rtcp => Some(self.participant.wake()),
@@ -1073,7 +1013,7 @@ impl Receiver {
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
-        // A wake-up time that is not in the future would make the driver poll forever, without time advancing.
+        // With a wake-up time in the past, the driver would poll forever without time advancing.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -1087,12 +1027,12 @@ impl Receiver {
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
         };
-        // The loss is signed, because duplicates can make it negative (RFC 3550, section 6.4.1).
+        // Signed, because duplicates can make it negative (RFC 3550, section 6.4.1).
         let reply = self.half.report(&slot);
         if reply == Reply::Suppress {
             return None;
         }
-        // A suppressed report does not change the reference counts, so the next report covers its packets.
+        // After a suppressed report, the next one covers its packets.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
@@ -1117,7 +1057,6 @@ impl Receiver {
         self.parity.as_ref().is_some_and(|parity| parity.scheduled)
     }
 
-    /// Schedules a parity request at RTCP's timer, if one is due.
     fn schedule_parity_request(&mut self, now: Time) {
         let Some(parity) = &self.parity else { return };
         if parity.scheduled || now < parity.not_before || parity.requester.wake().is_none_or(|at| at > now) {
@@ -1128,19 +1067,18 @@ impl Receiver {
         if !parity.requester.wants(now, group) {
             return;
         }
-        // The requester has already delayed the request at random, so RTCP's timer adds no further delay.
+        // The requester's delay is already random, so RTCP's timer adds none.
         parity.scheduled = self.participant.request_dithered(now, parity.requester.useful(now, group));
         if !parity.scheduled {
             parity.not_before = self.participant.timer.next();
         }
     }
 
-    /// Returns a parity request, if one is still needed.
+    /// Returns a parity request, if still needed.
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
-        // The early packet of RTCP's timer may also have been scheduled for a key-frame request. In that case it is
-        // still needed.
+        // A key-frame request may still need the early packet.
         if std::mem::take(&mut parity.scheduled)
             && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
         {
@@ -1155,7 +1093,6 @@ impl Receiver {
         Some(ParityRequest { sender: self.participant.identity.ssrc, media, blocks }.to_packet())
     }
 
-    /// Returns the announcement of the play-out delay, if it is due.
     fn parity_use(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let due = |last: Option<Time>| last.is_none_or(|last| now.since(last) >= PLAYOUT_REPORT_INTERVAL);
@@ -1165,7 +1102,6 @@ impl Receiver {
         Some(ParityUse { sender: self.participant.identity.ssrc, media, playout }.to_packet())
     }
 
-    /// Schedules a key-frame request at RTCP's timer, if one is due.
     fn schedule_key_frame_request(&mut self, now: Time) {
         let Some(pending_key_frame) = self
             .pending_key_frame
@@ -1180,7 +1116,6 @@ impl Receiver {
         }
     }
 
-    /// Returns the key-frame request, if it is due.
     fn key_frame_request(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let (sender, number) = (self.participant.identity.ssrc, self.intra);
@@ -1195,27 +1130,25 @@ impl Receiver {
         })
     }
 
-    /// Schedules a NACK at RTCP's timer, if one is due.
     fn schedule_nack(&mut self, now: Time) {
         let Some(repair) = &mut self.repair else { return };
         if repair.scheduled || now < repair.not_before || repair.requester.wake().is_none_or(|at| at > now) {
             return;
         }
-        // Before the first answer, the controller's RTT is a better estimate than the default.
+        // Before the first answer, the controller's RTT is better than the default.
         if let Some(rtt) = self.half.view().rtt {
             repair.requester.on_round_trip(rtt);
         }
         if !repair.requester.wants(now) {
             return;
         }
-        // If RTCP's timer cannot send early feedback in time, the request waits for the next regular report.
+        // Without early feedback, the request waits for the next regular report.
         repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
         if !repair.scheduled {
             repair.not_before = self.participant.timer.next();
         }
     }
 
-    /// Returns when a request is due, or when the RTCP packet that is scheduled for it is due.
     fn asks_at(&self) -> Option<Time> {
         let pending_key_frame = self.pending_key_frame.map(|pending_key_frame| {
             if pending_key_frame.scheduled { self.participant.timer.next() } else { pending_key_frame.at }
@@ -1239,11 +1172,10 @@ impl Receiver {
         Some(repair.requester.wake()?.max(repair.not_before))
     }
 
-    /// Returns a NACK for the packets that are missing, if there are any.
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        // The NACK is sent with the present packet, so the early packet that was scheduled for it is not needed.
+        // The present packet carries the NACK, so its early packet is not needed.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
@@ -1252,8 +1184,8 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// Returns a compound with requests only (RFC 4585, section 3.1). Its receiver report has no block, so that
-    /// controllers get the same report blocks as without repair.
+    /// Returns a compound with requests only (RFC 4585, section 3.1). Its report has no block, so that repair does not
+    /// change the controller's input.
     fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
@@ -1265,7 +1197,6 @@ impl Receiver {
         Some(self.encode(now, packets))
     }
 
-    /// Returns when the per-packet feedback that the session itself schedules is due.
     fn feedback_due(&self) -> Option<Wake> {
         self.reporter.as_ref()?.due()
     }
@@ -1279,9 +1210,9 @@ impl Receiver {
 
     fn packet_reports(&mut self, now: Time) -> Vec<Packet> {
         let ssrc = self.participant.identity.ssrc;
-        // Only differences of these times are used, so any epoch will do.
+        // Only differences are used, so any epoch will do.
         let ntp = NtpEpoch::default().middle(now);
-        // The feedback is split so that it fits into the space that the report leaves in a datagram.
+        // The feedback has to fit beside the report.
         let room = self.participant.room();
         self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }
@@ -1306,8 +1237,7 @@ impl Receiver {
         self.participant.encode(now, packets)
     }
 
-    /// Returns when a keep-alive is due: some time after a packet, if neither another packet nor a report has followed
-    /// it.
+    /// Returns when a keep-alive is due: some time after a packet without successor and report.
     fn keepalive_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
         let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
@@ -1324,7 +1254,7 @@ impl Receiver {
 
     fn receiver_report(&mut self, now: Time) -> Packet {
         let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.reception.report_block(now));
-        // The second report block is for the audio stream. Only a sender with audio reads it.
+        // The second block is for the audio stream.
         let audio = self.audio.as_mut().filter(|_| block.is_some()).and_then(|audio| audio.report_block(now));
         let blocks = block.into_iter().chain(audio).collect();
         Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks }
@@ -1341,8 +1271,8 @@ impl Receiver {
     }
 }
 
-/// Finds the new SSRC of a source that sends BYE for `ssrc` and continues under another SSRC. The compound must contain
-/// SDES items with the same CNAME for both SSRCs.
+/// Finds the SSRC under which a source continues after its BYE: the compound must have SDES items with the same CNAME
+/// for both.
 fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
@@ -1367,20 +1297,18 @@ impl Stream {
             pace: None,
             timestamp: header.timestamp,
             ticks: 0,
-            // Before the first packet there is no marker, so the first packet counts as the start of a frame.
+            // The first packet counts as the start of a frame.
             after_marker: true,
             marks: false,
         }
     }
 
-    /// Updates the frame interval after the arrival of a media packet. The interval is a maximum that decreases by an
-    /// eighth per frame.
+    /// Updates the maximum frame interval, which decays by an eighth per frame.
     fn keep_pace(&mut self, now: Time, timestamp: u32) {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Packets that were held back on probation and then delivered together have the same arrival time, which
-            // does not show an interval.
+            // Packets released from probation have the same arrival time, which shows no interval.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }
@@ -1398,17 +1326,15 @@ impl Stream {
         number.saturating_add_signed(self.ahead)
     }
 
-    /// Returns the media clock at this RTP timestamp. The media clock starts at zero with the first packet.
+    /// Returns the media clock, which starts at zero with the first packet.
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));
-        // `timestamp` and `ticks` are those of the newest frame. A reordered packet of an earlier frame must not
-        // replace them.
+        // A reordered packet of an earlier frame must not replace the newest frame's values.
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // The product can exceed 64 bits after five timestamps, if each timestamp advances by nearly half of the 32-bit
-        // range.
+        // The product can exceed 64 bits after five jumps of nearly half the range.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

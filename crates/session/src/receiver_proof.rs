@@ -1,29 +1,25 @@
-//! Checks that prove that a report's sender receives the stream. Addresses can be forged, and anyone can send a report.
-//! However, the contents of a sender report are known only to its sender, its receivers and the hosts on the path.
+//! Proof that a report's sender receives the stream: it knows the contents of sender reports. Addresses can be forged.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::ReportBlock;
 
-/// Minimum number of stored sender reports. A receiver echoes the last one that it received, and some are lost.
+/// Minimum number of stored sender reports, some of which may be lost.
 const LATEST: usize = 8;
 /// Minimum time for which a sender report is stored.
 const FRESH: Span = Span::secs(2);
-/// Maximum lag of a report block, in packets: the last packet sent before the echoed sender report, minus the block's
-/// highest sequence number.
+/// Maximum lag in packets of a block's highest sequence number behind the echoed sender report.
 const BEHIND: u64 = 100;
 
-/// The latest sender reports, each with its time, the middle 32 bits of its NTP time, and the number of the next
-/// packet.
+/// The latest sender reports: time, middle 32 bits of the NTP time, and number of the next packet.
 ///
-/// The echoed time (LSR in RFC 3550, section 6.4.1) has a resolution of 1/65,536 s, and the first sequence number is
-/// random. An attacker that knows the wall-clock time but receives nothing would have to guess both. For a report of
-/// the last second, the probability of success is about 1e-7. Two such reports are required.
+/// An attacker without the stream has to guess the LSR (1/65,536 s, RFC 3550, section 6.4.1) and the random first
+/// sequence number, with a probability of about 1e-7 per second. Two such reports are required.
 #[derive(Debug, Default)]
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 
 impl SentReports {
-    /// Adds a sender report. `middle` is the middle 32 bits of its NTP time. `next` is the number of the next packet.
+    /// Adds a sender report; `middle` is the middle 32 bits of its NTP time, `next` the next packet's number.
     pub(crate) fn push(&mut self, now: Time, middle: u32, next: u64) {
         self.0.push_back((now, middle, next));
         while self.0.len() > LATEST && self.0.front().is_some_and(|(at, ..)| now.since(*at) > FRESH) {
@@ -31,12 +27,12 @@ impl SentReports {
         }
     }
 
-    /// Returns true if a report block echoes one of the sender reports and its highest sequence number is that of a
-    /// packet sent at about that time. `next` is the number of the next packet.
+    /// Returns whether a block echoes one of the sender reports with a highest sequence number of that time; `next` is
+    /// the next packet's number.
     pub(crate) fn echoed_by(&self, block: &ReportBlock, next: u64) -> bool {
         let lsr = |(_, middle, _): &&(Time, u32, u64)| *middle == block.lsr;
         self.0.iter().rev().find(lsr).is_some_and(|(.., then)| {
-            // Only the low 16 bits are compared, because a receiver counts the cycles from its first packet.
+            // A receiver counts the cycles from its first packet, so the low 16 bits are compared.
             let behind = (next as u16).wrapping_sub(1).wrapping_sub(block.highest_seq as u16);
             u64::from(behind) <= next.saturating_sub(*then) + BEHIND
         })

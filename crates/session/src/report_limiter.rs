@@ -1,5 +1,4 @@
-//! Rate limit of reports per address. A flood of reports only uses up the share of the address that sends it, no matter
-//! how many SSRCs it uses.
+//! Rate limit of reports per address. A flood only uses up its own address's share, whatever its SSRCs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
@@ -9,16 +8,14 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const MIN_COMPOUND_SIZE: Bytes = Bytes::new(64);
 /// Bucket size, as the time that it takes to fill.
 const BURST: Span = Span::secs(3);
-/// Maximum number of buckets. The most recently used are kept.
+/// Maximum number of buckets; the most recently used stay.
 const MAX_BUCKETS: usize = 4_096;
 
-/// The key of a bucket. Reports of a proven receiver use the address with the SSRC. All other reports of an address use
-/// one bucket without an SSRC, because their SSRCs may be forged.
+/// The key of a bucket: a proven receiver's address and SSRC, or the address alone, because other SSRCs may be forged.
 type BucketKey = (Origin, Option<u32>);
 
-/// A token bucket per address and per proven receiver. It fills with time, at the rate of reports that RTCP's 5 % of
-/// the session bandwidth allow a whole group. It also fills with each media packet, since an acknowledgment may answer
-/// it.
+/// A token bucket per address and per proven receiver. It fills at the rate of a whole group's reports, and with each
+/// media packet, which an acknowledgment may answer.
 pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<BucketKey, Bucket>,
@@ -41,7 +38,7 @@ impl ReportLimiter {
         self.per_second * BURST.as_secs_f64()
     }
 
-    /// Returns true if a report is accepted. `packets` is the number of media packets sent so far.
+    /// Returns whether a report is accepted; `packets` is the number of media packets sent so far.
     pub(crate) fn admits(&mut self, now: Time, from: BucketKey, packets: u32) -> bool {
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&from) {
             let oldest = self.by_age.pop_first();

@@ -43,23 +43,18 @@ pub struct SenderSettings {
     pub ids: HeaderIds,
     /// Whether packets are paced or sent in bursts.
     pub emit: Emit,
-    /// The maximum lateness of a wake-up for which the pacer catches up, i.e. sends the overdue packets without gaps.
+    /// Maximum lateness of a wake-up for which the pacer sends the overdue packets without gaps.
     pub credit: Span,
-    /// The maximum total rate of media, repair and padding. A burst may exceed it by the bytes that the cap allows in
-    /// [`CAP_BURST`].
+    /// Maximum rate of media, repair and padding together, apart from bursts ([`CAP_BURST`]).
     pub cap: Option<Rate>,
-    /// Whether the source always has data. In that case, packets are sent as fast as the pacer allows. Since there are
-    /// no frames, each packet has its own timestamp and no marker.
+    /// Whether the source always has data. Each packet then has its own timestamp and no marker.
     pub greedy: bool,
-    /// Whether reports are checked. If an address sends more reports than a whole group would, the excess reports are
-    /// ignored and counted. In a group, only members that echo the sender's reports affect the controller.
+    /// Whether reports are checked against forgery: a rate limit per address, and in groups proof of reception.
     pub gated: bool,
-    /// The address of a unicast session's receiver, if it is known. Until RTCP arrives from this address, reports from
-    /// another address are accepted if they echo the sender's own reports, because the receiver's host may have several
-    /// addresses.
+    /// The address of a unicast session's receiver, if known. Until RTCP arrives from it, another address is accepted
+    /// if it echoes sender reports.
     pub peer: Option<Origin>,
-    /// The format of per-packet feedback. The sender parses no other format, and sends the header extensions that this
-    /// format needs.
+    /// The format of per-packet feedback. Other formats are ignored.
     pub feedback: FeedbackFormat,
     /// The name of the controller's RTCP APP packets.
     pub app: [u8; 4],
@@ -69,34 +64,29 @@ pub struct SenderSettings {
     pub first_timestamp: u32,
     /// The wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
-    /// The ECN field of RTP packets, as long as the path preserves it. The path is checked if receivers send RFC 8888
-    /// feedback.
+    /// The ECN field of RTP packets, as long as the path preserves it.
     pub ecn: Ecn,
-    /// The minimum ratio of the pacing rate to the target; 1 leaves the controller's pacing rate unchanged. A ratio
-    /// above 1 is for an encoder whose mean rate is the target but whose frames vary in size.
+    /// Minimum ratio of the pacing rate to the target, at least 1. Leaves room for frames of varying size.
     pub room: f64,
     /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
     /// Whether probes are filled with padding when no packet waits. Padding repeats the newest packet in the
-    /// retransmission stream, as libwebrtc does; every RFC 4588 receiver drops it as a duplicate. Requires `repair`.
+    /// retransmission stream, so it requires `repair`.
     pub padding: bool,
-    /// Parity (FEC), whose amount follows the receivers' losses; `None` disables it.
+    /// Parity (FEC); `None` disables it.
     pub parity: Option<ParitySettings>,
-    /// Whether parity is sent only while a receiver announces its play-out delay, and thereby that it uses parity
-    /// ([`Receiver::telling_playout`]). The option is for receivers that may not support parity.
+    /// Whether parity is sent only to receivers that announce its use ([`Receiver::telling_playout`]).
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
-    /// The audio stream; `None` if there is none.
+    /// The audio stream.
     pub audio: Option<AudioSettings>,
-    /// The other senders of a simulcast, which carry the same video at different rates. This sender announces the rates
-    /// of all senders to its group.
+    /// The other senders of a simulcast, whose rates this sender announces, too.
     pub siblings: Option<Siblings>,
 }
 
 impl SenderSettings {
-    /// Returns the settings of a paced sender of frames. It does not catch up after late wake-ups, and its sequence
-    /// numbers and timestamps begin at 0.
+    /// Returns the settings of a paced sender of frames, without catch-up. Sequence numbers and timestamps begin at 0.
     pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
         Self {
             identity,
@@ -126,23 +116,21 @@ impl SenderSettings {
         }
     }
 
-    /// Returns the burst size of the cap's token bucket. For a greedy source it is two packets, plus the bytes that the
-    /// cap allows in the catch-up time `credit`.
+    /// Returns the burst size of the cap's token bucket.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
     }
 }
 
-/// Maximum time that the pacer's backlog may take at the pacing rate.
+/// Maximum time in which the pacing rate drains the backlog.
 const MAX_BACKLOG: Span = Span::secs(1);
 
-/// The burst allowance of [`SenderSettings::cap`]: a burst may contain the bytes that the cap allows in this time. A
-/// key frame, which is several times as large as the mean frame, can thus be sent at the pacing rate. Over any time T a
-/// session sends at most `cap · (T + CAP_BURST)`, plus one packet.
+/// The burst that [`SenderSettings::cap`] permits, as a time at the cap's rate; a key frame has to fit. In any time T
+/// at most `cap · (T + CAP_BURST)` plus one packet is sent.
 pub const CAP_BURST: Span = Span::millis(250);
 
-/// RTP clock rate for video in Hz.
+/// In Hz.
 pub(crate) const CLOCK_RATE: u32 = 90_000;
 
 /// The sending side of a session.
@@ -158,66 +146,57 @@ pub struct Sender {
     prober: Prober,
     participant: Participant,
     peers: Peers,
-    /// The receiver of a unicast session. Reports of other receivers are ignored.
     sole_receiver: Option<SoleReceiver>,
-    /// The address and LSR of the last report block that echoed a sender report but came from an address that is not
-    /// configured. A second block from this address with a different LSR proves that the receiver has moved there.
+    /// The address and LSR of the last echo from an address that is not configured. A second echo with a different LSR
+    /// proves that the receiver has moved there.
     elsewhere: Option<(Origin, u32)>,
-    /// The stored sender reports. A receiver proves that it receives the stream by echoing one of them.
     sent_reports: SentReports,
     seq: u64,
-    /// The number of packets of all streams sent so far.
+    /// Packets of all streams so far.
     number: u64,
-    /// The latest sent packets, if receivers send per-packet feedback.
     history: Option<History>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
-    /// The overhead of the previous packet in bytes. It predicts the overhead of the next packet, because most of the
-    /// controller's notices have the same size.
+    /// The previous packet's overhead, as a prediction of the next one's.
     notice_cost: Bytes,
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
-    /// The group size in the latest summary, and the time at which the summary was sent.
+    /// The group size in the latest summary, and its time.
     last_summary: (u32, Time),
-    /// The last time at which RTCP of a member arrived. Initially the time at which the session began.
+    /// The last arrival of a member's RTCP, initially the session's start.
     last_rtcp: Time,
-    /// Decides the ECN field of packets.
     ecn: EcnCheck,
-    /// The streams that are sent in addition to the media: retransmissions, padding and parity.
+    /// Retransmissions, padding and parity.
     repair: RepairStreams,
     audio: Option<AudioSender>,
-    /// Whether a key frame is requested, and the time at which the encoder last received a request.
+    /// Whether a key frame is requested, and the time of the last request to the encoder.
     key_frame: (bool, Option<Time>),
-    /// The receiver's reference time (RFC 3611) and its arrival time, until the next report answers it.
+    /// The receiver's reference time (RFC 3611) and its arrival, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// The receiver of a unicast session: the one at [`SenderSettings::peer`] or, without such an address, the first one
-/// whose report is accepted. RTCP from any other address is ignored until this receiver has sent BYE. If this receiver
-/// is not at the configured address, it can also be replaced after a time without reports.
+/// The receiver of a unicast session. RTCP from other addresses is ignored until this receiver leaves or times out.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
-    /// Whether the receiver's reports also carry a controller's body or per-packet feedback. Such reports are frequent.
+    /// Whether reports carry a controller's body or per-packet feedback, and are thus frequent.
     often: bool,
-    /// The time from which another receiver may replace this one.
     until: Time,
 }
 
-/// The unused part of the controller's allowance.
 #[derive(Clone, Copy, Debug, Default)]
 struct AllowanceLeft {
     /// The end of the allowance, which identifies it.
     until: Time,
     spent: Bytes,
-    /// Whether a frame did not fit into the allowance. If so, no later frame is sent in this allowance.
+    /// Whether a frame did not fit. Later frames are then dropped, too.
     closed: bool,
 }
 
 impl AllowanceLeft {
-    /// Takes `cost` out of the allowance. Returns false if it does not fit.
+    /// Returns false if `cost` does not fit.
     fn take(&mut self, allowance: Option<Allowance>, cost: Bytes) -> bool {
         let Some(allowance) = allowance else { return true };
         if allowance.until != self.until {
@@ -231,14 +210,14 @@ impl AllowanceLeft {
     }
 }
 
-/// The feedback of one receiver in an RTCP compound.
+/// One receiver's feedback in an RTCP compound.
 struct ReceiverFeedback<'a> {
     block: Option<&'a ReportBlock>,
     body: Option<&'a Body>,
     packets: Joined,
 }
 
-/// Minimum time between two key frames on request, in a unicast session.
+/// Minimum time between two requested key frames, in a unicast session.
 const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
 /// The SSRC in the feedback of GStreamer 1.22 until its session has chosen an SSRC.
@@ -259,9 +238,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Number of feedback items that were ignored. An item is one of the following: a datagram from an address that has
-    /// sent too many, a datagram from an address that is not the receiver's, a report with the SSRC of another
-    /// receiver, or a feedback message beyond the limit of reported packets per compound.
+    /// Ignored feedback items, for example from a wrong address, beyond the rate limit, or with another receiver's
+    /// SSRC.
     pub refused: u64,
 }
 
@@ -274,9 +252,8 @@ impl Sender {
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // In a session of two members, RFC 4585 permits as many compounds as the RTCP bandwidth allows, which may
-            // be a hundred per second. A hundred feedback packets per second are useful, but not a hundred sender
-            // reports.
+            // RFC 4585 permits compounds as often as the RTCP bandwidth allows, perhaps a hundred per second. So many
+            // sender reports are useless.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -321,17 +298,17 @@ impl Sender {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and the counts of packets that were sent as ECN-capable.
+    /// Returns whether the path preserves the ECN field, and counts of ECN-capable packets.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// Returns the number of padding packets sent so far and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.repair.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// Returns the packets that are covered by the parity packet which was last polled.
+    /// Returns the packets that the last polled parity packet covers.
     pub fn protection(&self) -> Option<&Protection> {
         self.repair.parity.as_ref()?.newest.as_ref()
     }
@@ -341,20 +318,19 @@ impl Sender {
         self.repair.counts()
     }
 
-    /// Returns the encoder's rate, as a rate of IP packets: the controller's target, minus the rate that is reserved
-    /// for audio and the rate of repair.
+    /// Returns the encoder's rate, as a rate of IP packets: the target minus audio and repair.
     pub fn media_target(&mut self, now: Time) -> Rate {
-        // Audio is exempt from pacing and from the window. The video's encoder gets the rest of the rate.
+        // Audio is exempt from pacing and from the window.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
-    /// Returns the time from which the sender assumes that no receiver is left, unless a receiver reports before then.
+    /// Returns when the sender assumes that no receiver is left, unless another report arrives.
     pub fn deserted_at(&self) -> Time {
         self.last_rtcp + self.participant.member_timeout()
     }
 
-    /// Continues the sequence numbers of `before`, a sender that was stopped.
+    /// Continues the sequence numbers of `before`, a stopped sender.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
         self.repair.continue_after(&before.repair);
@@ -363,8 +339,8 @@ impl Sender {
         }
     }
 
-    /// Adds an audio packet. The next poll returns it before all other packets, independent of the rate and the window.
-    /// The packet is ignored without an audio stream, and after a stop.
+    /// Adds an audio packet, which is sent before all others, independent of rate and window. Ignored without an audio
+    /// stream and after a stop.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();
         if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {
@@ -372,8 +348,8 @@ impl Sender {
         }
     }
 
-    /// Returns the share of audio packets that receivers report as lost; `None` without audio. An encoder sets its
-    /// in-band FEC by this value (RFC 7587, section 3.1.1). The value falls gradually.
+    /// Returns the share of audio packets reported as lost, for in-band FEC (RFC 7587, section 3.1.1); `None` without
+    /// audio.
     pub fn audio_loss(&self) -> Option<f64> {
         self.audio.as_ref().map(AudioSender::loss)
     }
@@ -383,14 +359,13 @@ impl Sender {
         self.settings.audio.map(|audio| audio.ssrc)
     }
 
-    /// Returns true once for each key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1) that is to be
-    /// answered. At most one request in 0.5 s is answered, and in a group one in 2 s.
+    /// Returns true once per key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1). At most one request
+    /// in 0.5 s is answered, in a group one in 2 s.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity; `None`
-    /// without repair.
+    /// Returns the extended sequence number of the oldest packet that may be repaired; `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
         self.repair.first_kept(self.seq)
     }
@@ -405,12 +380,12 @@ impl Sender {
         self.participant.identity.ssrc
     }
 
-    /// Returns the controller's present decision and its reason.
+    /// Returns the controller's present decision.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// Returns true if the decision has changed since the last call.
+    /// Returns whether the decision has changed since the last call.
     pub fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -440,17 +415,17 @@ impl Sender {
         self.half.checks()
     }
 
-    /// Returns the run-time check that the sending rate, repair included, stays within what the controller allows.
+    /// Returns the check that the sending rate, repair included, stays within the controller's limit.
     pub fn repair_check(&self) -> Option<Check> {
         self.repair.check()
     }
 
-    /// Returns the run-time check that no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// Returns RTCP's measured share of the session bandwidth over the last half minute.
+    /// Returns RTCP's share of the session bandwidth over the last half minute.
     pub fn rtcp_share(&self, now: Time) -> f64 {
         self.participant.share(now)
     }
@@ -460,20 +435,18 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// Returns true if a receiver whose last RTCP arrived at `last` is still in the session: it is in the table of
-    /// reporters, or it has not timed out.
+    /// Returns whether a receiver whose last RTCP arrived at `last` is still in the session.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
-    /// Adds a frame to be sent. Returns false if it is skipped, because the backlog is full or the controller's
-    /// allowance is used up. Call [`Sender::poll`] afterwards.
+    /// Adds a frame. Returns false if it is skipped because of the backlog or the controller's allowance. Poll
+    /// afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// Adds a frame that a payload format has cut into `parts`, which together cover the whole frame. Each part is sent
-    /// as one packet. Otherwise like [`Sender::push_frame`].
+    /// Adds a frame that is cut into `parts`, each sent as one packet; see [`Sender::push_frame`].
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -491,9 +464,8 @@ impl Sender {
         taken
     }
 
-    /// Reports the pacer's queue to the controller.
     fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
-        // A greedy source has no queue: each packet is made when it is due.
+        // A greedy source makes each packet when it is due, so it has no queue.
         if self.settings.greedy {
             return;
         }
@@ -501,22 +473,22 @@ impl Sender {
         self.half.on_queue(&MediaQueue { at: now, waiting: self.queue.backlog().bytes, age, frame });
     }
 
-    /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
+    /// Returns the wire size of a frame, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The sizes of the controller's next notices are unknown, so the size of the last notice is assumed.
+        // The next notices' sizes are unknown, so the last notice's size is assumed.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // The result is at least one byte, so that a header that fills the packet causes no division by zero.
+        // At least 1, to prevent a division by zero if a header fills the packet.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
 
-    /// Returns the IP size of a packet with this header and notice, without its payload.
+    /// Returns the IP size of a packet without payload.
     fn overhead(&self, header: &RtpHeader, notice: &Notice) -> Bytes {
         overhead(header, notice, self.settings.ids, self.numbered())
     }
 
-    /// Returns true if packets carry a transport-wide sequence number.
+    /// Returns whether packets carry a transport-wide sequence number.
     fn numbered(&self) -> bool {
         self.settings.feedback == FeedbackFormat::TransportWide
     }
@@ -533,8 +505,7 @@ impl Sender {
         }
     }
 
-    /// Stops sending, except for a BYE. In a large group the BYE is delayed (RFC 3550, section 6.3.7). Call
-    /// [`Sender::poll`] afterwards.
+    /// Stops sending, except for a BYE, which large groups delay (RFC 3550, section 6.3.7). Poll afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
@@ -547,21 +518,20 @@ impl Sender {
         }
     }
 
-    /// Returns true if the sender was stopped.
+    /// Returns whether the sender was stopped.
     pub fn stopped(&self) -> bool {
         self.participant.farewell != Farewell::Stays
     }
 
-    /// Processes a datagram from the RTCP port. Call [`Sender::poll`] afterwards.
+    /// Processes a datagram from the RTCP port. Poll afterwards.
     pub fn on_rtcp(&mut self, now: Time, from: Origin, datagram: &[u8]) {
-        // After its BYE the sender is no member, and must not react to reports.
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        // A proven receiver has a separate rate limit. Otherwise, forged SSRCs at its address could use up the limit.
+        // A proven receiver has a separate rate limit, which forged SSRCs cannot use up.
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
-        // The rate limit applies before parsing, so that a flood costs little.
+        // Before parsing, so that a flood costs little.
         let shut = self.rejects_address(now, from)
             || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
         if shut {
@@ -576,7 +546,7 @@ impl Sender {
             self.feedback.refused += 1;
             return;
         }
-        // The member table decides first: a collision or loop (RFC 3550, section 8.2) invalidates the whole compound.
+        // A collision or loop (RFC 3550, section 8.2) invalidates the whole compound.
         match self.participant.learn(now, from, &compound, datagram.len()) {
             Standing::Good => self.last_rtcp = now,
             Standing::Ignored => return,
@@ -585,8 +555,7 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // The history returns each reported packet only once. The compound's feedback is therefore looked up once, and
-        // is attributed to the compound's first report.
+        // The history returns each reported packet only once, so the compound's first report gets all of them.
         let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
@@ -633,24 +602,22 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // After the last BYE, a receiver at any address is accepted. A BYE can also announce an SSRC change. In that
-        // case, the next report makes the same receiver the sole receiver again.
+        // After the last BYE, any address is accepted. If the BYE announced an SSRC change, the next report restores
+        // this receiver.
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Returns true if RTCP from this address is rejected, because the unicast receiver is at another address and
-    /// cannot be replaced yet.
+    /// Returns whether RTCP from this address is rejected because the unicast receiver is elsewhere.
     fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns true if a compound is from the unicast receiver's host. This is the case if it comes from the configured
-    /// address. It is also the case if nothing has arrived from that address, and the compound comes from an address
-    /// that has echoed two of the sender's own reports.
+    /// Returns whether a compound is from the unicast receiver: from the configured address or, if that is silent, from
+    /// one that echoed two sender reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
-        // A group has no single host. Without a described address, the first accepted reporter is the receiver.
+        // A group has no single host. Without a configured address, the first accepted reporter is the receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
         if described == from || self.sole_receiver.is_some_and(|only| only.from == from) {
             return true;
@@ -662,27 +629,25 @@ impl Sender {
         });
         let echo = |block: &&ReportBlock| block.ssrc == mine && self.sent_reports.echoed_by(block, self.seq);
         let Some(lsr) = blocks.clone().find(echo).map(|block| block.lsr) else { return false };
-        // Two different reports have to be echoed, because a single LSR could be guessed or replayed.
+        // A single LSR could be guessed or replayed.
         let before = self.elsewhere.replace((from, lsr));
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Returns true if the controller receives this member's reports. The member has to prove that it receives the
-    /// stream. In a unicast session, the reports of any member are used until a member has proved this.
+    /// Returns whether the controller gets this member's reports. In a unicast session, unproven members count until
+    /// one has proved that it receives the stream.
     fn affects_controller(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Returns the reason why the controller ignores a member's reports; `None` if the reports are used or the member
-    /// is unknown.
+    /// Returns why the controller ignores a member's reports; `None` if it uses them or the member is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
         (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Processes a NACK or key-frame request from a member. In most cases the same compound also contains a report or
-    /// SDES of the member. But requests may also arrive alone, because GStreamer's session sends many requests and few
+    /// Processes a NACK or key-frame request from a member. It may arrive without a report, as GStreamer sends few
     /// reports.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
@@ -697,8 +662,8 @@ impl Sender {
         }
     }
 
-    /// Repeats retransmissions that are reported as lost. Only feedback of authenticated receivers, such as browsers,
-    /// is used, since other feedback may be forged.
+    /// Repeats retransmissions that are reported as lost. Only for authenticated receivers, as other feedback may be
+    /// forged.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
         let authenticated = self.settings.rtcp.authenticated;
@@ -714,7 +679,6 @@ impl Sender {
         NackContext { now, target: self.decision.target, packet: self.settings.packet, scarce, announced_playout }
     }
 
-    /// Processes a parity request from a member.
     fn on_parity_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let head = self.overhead(&self.bare_header(), &Notice::NONE);
         let Ok(Some(request)) = ParityRequest::from_packet(packet) else { return };
@@ -729,8 +693,7 @@ impl Sender {
         }
     }
 
-    /// Processes a member's announcement that it uses parity, and its play-out delay. Parity starts once an RTT is
-    /// known, because its amount depends on how many retransmissions fit into the play-out delay.
+    /// Processes a member's announcement that it uses parity.
     fn on_parity_use(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(announcement)) = ParityUse::from_packet(packet) else { return };
         if !self.is_from_member(from, announcement.sender, announcement.media) || announcement.playout == Span::ZERO {
@@ -739,8 +702,7 @@ impl Sender {
         self.repair.on_parity_use(now, announcement.sender, announcement.playout);
     }
 
-    /// Stores the unicast receiver's reference time. The next report answers it, so that the receiver can measure the
-    /// RTT.
+    /// Stores the unicast receiver's reference time, which the next report answers.
     fn on_reference(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(time)) = ReferenceTime::from_packet(packet) else { return };
         if !self.settings.rtcp.group && self.is_from_member(from, time.ssrc, self.participant.identity.ssrc) {
@@ -748,17 +710,15 @@ impl Sender {
         }
     }
 
-    /// Returns true if a request comes from a member's own address and concerns this stream.
+    /// Returns whether a request comes from a member's own address and concerns this stream.
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // In a group, requests have a separate share of the bandwidth. Requests of unproven members are accepted,
-        // because a new member requests the key frame before it can prove that it receives the stream.
+        // A new member of a group requests the key frame before it can prove that it receives the stream.
         let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
 
-    /// Processes a key-frame request (PLI or FIR).
     fn on_key_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         let mine = self.participant.identity.ssrc;
         let asks = KeyFrameRequest::all(packet).any(|request| {
@@ -768,7 +728,7 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
-        // A key frame takes rate from all members, so a group gets key frames less often.
+        // A key frame takes rate from all members of a group.
         let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
         // One key frame answers all requests within this time.
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
@@ -785,10 +745,8 @@ impl Sender {
         })
     }
 
-    /// Returns the SSRC of the member that sent the compound's per-packet feedback: the member that reports in it, or,
-    /// without a report, the sender of its first feedback message. Returns `None` unless that member sends from this
-    /// address. The address has to be checked because only the first arrival report of each packet counts: an
-    /// attacker's report would replace the receiver's.
+    /// Returns the SSRC of the member that sent the per-packet feedback; `None` if it sends from another address. Only
+    /// the first report on a packet counts, so a forged one would replace the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
@@ -802,8 +760,7 @@ impl Sender {
         let who = match reports {
             Some(who) => who,
             None => {
-                // The member table learns senders from reports. Reduced-size feedback has no report, so its sender is
-                // added here.
+                // Members are learned from reports, which reduced-size feedback lacks.
                 let who = reporter(compound, mine)?;
                 members.on_rtcp(now, who, from);
                 who
@@ -812,7 +769,7 @@ impl Sender {
         (members.contains(who) && members.speaks_from(who, from) && self.affects_controller(who)).then_some(who)
     }
 
-    /// Returns the compound's per-packet feedback, joined with the sent packets; `None` without any.
+    /// Returns the per-packet feedback, joined with the sent packets.
     fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
@@ -828,7 +785,6 @@ impl Sender {
         let find = |history: &History, name| match name {
             PacketName::Transport(low) => history.by_low_bits(low),
             PacketName::Rtp { ssrc, seq } => stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq)),
-            // Standard RTCP feedback identifies packets by sequence numbers, never by the controller's own names.
             PacketName::Own(_) => None,
         };
         let (joined, unread) = feedback::join(history, now, compound, format, find);
@@ -836,13 +792,10 @@ impl Sender {
         joined
     }
 
-    /// Makes the reporter at this address the unicast receiver. If the address is new, the previous receivers are
-    /// removed. `often` means that the reporter's reports also carry a controller's body or per-packet feedback, and
-    /// are therefore frequent.
+    /// Makes the reporter at this address the unicast receiver, in place of any at another address.
     fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {
-            // A report from a new address means that the session has moved to another receiver.
             while let Some(gone) = self.peers.pop_silent(Time::NEVER) {
                 self.half.on_leave(now, ReceiverId(gone), Leave::Silent);
             }
@@ -853,8 +806,8 @@ impl Sender {
             Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// Processes a receiver's report. Returns false if a receiver at another address uses the same SSRC. The member
-    /// table cannot always detect this, because it contains only a sample of a large group.
+    /// Processes a receiver's report. Returns false if the SSRC is in use at another address, which the member table's
+    /// sample of a large group may miss.
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
@@ -872,8 +825,7 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // In a group, a member whose report echoes no recent sender report does not receive the stream at present. Its
-        // report must not affect the rate.
+        // A group member that echoes no recent sender report does not receive the stream at present.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.affects_controller(from) {
             return true;
@@ -883,14 +835,14 @@ impl Sender {
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
-            // The RTT is the arrival time minus LSR and DLSR (RFC 3550, section 6.4.1).
+            // RFC 3550, section 6.4.1.
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
             let (expected, lost) = peer.count(block);
             peer.on_loss(expected, lost);
             reception = Some(Reception {
                 expected,
                 lost,
-                // The fraction is an 8-bit fixed-point number (RFC 3550, section 6.4.1).
+                // An 8-bit fixed-point number (RFC 3550, section 6.4.1).
                 fraction: f64::from(block.fraction) / 256.0,
                 highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
@@ -899,7 +851,7 @@ impl Sender {
         if let Some((again, rtt)) = self.repair.retransmission.as_mut().zip(rtt) {
             again.cache.on_round_trip(rtt);
         }
-        // The RTT from per-packet feedback is newer than that from a report block.
+        // The RTT from per-packet feedback is newer.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
         self.on_lost(now, &joined.packets);
@@ -912,8 +864,7 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
-        // A receiver that first reported under GStreamer's placeholder SSRC now reports under its real one. Its entry
-        // under the placeholder is removed.
+        // The receiver has replaced GStreamer's placeholder SSRC by its own.
         if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
         {
             self.peers.remove(GSTREAMER_UNSET_SSRC);
@@ -989,7 +940,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
-        // The audio's report comes before the check for a stop, since this call also returns the audio stream's BYE.
+        // Before the check for a stop, because this also sends the audio stream's BYE.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -1009,7 +960,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // A sender half that schedules its own reports sends them in a separate bandwidth, so RTCP's timer is not used.
+        // A half with its own schedule has a separate bandwidth, so RTCP's timer is not used.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1022,8 +973,7 @@ impl Sender {
         if let Some(due) = self.media_due()
             && due <= now
         {
-            // Retransmissions come first, because they have deadlines. Parity for packets that were already sent is
-            // next. Padding only fills the rest.
+            // Retransmissions have deadlines, so they come first. Padding only fills the rest.
             let again = if repairs { self.send_repair(now) } else { None };
             let extra = again.or_else(|| self.send_parity(now));
             let waits = self.settings.greedy || self.queue.head().is_some();
@@ -1062,17 +1012,17 @@ impl Sender {
         })
     }
 
-    /// Returns true if padding is to be sent when no other packet waits, because a probe is in progress.
+    /// Returns whether padding fills a probe when no other packet waits.
     fn pads_for_probe(&self) -> bool {
         self.repair.can_pad() && self.prober.pads() && !self.stopped()
     }
 
-    /// Returns the rate at which packets are sent: the probe's rate during a probe.
+    /// Returns the sending rate: the probe's during a probe, else the pacing rate.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
 
-    /// Charges a packet of any stream to the pacer and to the cap.
+    /// Charges a packet of any stream to the pacer and the cap.
     fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
         self.pace.sent(now, size, pacing);
         if let Some(bucket) = &mut self.cap {
@@ -1083,17 +1033,15 @@ impl Sender {
     /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        // With pacing at the target, frames above the encoder's mean size would wait in the pacer although the mean
-        // rate is on target.
+        // With pacing at the target, frames above the mean size would wait.
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // A retransmission also carries the original's sequence number. The original leaves space for it, so that the
-        // retransmission does not exceed the MTU.
+        // Leaves space for the original's sequence number in a retransmission.
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // The result is at least one byte, so that a frame ends even if the headers fill the packet.
+        // At least 1, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.queue.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
@@ -1108,19 +1056,18 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
-        // The notice's content depends on the packet's size, which in turn depends on the notice's size. The packet's
-        // size is therefore estimated with the previous notice, and corrected afterwards.
+        // The notice depends on the packet's size and vice versa, so the size is first estimated with the previous
+        // notice.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
-        // A part's payload contains the payload format's header, which is not part of the frame.
+        // The payload includes the payload format's header, which is not part of the frame.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),
             None => (rest.min(fits), rest.min(fits)),
         };
-        // A greedy source has no frames, so no packet ends one.
         edge.last = !self.settings.greedy && len == rest;
         header.marker = edge.last;
         header.timestamp = self.timestamp(frame.sampled);
@@ -1137,7 +1084,7 @@ impl Sender {
         media
     }
 
-    /// Updates pacer, history, counters and controller after a media packet was sent with `len` bytes of the frame.
+    /// Updates the state after a media packet with `len` bytes of the frame.
     fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
         let size = media.size;
         if let Some(history) = &mut self.history {
@@ -1154,41 +1101,38 @@ impl Sender {
         if !self.settings.greedy && self.queue.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
-        // RFC 3550, section 6.3.8: a member that has sent data counts as a sender.
+        // A member that has sent data counts as a sender (RFC 3550, section 6.3.8).
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
-        // Controllers have to know whether the media, not the network, limits the rate ("data-limited" in RFC 5348,
-        // section 4.3).
+        // Whether the media, not the network, limits the rate (RFC 5348, section 4.3).
         let data_limited = !self.settings.greedy && self.queue.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.report_queue(now, None);
         self.number += 1;
         self.seq += 1;
-        // If the decision is a window, a sent packet changes it. A rate changes only with reports and timers.
+        // A sent packet changes a window, but not a rate.
         if self.decision.window.is_some() {
             self.read_decision();
         }
     }
 
-    /// Stores a sent original for retransmission and parity.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let overhead = self.overhead(&media.header, &Notice::NONE);
-        // During a probe, packets may be sent faster than the media rate, so the check allows the higher rate.
+        // Probes may exceed the media rate.
         let pacing = self.media_rate().max(self.departure_rate());
         self.repair.add_to_block(now, media, now.since(ready), &self.peers, &self.participant);
         self.repair.keep(now, media, role_of(kind), ready, overhead);
         self.repair.check_pacing(now, media.size, pacing);
     }
 
-    /// Sends the next queued retransmission; `None` if none is queued.
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_mut()?.next(now, self.number)?;
         self.send_again(now, original, &packet, Stream::Repair, pacing)
     }
 
-    /// Sends a packet again under the next number of the retransmission stream, at the rate `pacing`.
+    /// Sends a packet again in the retransmission stream.
     fn send_again(
         &mut self,
         now: Time,
@@ -1228,7 +1172,7 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // The result is zero, because padding is only used in probes that do not count against the pacing rate.
+        // The result is zero, because probes with padding do not count against the pacing rate.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;
@@ -1237,8 +1181,7 @@ impl Sender {
         Some(media)
     }
 
-    /// Sends the next parity packet. Its transmission time delays later packets of all streams, so that their total
-    /// stays within the pacing rate.
+    /// Sends the next parity packet, which delays later packets of all streams.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
@@ -1268,7 +1211,6 @@ impl Sender {
         audio::timestamp(self.settings.first_timestamp, at, CLOCK_RATE)
     }
 
-    /// Sends the next audio packet; `None` if none waits.
     fn send_audio(&mut self, now: Time) -> Option<Media> {
         let (packet, header) = self.audio.as_mut()?.next(now)?;
         let AudioSender { seq, settings: AudioSettings { shares_feedback, .. }, .. } = self.audio.as_ref()?;
@@ -1276,8 +1218,7 @@ impl Sender {
         let numbered = self.numbered() && shares_feedback;
         let size = overhead(&header, &Notice::NONE, self.settings.ids, numbered) + Bytes::new(packet.len.into());
         let (number, stream) = (self.number, Stream::Audio);
-        // The audio packet's transmission time delays later packets of all streams, so that their total stays within
-        // the pacing rate.
+        // Delays later packets, so that all streams together keep the pacing rate.
         self.count_departure(now, size, self.media_rate());
         let ecn = if shares_feedback { self.ecn.field() } else { Ecn::NotEct };
         if shares_feedback {
@@ -1296,25 +1237,22 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Returns the audio stream's sender report or BYE, if one is due. It is sent in a separate compound, since a
-    /// receiver that uses two transports expects it at the audio's port.
+    /// Returns the audio stream's sender report or BYE, if due. It is a separate compound, as the audio may have its
+    /// own transport.
     fn audio_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let ntp = self.settings.epoch.ntp(now);
         let packets = self.audio.as_mut()?.take_report(now, ntp, &self.participant.identity.cname)?;
         Some(self.participant.encode(now, packets))
     }
 
-    /// Returns true if both streams have begun, but no sender report relates their clocks yet. In a unicast session,
-    /// the first report is then sent without delay (RFC 3550, section 6.2), because the receiver cannot synchronize the
-    /// streams without it.
+    /// Returns whether the first sender report is due without delay (RFC 3550, section 6.2), because the receiver needs
+    /// it to synchronize audio and video.
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
-    /// Returns when an extra summary is due, because the group has grown well beyond the size that its members know.
-    /// The members report only to the sender. Without the summary, they would keep the report interval of a small
-    /// group.
+    /// Returns when an extra summary is due after growth. Members that do not know the group's size report too often.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
@@ -1357,7 +1295,7 @@ impl Sender {
         let ssrc = self.participant.identity.ssrc;
         // Only a participant that has sent data sends an SR (RFC 3550, section 6.4).
         if self.packets > 0 {
-            // A receiver that echoes this report's time stamp as LSR proves that it receives the stream.
+            // A receiver that echoes this timestamp as LSR proves that it receives the stream.
             self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,
@@ -1372,7 +1310,7 @@ impl Sender {
         }
     }
 
-    /// Removes receivers that have been silent for five intervals (RFC 3550, section 6.3.5).
+    /// Removes receivers that were silent for five intervals (RFC 3550, section 6.3.5).
     fn forget_silent(&mut self, now: Time) {
         let limit = now.before(self.participant.member_timeout());
         while let Some(ssrc) = self.peers.pop_silent(limit) {
@@ -1389,7 +1327,7 @@ impl Sender {
             let pacing = self.media_rate();
             self.repair.on_pacing(pacing);
             self.changed = true;
-            // A late decision must not replace the rate of zero that `stop` has announced.
+            // A late decision must not replace the zero rate that `stop` set.
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.set_rate(self.decision.target);
             }
@@ -1397,8 +1335,7 @@ impl Sender {
     }
 }
 
-/// A frame in the queue, and those of its parts that have not been sent. The list of parts is empty if the driver only
-/// needs the frame's size.
+/// A queued frame with its unsent parts; no parts if only the size matters.
 #[derive(Clone, Debug)]
 struct QueuedParts {
     frame: Frame,
@@ -1414,11 +1351,11 @@ const fn role_of(kind: FrameKind) -> FrameRole {
 }
 
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
-    // The SSRC follows the four bytes of RTCP's common header (RFC 3550, section 6.4).
+    // The SSRC follows four bytes of RTCP's common header (RFC 3550, section 6.4).
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 
-/// Returns the sender of the first feedback message in a compound, unless that is `mine`.
+/// Returns the sender of the first feedback message, unless that is `mine`.
 fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
     let sender = |packet: &Packet| if let Packet::Feedback { sender, .. } = packet { Some(*sender) } else { None };
     compound.packets.iter().find_map(sender).filter(|ssrc| *ssrc != mine)
@@ -1426,7 +1363,7 @@ fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
 
 pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {
     let mut data = body.bytes;
-    // APP data is a multiple of 32 bits long (RFC 3550, section 6.7).
+    // APP data is padded to 32 bits (RFC 3550, section 6.7).
     data.resize(data.len().next_multiple_of(4), 0);
     Packet::App { ssrc, subtype: body.subtype, name, data }
 }

@@ -1,4 +1,4 @@
-//! The session's part of a simulcast: several sessions that carry the same video at different rates.
+//! The session's part of a simulcast: the same video in several sessions at different rates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +6,7 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// The rates of a simulcast's senders, as one of these senders sees them. All senders run in one process, so each knows
-/// the rates of the others.
+/// The rates of a simulcast's senders, which share one process.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,
@@ -15,16 +14,15 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Creates one value for each of a simulcast's `groups` senders, in ascending order of their rates. No sender sends
-    /// yet.
+    /// Creates one value per sender, in ascending order of their rates, which are zero.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
     }
 
-    /// Sets the rate of this sender. Zero means that it does not send.
+    /// Sets this sender's rate; zero if it does not send.
     pub fn set_rate(&self, rate: Rate) {
-        // The rates are independent of each other, so relaxed ordering suffices.
+        // The rates are independent, so relaxed ordering suffices.
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
     }
 
@@ -34,8 +32,7 @@ impl Siblings {
     }
 }
 
-/// Schedules presence reports of a receiver that receives no media. A sender that has paused because it has no
-/// receivers resumes at such a report.
+/// Schedules presence reports of a receiver without media, so that a paused sender resumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {
     /// The earliest time of the next report.
@@ -44,8 +41,7 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// Time before the first report, in which a multicast join can reach the source. The interval doubles with each
-    /// report up to `MOST`.
+    /// Time for a multicast join to reach the source. It doubles with each report up to `MOST`.
     const FIRST: Span = Span::millis(100);
     const MOST: Span = Span::secs(1);
     /// Time without media after which reports are sent.
@@ -55,7 +51,7 @@ impl PresenceTimer {
         Self { at: now + Self::FIRST, apart: Self::FIRST }
     }
 
-    /// Returns when the next report is due, if media last arrived at `heard`.
+    /// Returns the next report's time, if media last arrived at `heard`.
     pub(crate) fn wake(&self, heard: Option<Time>) -> Wake {
         Wake { at: heard.map_or(self.at, |heard| self.at.max(heard + Self::SILENCE)), why: "no media" }
     }

@@ -1,32 +1,16 @@
 //! Support of receivers that only send standard reports (RFC 3550): the sender runs the receiver half itself, with
-//! arrivals that it reconstructs from the reports.
+//! arrivals that it reconstructs from report blocks, RTTs and its record of departures.
 //!
-//! A report block gives the number of packets that were expected and lost since the last one, and the sender measures
-//! the RTT. With the sender's record of departures, this suffices to play plausible arrivals back to a receiver half.
-//! Losses are spread evenly, which makes the largest number of loss events. Each packet's delay lies between the RTTs
-//! at the interval's ends. The sender half receives what this half reports, as if the receiver had sent it.
+//! A half's reply is valid for three report intervals, and repeated every second if it is a rate (the registry's
+//! `repeats`).
 //!
-//! This feedback is slow: RFC 3550's report interval is 5 s, multiplied by a random factor from 0.5 to 1.5. A reply of
-//! a receiver's half is valid for three such intervals. If replies are rates (the registry's `repeats`), they are
-//! repeated every second during this time. Otherwise the sender half, which expects several reports a second, would
-//! assume that the receiver has left. Afterwards the controller's silence rule and the circuit breaker apply.
+//! Four rules shorten the start and limit its overshoot, except for a controller that ignores feedback (`fixed`):
+//! - The first report raises the rate to TFRC's initial rate (RFC 5348), limited by [`MAX_START_LEAD`].
+//! - The first losses are played back as a single sign of congestion.
+//! - Once the path has been full, the rate exceeds the arrival rate only slightly ([`RiseLimit`]).
+//! - The half reports once for each second that a report covers.
 //!
-//! A start phase that doubles the rate per report takes too long, and then overshoots for seconds. Therefore four rules
-//! apply.
-//!
-//! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
-//! RTT, RFC 5348). This rise is limited to twice the half's rate or, after a fallback, to four times the fallback's
-//! initial rate if that is higher. Second, the first losses are played back as a single sign of congestion, as a half
-//! at the receiver would have seen them. Third, once the path has been full, the rate may exceed the arrival rate only
-//! slightly ([`RiseLimit`]). Fourth, the half reports once for each second that a report covers. The four rules do not
-//! apply to a controller that ignores feedback by design (`fixed`).
-//!
-//! There is only one RTT sample in several seconds, and it includes delays in the player. Samples within 30 ms of the
-//! minimum are therefore not counted as queueing.
-//!
-//! A controller whose reports need more than a report block (the registry's `standard_reports`) cannot be served this
-//! way. As soon as the first receiver that only sends standard reports has reported, [`FALLBACK`] replaces the
-//! controller for the whole session, and the decisions state this.
+//! [`FALLBACK`] replaces a controller that needs more than report blocks (the registry's `standard_reports`).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,24 +23,22 @@ use steadycast_control::{
 use steadycast_remote::{Departures, SHADOWS, SentMedia, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
-/// A layer around a controller. It serves receivers that only send standard reports.
+/// A layer around a controller, for receivers that only send standard reports.
 pub struct StandardReports {
     own: Arc<dyn Factory>,
-    /// Whether the controller itself can work on standard reports.
+    /// Whether the controller can work on standard reports.
     able: bool,
-    /// The number of standard reports from one receiver after which [`FALLBACK`] replaces the controller. With 0, the
-    /// first report suffices.
+    /// The number of a receiver's standard reports that the controller tolerates before [`FALLBACK`].
     bare_reports_allowed: u32,
 }
 
 impl StandardReports {
-    /// Wraps the controller `own`. `able` is true if the controller can work on standard reports.
+    /// Wraps the controller `own`, which is `able` if it can work on standard reports.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
 
-    /// Tolerates a few standard reports from receivers that were asked for per-packet feedback, because per-packet
-    /// feedback may follow.
+    /// Tolerates a few standard reports, because per-packet feedback may follow.
     #[must_use]
     pub fn expecting_packets(self) -> Self {
         Self { bare_reports_allowed: BARE_REPORTS_ALLOWED, ..self }
@@ -81,18 +63,17 @@ struct Receiver {
     rtt: Option<Span>,
     /// The minimum RTT.
     least: Option<Span>,
-    /// The receiver half's last reply, and the time at which it was made or last repeated.
+    /// The receiver half's last reply, and when it was made or last repeated.
     reply: Option<(Body, Time)>,
-    /// Whether no packet has been lost so far.
     lossless: bool,
-    /// The notice with which the packets of an interval's next part are played back, instead of their recorded notices.
+    /// Replaces the recorded notices when the interval's next part is played back.
     notice: Option<Notice>,
     limit: RiseLimit,
-    /// The factor by which the start rate may exceed the rate that the receiver half requests.
+    /// The factor by which the start rate may exceed the receiver half's rate.
     lead: f64,
 }
 
-/// Receivers ordered by a value, so that the minimum is found quickly in a large group.
+/// Receivers ordered by a value.
 struct Ranked<K> {
     of: BTreeMap<ReceiverId, K>,
     by: BTreeSet<(K, ReceiverId)>,
@@ -118,7 +99,7 @@ impl<K: Ord + Copy> Ranked<K> {
         self.by.first().copied()
     }
 
-    /// Returns the receivers whose value is at most `most`, ordered by their ids.
+    /// Returns the receivers whose value is at most `most`, ordered by id.
     fn up_to(&self, most: K) -> Vec<ReceiverId> {
         let mut ids: Vec<_> = self.by.iter().take_while(|(value, _)| *value <= most).map(|(_, id)| *id).collect();
         ids.sort_unstable();
@@ -126,41 +107,38 @@ impl<K: Ord + Copy> Ranked<K> {
     }
 }
 
-/// Loss fraction of an interval above which a path with a queue counts as full.
+/// Loss fraction above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// Maximum rate as a multiple of the rate that arrived. Each overshoot lasts for a report's interval. On a link of 2
-/// Mb/s with a report every 5 s, a factor of 1.02 loses 0.03 %, 1.05 loses 0.3 %, and 1.15 loses 2.6 %.
+/// Maximum rate as a multiple of the arrival rate. At 2 Mb/s and a report every 5 s, 1.02 loses 0.03 %, 1.05 0.3 %, and
+/// 1.15 2.6 %.
 const RISE: f64 = 1.02;
-/// The number of intervals whose highest rate is used, so that an outage of some intervals does not limit the rate.
+/// Number of intervals whose highest rate is used, so that a short outage does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
-/// If less than this share of the rate limit was sent, the limit did not restrict the rate.
+/// Share of the rate limit below which it did not restrict the rate.
 const USED_SHARE: f64 = 0.7;
-/// Minimum duration of an interval. The first report often arrives milliseconds after the first packet. A loss rate
-/// can't be computed from two packets of which one is lost.
+/// Minimum duration of an interval: the first report often follows the first packet by milliseconds.
 const MIN_INTERVAL: Span = Span::secs(1);
 
-/// Packets per RTT at TFRC's start (RFC 5348, section 4.2).
+/// TFRC's packets per RTT at the start (RFC 5348, section 4.2).
 const START_PACKETS_PER_RTT: f64 = 4.0;
-/// Maximum factor by which the start rate may exceed the rate that the receiver half requests.
+/// Maximum factor by which the start rate exceeds the receiver half's.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// Uncertainty of an RTT sample, which includes delays of the player's answer. If an RTT exceeds the minimum RTT by at
-/// most this time, it is not evidence of a queue.
+/// Excess over the minimum RTT that is no evidence of a queue, because it may be delay in the player.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
-/// Time for which a receiver half's reply is valid: three report intervals of 5 s.
+/// Validity of a receiver half's reply: three report intervals of 5 s.
 const REPLY_LIFETIME: Span = Span::secs(15);
-/// Report interval of a receiver half that runs at a receiver.
+/// Report interval of a half at a receiver.
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
-/// Interval at which a reply is repeated while it is valid.
 const REPEAT_INTERVAL: Span = Span::secs(1);
 
-/// Maximum number of recorded departures, which is more than are sent between two reports.
+/// More than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// The number of reports without a controller's body after which their receiver counts as a standard receiver. A
-/// Steadycast receiver may begin with fewer of them, while it has nothing else to report.
+/// Number of reports without a body after which their receiver counts as standard. A Steadycast receiver may begin with
+/// fewer.
 const BARE_REPORTS_ALLOWED: u32 = 3;
-/// If a receiver reports within this time after the first packet, it has received the stream from the beginning.
+/// A receiver that reports within this time has received the stream from the first packet.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
 
 struct Standard {
@@ -171,16 +149,15 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// The number of standard reports from one receiver after which [`FALLBACK`] replaces the controller. With 0, the
-    /// first report suffices.
+    /// The number of a receiver's standard reports that the controller tolerates before [`FALLBACK`].
     bare_reports_allowed: u32,
-    /// The receivers that have sent the controller's own reports.
+    /// Receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// Receivers that do not run a half of the controller: for each, the number of its reports, and the highest
-    /// sequence number in its first report.
+    /// Receivers without a half of the controller: the number of reports, and the first report's highest sequence
+    /// number.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
-    /// The time at which each receiver's half is to be called, or its reply to be repeated.
+    /// When each receiver's half is called, or its reply repeated.
     calls: Ranked<Time>,
     limits: Ranked<Rate>,
     left: Departures,
@@ -205,27 +182,25 @@ impl Standard {
         }
     }
 
-    /// Replaces the controller by [`FALLBACK`]. All receivers are then served by their report blocks.
+    /// Replaces the controller by [`FALLBACK`].
     fn fall_back(&mut self) {
         let Ok(fallback) = Chosen::shared(FALLBACK.name, Mode::Repaired, &[]) else { return };
         self.factory = fallback;
         self.half = self.factory.sender(&self.setup);
         self.begin = self.half.decision().pacing;
         self.fallen = true;
-        // The receiver halves at the sender belong to the previous controller, so they are dropped.
+        // These receiver halves belong to the previous controller.
         self.receivers.clear();
         (self.calls, self.limits) = (Ranked::new(), Ranked::new());
         self.left.forget_notices();
     }
 
-    /// Returns the factor by which the start rate exceeds the rate of the receiver halves: the minimum over all
-    /// receivers. The factor is 1 once one of the receivers has lost a packet or sends the controller's own reports.
+    /// Returns the minimum start lead of all receivers; 1 after a loss or one of the controller's own reports.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
     }
 
-    /// Updates the order of calls and limits after a receiver has changed or left.
     fn rank_receiver(&mut self, id: ReceiverId) {
         let receiver = self.receivers.get(&id);
         let call = |r: &Receiver| r.shadow.half.wake().map(|w| w.at).into_iter().chain(r.repeat(&self.factory)).min();
@@ -253,8 +228,7 @@ impl Standard {
 
     fn on_standard_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return self.half.on_report(report) };
-        // Each receiver with standard reports needs a receiver half at the sender. Reporters are not authenticated, so
-        // the number of these halves is bounded.
+        // Reporters are not authenticated, so the number of receiver halves is bounded.
         if self.bare.len() >= SHADOWS && !self.bare.contains_key(&report.from) {
             return self.half.on_report(report);
         }
@@ -267,8 +241,7 @@ impl Standard {
             }
             self.fall_back();
         }
-        // A receiver that reports early has been present from the first packet on, so its first report covers all
-        // packets.
+        // An early report shows that the receiver was present from the first packet on.
         let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY_REPORT_TIME);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
@@ -289,8 +262,7 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // After a fallback, the first report still covers packets of the previous controller, whose rate may be far
-            // below the fallback's initial rate. Such a report could only double the low rate.
+            // The first report after a fallback covers the previous controller's rate, which may be far lower.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -298,12 +270,11 @@ impl Standard {
         self.rank_receiver(report.from);
     }
 
-    /// Plays the arrivals of a report's interval back to the receiver half. Returns the half's reply.
+    /// Plays a report's interval back to the receiver half, and returns its reply.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // The receiver half's reply depends on the RTT that the sender announces. The sender half therefore has to
-            // get the new RTT first.
+            // The receiver half's reply depends on the sender half's RTT, which is updated first.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -312,8 +283,7 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // The reply to a part changes the sender half. The packets of the next part then carry the half's next
-                // notice.
+                // The reply to a part changes the notice of the next part's packets.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -325,8 +295,7 @@ impl Standard {
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
-                // This report's RTT is the RTT of the interval's last packets. As in a real session, an announcement
-                // with this RTT has arrived with these packets, and the receiver half's report answers it.
+                // In a real session, the last packets carry the announcement that this report answers.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -343,8 +312,7 @@ impl Standard {
 }
 
 impl Receiver {
-    /// Creates a receiver whose packets are counted from the number `highest` on, and whose time is counted from
-    /// `heard` on.
+    /// Creates a receiver whose counts begin at the packet `highest` and the time `heard`.
     fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
         Self {
             shadow,
@@ -360,13 +328,12 @@ impl Receiver {
         }
     }
 
-    /// Returns when the reply is to be repeated.
     fn repeat(&self, factory: &Arc<dyn Factory>) -> Option<Time> {
         let (_, at) = self.reply.as_ref().filter(|_| factory.terms().repeats)?;
         Some(*at + REPEAT_INTERVAL).filter(|at| at.since(self.heard) <= REPLY_LIFETIME)
     }
 
-    /// Plays back the arrivals of one part of an interval. Returns when the part ends.
+    /// Plays one part of an interval back. Returns when the part ends.
     fn replay(&mut self, all: &Interval, part: u64, report: &Report<'_>, left: &Departures) -> Time {
         let share = |parts: u64| all.expected * parts / all.parts;
         let instead = self.notice.take();
@@ -376,43 +343,41 @@ impl Receiver {
             if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
                 let notice = instead.unwrap_or(packet.notice);
                 let at = (packet.at + all.delay(n)).min(report.at);
-                // A report block does not contain ECN marks, so the packets are played back without them.
+                // Report blocks contain no ECN marks.
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }
-        // A part ends with its last packet. Parts contain equal numbers of packets, not equal times, since the rate may
-        // have changed within the interval.
+        // Parts have equal numbers of packets, not equal times.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
 
-/// The rate limit by one receiver's reports, once they have shown a full path, that is, losses and a queue. It is
-/// [`RISE`] times the highest rate that arrived in the last [`REMEMBERED_INTERVALS`]. An interval only counts if the
-/// path was full in it, or if at least [`USED_SHARE`] of the limit was sent.
+/// The rate limit by one receiver's reports: [`RISE`] times the highest arrival rate of the last
+/// [`REMEMBERED_INTERVALS`]. An interval counts if its path was full, or if at least [`USED_SHARE`] of the limit was
+/// sent.
 ///
-/// Reports are seconds apart, so a rate that is too high stays too high for seconds. The limit bounds the excess. It
-/// does not fall with losses: they may be due to chance or to other flows, and the controller itself answers them.
+/// The limit bounds the excess between rare reports. It does not fall with losses, which the controller answers.
 #[derive(Default)]
 struct RiseLimit {
-    /// The limit; `None` until the path was full for the first time.
+    /// `None` until the path was full for the first time.
     rate: Option<Rate>,
     /// Whether an interval has shown high loss and a queue.
     was_full: bool,
-    /// The rates at which packets arrived in the counted intervals.
+    /// The arrival rates of the counted intervals.
     arrived: VecDeque<Rate>,
-    /// The total duration, packets and losses of the reports since the last whole interval.
+    /// The sums since the last whole interval.
     lasted: Span,
     expected: u64,
     lost: u64,
 }
 
 impl RiseLimit {
-    /// Adds a report's interval. `queue` is true if the RTT at its end shows a queue.
+    /// Adds a report's interval; `queue` is whether its final RTT shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
         self.lost += interval.lost;
-        // A report without new packets may come from an outage. Its duration is added to that of the next packets.
+        // A report without new packets may come from an outage, so its time counts for the next packets.
         if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }
@@ -421,7 +386,7 @@ impl RiseLimit {
         let is_full = queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
         self.was_full |= is_full;
         (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
-        // If the source had little to send, what arrived does not show what the path carries.
+        // If the source sent little, its arrivals do not show the path's capacity.
         if !is_full && self.rate.is_some_and(|limit| sent < limit.scale(USED_SHARE)) {
             return;
         }
@@ -433,20 +398,15 @@ impl RiseLimit {
     }
 }
 
-/// The interval between two reports of one receiver.
-///
-/// A half at a receiver reports about once a second, and remembers a fixed number of reports. The half that runs at the
-/// sender, the shadow half, therefore also reports for each second. Before the first loss the shadow half reports only
-/// once per interval. The send rate does not grow within an interval, and several reports without growth would end the
-/// start phase.
+/// The interval between two reports of one receiver, in parts of a second. Before the first loss it has one part,
+/// because several reports without growth would end the start phase.
 struct Interval {
     from: Time,
     lasted: Span,
     parts: u64,
     expected: u64,
     lost: u64,
-    /// The RTTs at the beginning and at the end of the interval. [`RTT_UNCERTAINTY`] is subtracted from each of them,
-    /// but neither falls below the minimum RTT.
+    /// The RTTs at the beginning and the end, minus [`RTT_UNCERTAINTY`], but at least the minimum RTT.
     rtt: (Span, Span),
 }
 
@@ -463,17 +423,13 @@ impl Interval {
         let rtt = |one: Option<Span>, other: Option<Span>| {
             one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(RTT_UNCERTAINTY)))
         };
-        // If only one of the two RTTs is known, it stands for both ends of the interval.
+        // If only one RTT is known, it stands for both ends.
         let rtt = (rtt(receiver.rtt, report.rtt), rtt(report.rtt, receiver.rtt));
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Returns true if the interval's packet `n` counts as lost. Losses are spread evenly: the `k`th loss is `k` times
-    /// the mean distance between losses after the interval's beginning.
-    ///
-    /// If `first` is true, the losses are the first ones of the session, and are placed together before the last
-    /// packet, which has arrived. A half at the receiver would have ended its start phase one RTT after the first of
-    /// these losses, so they count as one sign of congestion.
+    /// Returns whether the interval's packet `n` counts as lost. Losses are spread evenly. With `first`, they precede
+    /// the last packet together, as one sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
@@ -481,15 +437,13 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Returns the delay of the interval's packet `n`, interpolated between the RTTs at the interval's beginning and
-    /// end.
+    /// Returns the delay of packet `n`, interpolated between the RTTs at both ends.
     fn delay(&self, n: u64) -> Span {
         let share = (n + 1) as f64 / self.expected as f64;
         self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)
     }
 }
 
-/// Maximum number of parts of one interval.
 const MAX_PARTS: u64 = 10;
 
 impl SenderHalf for Standard {
@@ -501,7 +455,7 @@ impl SenderHalf for Standard {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // Per-packet feedback suffices for a controller that reads it, even if the report has no body.
+        // Per-packet feedback suffices for a controller that reads it.
         let own = report.body.is_some() || !report.packets.is_empty();
         if own && !self.fallen {
             if self.ours.len() < SHADOWS {
@@ -513,7 +467,7 @@ impl SenderHalf for Standard {
         if self.ours.contains(&report.from) && !self.fallen {
             return self.half.on_report(report);
         }
-        // After the fall-back, the reports of the previous controller can't be read, but their report blocks can.
+        // The fallback cannot read the previous controller's bodies.
         self.on_standard_report(&Report { body: None, ..*report });
     }
 
@@ -571,7 +525,6 @@ impl SenderHalf for Standard {
             decision.target = decision.target.min(most);
             decision.pacing = most;
             decision.limit = if limit <= self.setup.floor { Limit::Floor } else { Limit::Network };
-            // The decision names the receiver that lowered the rate.
             decision.why = Why { by: Some(by), ..Why::rule("just above the rate that arrived") };
         }
         if self.fallen {
@@ -588,8 +541,7 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // A receiver interprets notices by the controller that the sender has announced. After the fallback another
-        // controller sends, whose notices the receiver would misread.
+        // A receiver would misread the fallback's notices, because another controller was announced.
         if self.fallen { Notice::NONE } else { notice }
     }
 

@@ -1,11 +1,8 @@
-//! Selects the source that a receiver follows if several send media, and detects a restarted stream.
+//! Selects the source that a receiver follows, and detects a restarted stream.
 //!
-//! RFC 3550 leaves this choice to the receiver. In the RFC, a new source is a new member (section 6.2.1), a source that
-//! is silent for five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2).
-//!
-//! A sender that was restarted, or that changes its SSRC with each group of pictures, sends from the address of the
-//! previous source, which is silent by then. An attacker sends from another address, and has to wait until the source
-//! has left according to RFC 3550. Two active sources on one host do not replace each other.
+//! RFC 3550 leaves the choice to the receiver. A sender that restarts or changes its SSRC sends from the previous
+//! source's address, after that source has become silent. At another address, for example an attacker's, it has to wait
+//! until the followed source has timed out (section 6.3.5).
 
 use super::{Receiver, Stream, Totals};
 use crate::UnusedReason;
@@ -15,26 +12,21 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Silence after which a source that the session description names is replaced by another source at its address. The
-/// same value applies to other sources if the frame interval is unknown.
+/// Silence before another source at the same address replaces a named source, or one of unknown frame interval.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// Minimum silence before another source at the same address replaces a source. A shorter silence may be due to
-/// reordering.
+/// Minimum silence before a replacement at the same address: shorter ones may be reordering.
 const MIN_SILENCE: Span = Span::millis(50);
-/// Maximum silence that is required before another source at the same address replaces a source.
+/// Maximum silence that is required before a replacement at the same address.
 const MAX_SILENCE: Span = Span::secs(5);
-/// Time without packets after which [`Receiver::waiting`] no longer returns another source.
+/// Time without packets after which [`Receiver::waiting`] omits another source.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
-/// If the advance of a timestamp differs from the elapsed time by more than this, the stream was restarted.
+/// Difference between a timestamp's advance and the elapsed time that shows a restart.
 const TIMESTAMP_JUMP: Span = Span::secs(5);
 
-/// Another source that sends media to this receiver.
 pub(super) struct OtherSource {
     from: Origin,
     reception: Reception,
-    /// The arrival time of the source's first packet.
     began: Time,
-    /// The arrival time of the source's last packet.
     heard: Time,
 }
 
@@ -51,13 +43,12 @@ impl OtherSource {
         self.heard = now;
     }
 
-    /// Returns true if the source's sequence numbers form a stream: they may be out of order, but not far apart.
+    /// Returns whether the sequence numbers form a stream, possibly out of order.
     fn is_stream(&self) -> bool {
         self.reception.received() - self.reception.duplicates() >= u64::from(MIN_SEQUENTIAL)
     }
 
-    /// Returns true if the source's sequence numbers, including that of this packet, form a stream (see
-    /// [`OtherSource::is_stream`]).
+    /// Like [`OtherSource::is_stream`], including this packet.
     fn is_stream_with(&self, now: Time, header: &RtpHeader) -> bool {
         let mut reception = self.reception.clone();
         reception.on_rtp(now, header.seq, header.timestamp);
@@ -65,19 +56,19 @@ impl OtherSource {
     }
 }
 
-/// A source that sends media to this receiver and is not followed.
+/// A source that sends to this receiver and is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The source's SSRC.
     pub ssrc: u32,
-    /// The address from which the source sends.
+    /// The source's address.
     pub from: Origin,
-    /// The time for which the followed source still has to be silent before this one replaces it.
+    /// The silence of the followed source until this one replaces it.
     pub after: Span,
 }
 
 impl Receiver {
-    /// Returns the source that sends beside the followed one, if there is one.
+    /// Returns the source that sends beside the followed one.
     pub fn waiting(&self, now: Time) -> Option<Waiting> {
         let (stream, other) = (self.stream.as_ref()?, self.other.as_ref()?);
         let ssrc = other.reception.ssrc();
@@ -87,10 +78,8 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// Returns for how long neither media nor RTCP of the followed source has arrived, nor media of a source that could
-    /// replace it. Returns `None` if the silence is shorter than five reporting intervals or than `least`. After such a
-    /// silence the source has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5). Time in
-    /// which the driver's clock stood still does not count.
+    /// Returns for how long the followed source and its possible successor have been silent; `None` below `least` or
+    /// five reporting intervals. After that the source has left without a BYE (RFC 3550, section 6.3.5).
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
@@ -98,29 +87,27 @@ impl Receiver {
     }
 
     /// Returns the index of the present run of sequence numbers, and its first number. A new source or a restart begins
-    /// a new run. For the controller and the application, numbers continue from one run to the next.
+    /// a run, whose numbers continue the previous ones.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }
 
-    /// Returns true if a packet that was not accepted may later turn out to belong to this stream. The packet should
-    /// then be kept for [`Receiver::begin_run`].
+    /// Returns whether a rejected packet may turn out to belong to this stream, and should be kept for
+    /// [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))
     }
 
-    /// Returns true if this packet starts a new run: a new source, or a restart of the current one.
+    /// Returns whether this packet starts a new run: a new source, or a restart.
     pub fn begins_run(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Starts a new run with this packet. The packet arrived before the one for which [`Receiver::begins_run`] returned
-    /// true, and that later packet has to be processed next.
+    /// Starts a new run with this packet. The packet for which [`Receiver::begins_run`] returned true has to follow.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
-        // The controller sees one continuous stream, in which a new SSRC or a jump of the sequence numbers is not a
-        // loss.
+        // For the controller, a jump at a new run is not a loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
         let replaced = self.stream.is_some();
         if let Some(old) = &self.stream {
@@ -138,7 +125,7 @@ impl Receiver {
         if let Some(parity) = &mut self.parity {
             parity.restart();
         }
-        // Audio that arrived before the first packet of the video belongs to the same source.
+        // Audio before the first video packet belongs to the same source.
         if let Some(audio) = self.audio.as_mut().filter(|_| replaced) {
             audio.restart();
         }
@@ -150,12 +137,12 @@ impl Receiver {
     fn begin_source(&mut self, stream: Stream, now: Time) {
         let pace = self.stream.as_ref().and_then(|old| old.pace);
         let old = self.stream.replace(Stream { pace, ..stream });
-        // The sender of the named source may have been restarted, under an SSRC that the description does not name.
+        // The named source may have been restarted under another SSRC.
         if old.is_some_and(|old| self.named == Some(old.ssrc)) {
             self.named = None;
         }
         if let Some(repair) = &mut self.repair {
-            // A learned SSRC belongs to one media source, and is learned anew for the next one.
+            // A learned SSRC belongs to one media source.
             repair.associated = !repair.any_ssrc;
         }
         if let Some(parity) = &mut self.parity {
@@ -164,13 +151,12 @@ impl Receiver {
         self.participant.on_source(now, true);
     }
 
-    /// Returns true if a packet continues the followed stream.
+    /// Returns whether a packet continues the followed stream.
     pub(super) fn goes_on(&self, now: Time, header: &RtpHeader) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.ssrc == header.ssrc && !stream.is_far(now, header))
     }
 
-    /// Decides whether the packet's source replaces the followed one. If so, starts the new source's run and returns
-    /// true.
+    /// Starts a new run if the packet's source replaces the followed one. Returns whether it did.
     pub(super) fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         if !self.takes_type(header) {
             return false;
@@ -180,8 +166,7 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // The packet is far ahead of the followed stream. This is possible under heavy loss, so its number is
-            // remembered, and further packets that continue from it confirm it.
+            // A jump far ahead is possible under heavy loss, if further packets continue from it.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
@@ -193,12 +178,10 @@ impl Receiver {
         false
     }
 
-    /// Returns true if a source of this payload type may be followed.
     fn takes_type(&self, header: &RtpHeader) -> bool {
         self.payload_types.is_none_or(|described| described.contains(header.payload_type))
     }
 
-    /// Returns why a packet's source is not followed.
     pub(super) fn why_not_followed(&self, from: Origin, header: &RtpHeader) -> UnusedReason {
         let repairs = self.repair.as_ref().map(|repair| repair.settings.payload_type);
         match &self.stream {
@@ -210,9 +193,8 @@ impl Receiver {
         }
     }
 
-    /// Returns true if the source of this packet replaces the followed one. The first source is followed, and the
-    /// source that the description names replaces any other. Any other source, or a restart of the followed one, only
-    /// replaces a source that has sent BYE, has never sent a second packet, or is silent.
+    /// Returns whether this packet's source replaces the followed one: the first and the named source do, others only
+    /// after a BYE, a silence or a single packet.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
@@ -227,13 +209,11 @@ impl Receiver {
             old.ended && (old.successor.is_none_or(|successor| successor == header.ssrc) || self.source_ended());
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
         let silent = now.since(old.heard.max(self.resumed));
-        // The first packet of the followed source may have been reordered behind later ones, so a packet with another
-        // number does not prove a restart.
+        // A reordered first packet does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
-        // A single packet may be forged or outdated, but several consistent packets show a stream. If their numbers may
-        // belong to the present stream, there is no restart.
+        // A single packet may be forged or outdated, so several consistent ones are required.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
-        // A source of which only a single packet has arrived is unproven, and is replaced without any wait.
+        // A source of a single packet is unproven.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
         let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
         let silent =
@@ -241,8 +221,8 @@ impl Receiver {
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// Returns how long a source has to be silent before another source at `from` replaces it. The time is two frame
-    /// intervals if both sources have the same address, and otherwise RTCP's member time-out.
+    /// Returns how long a source has to be silent before one at `from` replaces it: two frame intervals at the same
+    /// address, otherwise RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();
@@ -254,17 +234,15 @@ impl Receiver {
 }
 
 impl Stream {
-    /// Returns true if the sequence number is far from all numbers that have arrived. The packet is then forged, or
-    /// belongs to another run.
+    /// Returns whether the sequence number is far from all that have arrived: forged, or of another run.
     fn is_far(&self, now: Time, header: &RtpHeader) -> bool {
-        // This cheap check comes first, because cloning the reception for each packet would be costly.
+        // Cloning the reception for each packet would be costly.
         let off = self.reception.highest().map_or(0, |highest| header.seq.wrapping_sub(highest as u16) as i16);
         let arrived = || self.reception.clone().on_rtp(now, header.seq, header.timestamp);
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)
     }
 
-    /// Restarts the counts. If the timestamps do not continue the previous ones, the media clock advances by the
-    /// elapsed time.
+    /// Restarts the counts. The media clock advances by the elapsed time if the timestamps jump.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);

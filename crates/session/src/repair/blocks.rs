@@ -1,10 +1,7 @@
-//! Parity over blocks of packets: any k of a block's k + r packets suffice to recover all k (docs/wire.md has the code
-//! and the format).
+//! Parity over blocks of packets: any k of a block's k + r packets recover all k (code and format in docs/wire.md).
 //!
-//! This module handles packet numbers only, not bytes. [`Blocks`] at the sender decides which packets each parity
-//! covers. [`Solver`] at a receiver detects that a block can be recovered: the number of its arrived packets, parity
-//! included, has reached the number of its media packets. The caller, which holds the bytes, then computes the lost
-//! packets.
+//! This module handles packet numbers, not bytes: [`Blocks`] at the sender decides which packets each parity covers,
+//! and [`Solver`] at a receiver which blocks can be recovered.
 
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,49 +11,47 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::parity::{HEADER, MAX_PACKETS, MAX_PARITIES, ParityHeader, SYMBOL_HEAD};
 use steadycast_wire::rtcp::BlockRequest;
 
-/// Parity settings of a session. All members need the same values.
+/// Parity settings of a session, the same for all members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParitySettings {
     /// The SSRC of the parity stream.
     pub ssrc: u32,
     /// The RTP payload type of the parity stream.
     pub payload_type: u8,
-    /// The maximum time from a frame being ready to its display. `None`: a packet is useful for one second.
+    /// The maximum time from a frame being ready to its display; `None` means one second.
     pub playout: Option<Span>,
 }
 
 impl ParitySettings {
-    /// Returns the maximum duration of a block, two fifths of the play-out delay. A block that has lasted longer ends
-    /// with the next frame.
+    /// Returns the maximum duration of a block: two fifths of the play-out delay. A longer block ends with the next
+    /// frame.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
 
-    /// Returns the time for which a packet is useful after its frame was ready to be sent.
+    /// Returns for how long a packet is useful after its frame was ready.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
 }
 
-/// The number of bytes by which a parity payload exceeds the longest payload of its block: the parity header, and the
-/// symbol's length field and RTP header.
+/// The bytes by which a parity payload exceeds its block's longest payload: the parity header, a length field and an
+/// RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// A block with at least this number of packets ends with the current frame.
+/// A block of this size ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
-/// Maximum number of packets of a block.
 const MAX_BLOCK_PACKETS: usize = 40;
-/// Minimum number of packets per parity packet. With two, parity is at most a third of what is sent.
+/// With two, parity is at most a third of what is sent.
 const MIN_PACKETS_PER_PARITY: usize = 2;
-/// Time for which a measured loss rate is used, even if later measurements are lower.
+/// Time for which a lower loss rate does not replace a measured one.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
-/// Loss rate that is assumed before any report.
 const DEFAULT_LOSS: f64 = 0.01;
-/// Maximum number of blocks that a receiver tracks. The newest are kept.
+/// Maximum number of blocks that a receiver tracks, newest first.
 const MAX_OPEN_BLOCKS: usize = 16;
-/// Maximum number of blocks for which a sender sends more parity on request. The newest are kept.
+/// Maximum number of blocks for which more parity is sent on request.
 const MAX_RECENT_BLOCKS: usize = 64;
-/// Number of the newest sequence numbers whose arrival a receiver tracks.
+/// Number of sequence numbers whose arrival a receiver tracks.
 const ARRIVAL_WINDOW: u64 = 2_048;
 
 /// A media packet that parity covers.
@@ -64,20 +59,18 @@ const ARRIVAL_WINDOW: u64 = 2_048;
 pub struct Protected {
     /// The packet's extended sequence number at the sender.
     pub seq: u64,
-    /// The part of a frame that the packet carries.
+    /// The part of a frame in the packet.
     pub fragment: Fragment,
-    /// Whether the packet is the last one of its frame.
+    /// Whether the packet is its frame's last.
     pub marker: bool,
 }
 
 /// The packets that a parity packet protects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// The header of the parity packet: its index among the block's parity packets, and the range of media packets that
-    /// it covers.
+    /// The parity packet's index in its block, and the range of covered media packets.
     pub header: ParityHeader,
-    /// The block's packets in order. The list is empty at a receiver, which reads the header fields from the recovered
-    /// bytes.
+    /// The block's packets in order; empty at a receiver, which reads the header fields from the recovered bytes.
     pub packets: Arc<[Protected]>,
 }
 
@@ -88,15 +81,14 @@ pub struct Recovered {
     pub number: u16,
     /// The extended sequence number, as the session counts media packets ([`crate::Received::New`]).
     pub seq: u64,
-    /// The packet's header fields, if the parity's [`Protection`] lists them.
+    /// The packet's header fields, if [`Protection`] lists them.
     pub packet: Option<Protected>,
 }
 
-/// A parity packet that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Parity {
     pub(crate) protection: Protection,
-    /// The length of the payload in bytes.
+    /// In bytes.
     pub(crate) payload: u16,
 }
 
@@ -104,19 +96,17 @@ pub(crate) struct Parity {
 #[derive(Clone, Debug)]
 struct SentBlock {
     packets: Arc<[Protected]>,
-    /// The length of the longest payload in the block.
+    /// The longest payload.
     longest: u16,
     began: Time,
-    /// The number of the block's parity packets that have been sent or are queued.
+    /// The parity packets that were sent or are queued.
     sent: u8,
 }
 
-/// Context of a parity request: the values that decide whether more parity is sent.
+/// The values that decide whether more parity is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParityRequestContext {
-    /// The time at which the request arrived.
     pub(crate) now: Time,
-    /// The controller's target rate.
     pub(crate) target: Rate,
     /// The IP size of a full packet.
     pub(crate) packet: Bytes,
@@ -135,18 +125,17 @@ impl SentBlock {
     }
 }
 
-/// The highest loss rate that was reported recently.
 #[derive(Debug, Default)]
 struct Loss {
     share: Option<f64>,
     since: Time,
 }
 
-/// Groups the sender's packets into blocks, and decides how much parity each one gets.
+/// Groups sent packets into blocks, and decides how much parity each block gets.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
-    /// Whether a block may end after any packet, as in a stream without frames.
+    /// Whether a block may end after any packet, as without frames.
     pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
@@ -154,9 +143,8 @@ pub(crate) struct Blocks {
     loss: Loss,
     waiting: VecDeque<Parity>,
     recent: VecDeque<SentBlock>,
-    /// The budget for parity on request.
     budget: RepairBudget,
-    /// Requests that were refused because the budget was used up.
+    /// Requests refused for lack of budget.
     pub(crate) refused: u64,
 }
 
@@ -168,8 +156,7 @@ impl Blocks {
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// Updates the loss rate (0 to 1) of the receivers that parity is to serve. A higher rate is used immediately, a
-    /// lower one after [`LOSS_HOLD_TIME`].
+    /// Updates the receivers' loss rate (0 to 1). A lower one is used after [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
         let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
         if held.is_none() {
@@ -177,15 +164,14 @@ impl Blocks {
         }
     }
 
-    /// Returns the loss rate for which parity is planned.
     pub(crate) fn loss(&self) -> f64 {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a media packet that was sent, with `payload` bytes. At the end of a block, parity packets are added so that
-    /// at most a share `residual` of the block's packets stays missing.
+    /// Adds a sent media packet. A block's end adds parity, so that at most a share `residual` of its packets stays
+    /// missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
-        // A block only covers consecutive sequence numbers, because its header has a base and a count.
+        // The header has a base and a count, so a block is contiguous.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
@@ -203,7 +189,6 @@ impl Blocks {
     }
 
     fn close(&mut self, now: Time, residual: f64) {
-        // The list is shared, because each parity packet of the block refers to all the block's packets.
         let packets: Arc<[Protected]> = std::mem::take(&mut self.open).into();
         let count = packets.len() as u8;
         let mut block = SentBlock { packets, longest: self.longest, began: self.began, sent: 0 };
@@ -211,14 +196,13 @@ impl Blocks {
         self.waiting.extend(parities);
         self.recent.push_back(block);
         let (useful, most) = (self.settings.useful(), MAX_RECENT_BLOCKS);
-        // Parity that is requested after the useful time would arrive too late.
+        // Parity that is requested later would be too late.
         while self.recent.len() > most || self.recent.front().is_some_and(|block| now.since(block.began) > useful) {
             self.recent.pop_front();
         }
     }
 
-    /// Processes a parity request: the receiver needs the block's parity packets up to the requested total. More are
-    /// sent while they can arrive in time, and within repair's share of the rate.
+    /// Sends parity up to the total that a receiver requests, if it can arrive in time and the budget allows.
     pub(crate) fn on_request(&mut self, context: &ParityRequestContext, wanted: &BlockRequest) {
         let ParityRequestContext { now, target, packet, head } = *context;
         let same = |block: &&mut SentBlock| {
@@ -228,7 +212,7 @@ impl Blocks {
         let useful = self.settings.useful();
         let in_time = |block: &&mut SentBlock| now.since(block.began) < useful;
         let Some(block) = self.recent.iter_mut().find(same).filter(in_time) else { return };
-        // The request names a total, so a repeated or overheard request does not add parity.
+        // The request names a total, so a repeated request adds no parity.
         while block.sent < wanted.parities.min(MAX_PARITIES).min(wanted.packets) {
             let size = head + Bytes::new(u64::from(block.longest)) + PARITY_MORE;
             if !self.budget.take(now, target, packet, size) {
@@ -248,7 +232,7 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
-    /// Returns the extended sequence number of the oldest packet that may still be needed to compute parity.
+    /// Returns the extended sequence number of the oldest packet that parity may need.
     pub(crate) fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
         let recent = self.recent.front().and_then(|block| block.packets.first());
@@ -262,19 +246,17 @@ impl Blocks {
     }
 }
 
-/// Returns the smallest number of parity packets for a block of `packets` that leaves at most a share `residual` of
-/// them missing, if packets are lost independently with rate `loss`. The result is at most half of `packets`.
+/// Returns the fewest parity packets that leave at most a share `residual` missing at the random loss rate `loss`, at
+/// most half of `packets`.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
     let most = packets.min(MAX_PACKETS) / MIN_PACKETS_PER_PARITY as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
 }
 
-/// Returns the share of a block's packets that stays missing: loss · P(at least `parities` of the other packets are
-/// lost).
+/// Returns the share of packets that stays missing: loss · P(at least `parities` of the other packets are lost).
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
-    // `one` is the binomial probability of `lost` losses among the other packets, and `fewer` is the sum of the
-    // probabilities so far. Powers are computed by multiplication, because `powi` differs between machines.
+    // `one` is the binomial probability of `lost` losses, `fewer` the sum so far. `powi` differs between machines.
     let mut one = (0..others).fold(1.0, |p, _| p * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..u32::from(parities) {
@@ -284,7 +266,7 @@ fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     loss * (1.0 - fewer).max(0.0)
 }
 
-/// The newest sequence numbers that have arrived, as a bit mask.
+/// The newest sequence numbers that have arrived, as a ring of bits.
 #[derive(Debug)]
 struct ArrivalWindow {
     newest: Option<u64>,
@@ -298,8 +280,7 @@ impl ArrivalWindow {
             if seq - newest >= ARRIVAL_WINDOW {
                 self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
-                // The window is a ring, so the entries of skipped numbers still contain the bits of the previous pass
-                // through the ring.
+                // Skipped numbers still have bits of the ring's previous pass.
                 (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }
             self.newest = Some(seq);
@@ -315,37 +296,35 @@ impl ArrivalWindow {
     }
 }
 
-/// A block for which a parity packet has arrived.
 #[derive(Debug)]
 struct Block {
     count: u8,
-    /// The header fields of the block's packets; empty if unknown.
+    /// Empty if unknown.
     packets: Arc<[Protected]>,
-    /// Bit mask of the indices of the parity packets that have arrived.
+    /// Bit mask of the arrived parity packets' indices.
     parities: u64,
-    /// The number of parity packets that have been sent, according to the newest parity packet that arrived.
+    /// The number of parity packets sent, according to the newest one.
     sent: u8,
 }
 
 /// The state of a block at a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// The extended sequence number of the block's first packet.
+    /// The extended sequence number of the first packet.
     pub(crate) base: u64,
-    /// The number of the block's media packets.
+    /// The number of media packets.
     pub(crate) packets: u8,
-    /// The number of the block's parity packets that have been sent.
+    /// The number of parity packets sent.
     pub(crate) sent: u8,
-    /// The number of further parity packets that are needed to recover all packets.
+    /// The parity packets still needed to recover all packets.
     pub(crate) lacks: u8,
 }
 
-/// Determines at a receiver which lost packets can be recovered from parity.
+/// Decides at a receiver which lost packets can be recovered.
 #[derive(Debug)]
 pub(crate) struct Solver {
     arrived: ArrivalWindow,
-    /// The newest sequence number that has arrived. Parity does not change it, since the sequence numbers in a parity
-    /// header are not verified.
+    /// The newest arrived sequence number. Parity headers are not verified, so they do not change it.
     heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,
@@ -357,13 +336,11 @@ impl Solver {
         Self { arrived, heard: None, blocks: BTreeMap::new(), recovered: Vec::new() }
     }
 
-    /// Resets the state for a new stream.
     pub(crate) fn restart(&mut self) {
         *self = Self::new();
     }
 
-    /// Processes a media packet or its retransmission. Returns the state of its block, if parity of that block has
-    /// arrived.
+    /// Processes a media packet or its retransmission. Returns its block's state if parity of the block has arrived.
     pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
         self.arrived.add(seq);
         self.heard = self.heard.max(Some(seq));
@@ -374,16 +351,14 @@ impl Solver {
         self.solve(*base)
     }
 
-    /// Processes a parity packet. A parity packet that contradicts itself or the block's other parity is ignored.
-    /// Returns the state of its block.
+    /// Processes a parity packet and returns its block's state. Contradictory parity is ignored.
     pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
         let ParityHeader { packets, base, index, sent } = protection.header;
         let told = protection.packets.len();
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // The base number is not verified. A base far ahead of the newest packet is invalid: parity is sent after its
-        // block, and it can only recover the block if more than half of the block has arrived.
+        // Parity follows its block, of which more than half has to arrive, so a base further ahead is invalid.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
@@ -392,15 +367,14 @@ impl Solver {
             block.parities |= 1 << index;
             block.sent = block.sent.max(sent);
         }
-        // The bound limits the memory that forged parity can take.
+        // Bounds the memory that forged parity can take.
         while self.blocks.len() > MAX_OPEN_BLOCKS {
             self.blocks.pop_first();
         }
         self.solve(base)
     }
 
-    /// Extends a 16-bit sequence number. Returns the extended number that is nearest to the newest one that has
-    /// arrived.
+    /// Extends a 16-bit sequence number to the one nearest to the newest arrival.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
@@ -415,13 +389,13 @@ impl Solver {
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
             self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
-            // The packets are marked as arrived, so that a later packet of the block does not recover them again.
+            // A later packet of the block must not recover them again.
             missing.iter().for_each(|seq| self.arrived.add(*seq));
         }
         Some(Need { base, packets: block.count, sent: block.sent, lacks })
     }
 
-    /// Takes the packets that have been recovered since the last call, with the receiver's extended sequence numbers.
+    /// Takes the extended sequence numbers of packets recovered since the last call.
     pub(crate) fn take(&mut self) -> Vec<(u64, Option<Protected>)> {
         std::mem::take(&mut self.recovered)
     }

@@ -1,8 +1,8 @@
 //! Loss repair: retransmission (RFC 4588) on generic NACKs (RFC 4585, section 6.2.1), and parity packets (FEC).
 //!
-//! At the receiver, a [`NackRequester`] detects gaps and schedules NACKs. At the sender, a
-//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) stores sent packets and selects those to retransmit.
-//! Retransmissions are paced together with the media, so they are part of the rate that the controller decided.
+//! A [`NackRequester`] at the receiver schedules NACKs. A
+//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) at the sender selects what to retransmit, within the
+//! controller's rate.
 
 mod blocks;
 mod nack_requester;
@@ -18,19 +18,18 @@ pub(crate) use streams::{NextParity, RepairStreams};
 use std::collections::BTreeMap;
 use steadycast_units::{Span, Time, sums};
 
-/// The play-out delays that receivers announced, by SSRC, each with the time at which it expires.
+/// The receivers' announced play-out delays, by SSRC, with their expiry times.
 #[derive(Debug, Default)]
 pub(crate) struct AnnouncedPlayouts(BTreeMap<u32, (Span, Time)>);
 
 impl AnnouncedPlayouts {
-    /// Stores the play-out delay `waits` that the receiver `who` announced. It expires at `until`.
+    /// Stores the play-out delay `waits` that the receiver `who` announced.
     pub(crate) fn announce(&mut self, now: Time, who: u32, waits: Span, until: Time) {
         self.0.retain(|_, (_, until)| now < *until);
         self.0.insert(who, (waits, until));
     }
 
-    /// Returns the longest delay that has not expired. The longest is used, so that one receiver cannot shorten the
-    /// delay of another.
+    /// Returns the longest valid delay, so that no receiver can shorten another's.
     pub(crate) fn longest(&self, now: Time) -> Option<Span> {
         self.0.values().filter(|(_, until)| now < *until).map(|(waits, _)| *waits).max()
     }
@@ -41,7 +40,7 @@ impl AnnouncedPlayouts {
 pub struct Requests {
     /// Number of RTCP packets with a NACK or a parity request.
     pub nacks: u64,
-    /// Number of requests for single packets. A packet is counted again each time it is requested.
+    /// Number of requested packets, counted with each request.
     pub asked: u64,
     /// Number of lost packets that arrived as retransmissions.
     pub repaired: u64,

@@ -4,84 +4,76 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 use steadycast_wire::rtcp::Nack;
 
-/// Maximum number of missing packets. The list is cleared when it grows longer (libwebrtc's `kMaxNackPackets`).
+/// A longer list is cleared (libwebrtc's `kMaxNackPackets`).
 const MAX_MISSING: usize = 1_000;
-/// A missing packet is requested when this number of later packets has arrived (GStreamer's `rtx-delay-reorder`).
+/// Number of later packets after which a missing one is requested (GStreamer's `rtx-delay-reorder`).
 const REORDER_THRESHOLD: u64 = 3;
-/// RTT that is assumed before it is measured (libwebrtc's `kDefaultRtt`).
+/// RTT before a measurement (libwebrtc's `kDefaultRtt`).
 const DEFAULT_RTT: Span = Span::millis(100);
 /// Minimum margin for the variation of the RTT.
 const MIN_RTT_MARGIN: Span = Span::millis(10);
-/// Number of packets over which the loss rate is averaged (exponentially weighted).
+/// Packets over which the loss rate is averaged (exponentially weighted).
 const LOSS_WINDOW: f64 = 1_000.0;
 /// Target loss rate after repair.
 const RESIDUAL_LOSS: f64 = 1e-4;
-/// Maximum number of requests per packet for which a play-out delay is planned.
+/// Maximum requests per packet for which a play-out delay is planned.
 const MAX_PLANNED_REQUESTS: u64 = 3;
-/// Time for which the path is assumed to reorder packets after a packet arrived out of order.
+/// Time for which the path counts as reordering after a packet arrived out of order.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
-/// Maximum number of requests for one packet.
 const MAX_REQUESTS: u32 = 8;
-/// Maximum number of requests for a packet at a frame's end that is only presumed lost, because the frame's last packet
-/// has not arrived.
+/// Maximum requests for a frame's end that is only presumed lost.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// Length of a period. The path's minimum one-way delay is taken over the present and the previous period.
+/// The minimum one-way delay is taken over the present and the previous period.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
-/// Time for which a packet that is no longer requested stays in the list, because its retransmission may still arrive.
+/// Time for which a packet that is no longer requested may still be repaired.
 const ABANDONED_RETENTION: Span = Span::secs(2);
 
-/// A packet that has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
-    /// The time at which the packet would have arrived without queueing, interpolated between its neighbours (RFC 4588,
-    /// section 6.3).
+    /// When the packet would have arrived without queueing, interpolated (RFC 4588, section 6.3).
     expected: Time,
-    /// The time of the next request. It is `Time::NEVER` if the packet is given up or the answer would arrive too late.
+    /// The next request; `Time::NEVER` if the packet is given up.
     ask: Time,
     asked: Time,
     tries: u32,
     most: u32,
 }
 
-/// Estimator of the time from a request to its answer (RFC 6298). The variation is initially an eighth of the first
-/// sample, not half of it as in the RFC. With half, the estimate would be so long that packets that have to arrive
-/// within three RTTs would never be requested.
+/// Estimator of the time from a request to its answer (RFC 6298). The initial variation is an eighth of the first
+/// sample, not half, so that packets due within three RTTs are requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
     variation: Span,
     measured: bool,
-    /// The number of times that the retry timer has been doubled.
+    /// How often the retry timer has been doubled.
     backoff: u32,
 }
 
 impl RoundTrip {
-    /// Returns the margin that is added to the mean time. Most answers arrive within the mean plus the margin.
+    /// Returns the margin within which most answers arrive after the mean time.
     fn margin(&self) -> Span {
         self.variation.max(MIN_RTT_MARGIN)
     }
 
-    /// Returns the time after which a request is repeated: the mean and twice the variation (GStreamer's
-    /// `rtx-retry-timeout`).
+    /// Returns the time after which a request is repeated (GStreamer's `rtx-retry-timeout`).
     fn timer(&self) -> Span {
         (self.mean + (self.variation * 2).max(MIN_RTT_MARGIN)) * (1 << self.backoff)
     }
 
-    /// Lowers the estimate, after a packet was not requested because its answer would arrive too late. Otherwise an
-    /// estimate that is too long would never be corrected: without requests there are no samples.
+    /// Lowers the estimate after a packet was not requested: without requests no sample could correct it.
     fn age(&mut self) {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
 
-    /// Adds the time `took` from the last request to its answer. After several requests it is unknown which one was
-    /// answered (Karn's algorithm), so the sample does not change the estimate. The sample only shows whether the timer
-    /// is too short: an answer that arrives much less than an RTT after the last request belongs to an earlier request.
+    /// Adds the time from the last request to its answer. After several requests the sample is ambiguous (Karn's
+    /// algorithm), and only shows whether the timer is too short.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
             self.backoff = (self.backoff + u32::from(too_soon)).min(3);
         } else if self.measured {
-            // The gains of RFC 6298, section 2.3: a quarter for the variation, an eighth for the mean.
+            // The gains of RFC 6298, section 2.3.
             let apart = if took > self.mean { took.saturating_sub(self.mean) } else { self.mean.saturating_sub(took) };
             self.variation = self.variation.scale(0.75) + apart / 4;
             (self.mean, self.backoff) = (self.mean.scale(0.875) + took / 8, 0);
@@ -91,7 +83,6 @@ impl RoundTrip {
     }
 }
 
-/// The loss rate over the last [`LOSS_WINDOW`] packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     share: f64,
@@ -99,7 +90,7 @@ struct Loss {
 }
 
 impl Loss {
-    /// Counts an arrival after `lost` packets that have not arrived.
+    /// Counts an arrival after `lost` missing packets.
     fn see(&mut self, lost: u64) {
         let lost = (lost as f64).min(MAX_MISSING as f64);
         self.packets = (self.packets + lost + 1.0).min(LOSS_WINDOW);
@@ -107,8 +98,7 @@ impl Loss {
         self.share += (lost / (lost + 1.0) - self.share) * weight;
     }
 
-    /// Returns the number of requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leaves at most
-    /// [`RESIDUAL_LOSS`], if requests and answers are lost at the same rate as packets.
+    /// Returns the requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leave at most [`RESIDUAL_LOSS`].
     fn tries(&self) -> u64 {
         // A request fails if it, or its answer, is lost.
         let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
@@ -125,23 +115,22 @@ impl Loss {
 pub(crate) struct NackRequester {
     settings: RepairSettings,
     missing: BTreeMap<u64, Missing>,
-    /// The newest packets that arrived as retransmissions or were recovered from parity.
+    /// Packets that arrived as retransmissions or were recovered from parity.
     repaired: BTreeSet<u64>,
-    /// The newest packet that has arrived or was repaired: its number, and the time at which it would have arrived
-    /// without queueing.
+    /// The newest arrived or repaired packet, and when it would have arrived without queueing.
     newest: Option<(u64, Time)>,
-    /// The time from which the next sequence number counts as missing, because the frame's last packet has not arrived.
+    /// When the next sequence number counts as missing, because a frame's end has not arrived.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The minimum one-way delays of the present and of the previous period, and the start of the present one.
+    /// The minimum one-way delays of the present and the previous period, and the present one's start.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
-    /// The last time at which a packet arrived after a later one.
+    /// The last arrival out of order.
     reordered: Option<Time>,
     spacing: Span,
-    /// A slowly decreasing maximum of the time between two packets of a frame; `None` before the first.
+    /// A slowly decreasing maximum of the time between a frame's packets.
     pause: Option<Span>,
-    /// Whether the newest packet is not the last one of its frame.
+    /// Whether the newest packet is not the last of its frame.
     open: bool,
     loss: Loss,
     round_trip: RoundTrip,
@@ -154,13 +143,12 @@ impl NackRequester {
         Self { settings, round_trip, ..Self::default() }
     }
 
-    /// Sets the time for which a packet is useful after its frame was ready.
+    /// Sets for how long a packet is useful after its frame was ready.
     pub(crate) fn set_playout(&mut self, delay: Span) {
         self.settings.playout = Some(delay);
     }
 
-    /// Returns the time from a packet's expected arrival to the arrival of its repair. This time contains the detection
-    /// of the loss, the wait for RTCP, and the number of requests that reduces the loss to [`RESIDUAL_LOSS`].
+    /// Returns the time from a packet's expected arrival to its repair's arrival.
     pub(crate) fn repair_time(&self, now: Time) -> Span {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
@@ -170,25 +158,24 @@ impl NackRequester {
         *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
     }
 
-    /// Stores the controller's RTT, which is used until one is measured here.
+    /// Stores the controller's RTT, used until one is measured here.
     pub(crate) fn on_round_trip(&mut self, rtt: Span) {
         if !self.round_trip.measured {
             self.round_trip.mean = rtt;
         }
     }
 
-    /// Processes the first arrival of an original. `ends` is true if it is the last packet of its frame.
+    /// Processes an original; `ends` if it is its frame's last packet.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
         self.process_arrival(now, seq, expected, ends);
     }
 
-    /// Processes an original without a send time. The media clock does not show how long the packet waited at the
-    /// sender, so it is assumed that the packet was not queued on the path.
+    /// Processes an original without a send time, as if the path had no queue.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
-            // Without a send time, the expected times of the missing packets before it are unknown.
+            // Without a send time, the preceding expected times are unknown.
             *expected = now;
         }
         self.process_arrival(now, seq, now, ends);
@@ -202,16 +189,14 @@ impl NackRequester {
             return self.advance(now, seq, expected, ends);
         };
         if seq <= newest {
-            // Retransmissions have their own stream, so a packet with an old number here is an original that was
-            // overtaken.
+            // Retransmissions have their own stream, so this is an overtaken original.
             self.reordered = Some(now);
             return;
         }
-        // From here on the packet has the highest number so far. It either follows a gap or continues the sequence.
         let ahead = seq - newest;
         if ahead == 1 {
             let spacing = expected.since(before);
-            // Only adjacent packets are used: across a gap the spacing is unknown.
+            // Across a gap, the spacing is unknown.
             self.spacing = self.spacing.scale(0.875) + spacing / 8;
             if self.open {
                 let before = self.pause.unwrap_or(Span::ZERO);
@@ -227,7 +212,7 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // With this arrival, only these numbers reach the reordering threshold. Earlier numbers have reached it before.
+        // Earlier numbers have reached the reordering threshold before.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -238,19 +223,19 @@ impl NackRequester {
         self.advance(now, seq, expected, ends);
     }
 
-    /// Returns true if this packet was requested and has not arrived.
+    /// Returns whether this packet was requested and has not arrived.
     pub(crate) fn awaits(&self, osn: u16) -> bool {
         let Some(seq) = self.extended_seq(osn) else { return false };
         self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
     }
 
-    /// Extends a 16-bit sequence number. Returns the extended number that is nearest to the newest one.
+    /// Extends a 16-bit sequence number to the one nearest to the newest.
     fn extended_seq(&self, osn: u16) -> Option<u64> {
         let (newest, _) = self.newest?;
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
     }
 
-    /// Marks a packet as recovered from parity, so that it is not requested.
+    /// Marks a packet as recovered from parity.
     pub(crate) fn on_recovered(&mut self, seq: u64) {
         self.missing.remove(&seq);
         self.repaired.insert(seq);
@@ -259,8 +244,7 @@ impl NackRequester {
         }
     }
 
-    /// Processes a retransmission. Returns the extended sequence number of its original, or `None` if that has arrived
-    /// before.
+    /// Processes a retransmission. Returns the original's extended sequence number; `None` if it is not missing.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
         let (newest, seq) = (self.newest?.0, self.extended_seq(osn)?);
         let missing = self.missing.remove(&seq)?;
@@ -272,15 +256,14 @@ impl NackRequester {
         while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
-        // If a repaired packet is the newest one and does not end its frame, the packet after it may be missing as
-        // well.
+        // The packet after it may be missing as well.
         if seq > newest {
             self.advance(now, seq, missing.expected, ends);
         }
         Some(seq)
     }
 
-    /// Updates the list. Returns true if a packet is to be requested now.
+    /// Updates the list. Returns whether a packet is to be requested now.
     pub(crate) fn wants(&mut self, now: Time) -> bool {
         if self.tail.is_some_and(|tail| tail <= now)
             && let Some((newest, expected)) = self.newest
@@ -288,12 +271,10 @@ impl NackRequester {
             self.tail = None;
             self.insert(newest + 1, expected, now, MAX_TAIL_REQUESTS);
         }
-        // Until an RTT is measured, only the sender decides which packets can arrive in time. Otherwise, with a
-        // play-out delay below the default RTT, no packet would be requested, and the RTT would never be measured.
+        // With a play-out delay below the default RTT, no packet would be requested, and the RTT never measured.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
-        // The play-out delay begins when the frame is ready. The packet is expected to arrive half an RTT later, so
-        // this part of the delay has passed by then.
+        // The play-out delay begins when the frame is ready, half an RTT before its arrival.
         let due = self.settings.useful().saturating_sub(round_trip / 2);
         let (mut wants, mut untried) = (false, 0);
         for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {
@@ -304,19 +285,18 @@ impl NackRequester {
                 wants = true;
             }
         }
-        // Each packet that was given up without any request lowers the RTT estimate.
         (0..untried).for_each(|_| self.round_trip.age());
         wants
     }
 
-    /// Returns the time for which the requests that are due now can still be answered in time.
+    /// Returns for how long the requests that are due now can still be answered in time.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
         due.map_or(Span::ZERO, |due| (due + self.settings.useful()).since(now + answer))
     }
 
-    /// Returns the packets to be requested now, at most as many as fit into one NACK, and counts them as requested.
+    /// Returns the packets to be requested now, as many as fit into one NACK.
     pub(crate) fn take(&mut self, now: Time) -> Vec<u16> {
         if !self.wants(now) {
             return Vec::new();
@@ -324,9 +304,9 @@ impl NackRequester {
         let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
         let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
-        // The remaining packets are requested with the next RTCP packet.
+        // The rest follows with the next RTCP packet.
         named.truncate(Nack::fitting(&named));
-        // The request is not repeated before the answer can arrive. Otherwise it would be answered twice.
+        // An earlier repetition would be answered twice.
         let again = now + self.round_trip.timer().max(self.spacing);
         for seq in &seqs[..named.len()] {
             if let Some(missing) = self.missing.get_mut(seq) {
@@ -338,14 +318,14 @@ impl NackRequester {
         named
     }
 
-    /// Returns the time at which [`NackRequester::wants`] may change.
+    /// Returns when [`NackRequester::wants`] may change.
     pub(crate) fn wake(&self) -> Option<Time> {
         let asks = self.missing.values().map(|missing| missing.ask).filter(|ask| *ask != Time::NEVER);
         asks.chain(self.tail).min()
     }
 
-    /// Returns how late a packet may be before it is requested. If no packet was reordered recently, this is zero (as
-    /// in RFC 8985, section 6.2, step 4). Otherwise it follows GStreamer's rule for `rtx-delay`.
+    /// Returns how late a packet may be before it is requested: zero without recent reordering (RFC 8985, section 6.2,
+    /// step 4), otherwise GStreamer's `rtx-delay`.
     fn reordering_delay(&self, now: Time) -> Span {
         let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERING_TIMEOUT);
         if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
@@ -353,21 +333,19 @@ impl NackRequester {
 
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         (self.newest, self.open) = (Some((seq, expected)), !ends);
-        // Until two packets of one frame have arrived, the time between the packets of a frame is unknown, and no timer
-        // is set.
+        // Before two packets of one frame have arrived, their spacing is unknown.
         let wait = self.pause.filter(|_| !ends).map(|pause| (self.spacing * 2).max(pause + pause / 2));
         self.tail = wait.map(|wait| now + wait + self.reordering_delay(now));
     }
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
         let fresh = Missing { expected, ask, asked: Time::ZERO, tries: 0, most };
-        // A repaired packet is no longer missing, although its original never arrived.
+        // A repaired packet is not missing, although its original never arrived.
         if self.repaired.contains(&seq) {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // A later packet confirms that the missing packet was sent and lost. The missing packet is requested again,
-        // even if it had been given up while it was only presumed lost.
+        // A later packet confirms the loss, so a packet that was given up is requested again.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
@@ -381,13 +359,12 @@ impl NackRequester {
         }
     }
 
-    /// Returns the time at which this packet would have arrived without queueing: its send time plus the minimum
-    /// one-way delay.
+    /// Returns when this packet would have arrived without queueing: its send time plus the minimum one-way delay.
     fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {
             let apart = way.variation_since(before).abs();
-            // The gain of the interarrival jitter in RFC 3550, section 6.4.1.
+            // The gain of RFC 3550, section 6.4.1.
             self.jitter = self.jitter.scale(15.0 / 16.0) + apart / 16;
         }
         let (present, past, since) = self.shortest.unwrap_or((way, way, now));

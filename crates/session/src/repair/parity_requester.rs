@@ -3,46 +3,43 @@ use std::collections::BTreeMap;
 use steadycast_units::{Chance, Span, Time};
 use steadycast_wire::rtcp::{BlockRequest, ParityRequest};
 
-/// Maximum size of a group whose members request parity. In a larger group requests would exceed RTCP's share of the
-/// bandwidth, and arrive too late.
+/// Maximum group size for parity requests, which would otherwise exceed RTCP's bandwidth and arrive too late.
 pub(crate) const MAX_REQUESTING_MEMBERS: u32 = 100;
-/// RTT that is assumed before the controller has measured one.
+/// RTT before the controller has measured one.
 const DEFAULT_RTT: Span = Span::millis(100);
-/// Maximum random delay of a request. Another member may send the same request in that time.
+/// Maximum random delay, in which another member may send the same request.
 const MAX_BACKOFF: Span = Span::millis(500);
 /// Time that an answer takes beyond the RTT.
 const ANSWER_MARGIN: Span = Span::millis(10);
-/// Maximum number of requests for one block.
+/// Per block.
 const MAX_REQUESTS: u32 = 3;
-/// Maximum number of blocks with a pending request. The newest are kept.
+/// Maximum number of blocks with a pending request.
 const MAX_BLOCKS: usize = 8;
 
-/// A block for which more parity is needed.
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
     packets: u8,
-    /// The total number of the block's parity packets that is requested from the sender.
+    /// The requested total of the block's parity packets.
     parities: u8,
-    /// The time at which the request is sent, unless another member sends one earlier.
+    /// When the request is sent, unless another member is earlier.
     at: Time,
     /// The time by which the answer has to arrive.
     due: Time,
     tries: u32,
 }
 
-/// Schedules a receiver's requests for more parity in a small group. As in RFC 5401, a request is delayed for a random
-/// time, and is suppressed if another member requests at least the same number of parity packets.
+/// Schedules a receiver's parity requests in a small group. As in RFC 5401, a request is delayed at random, and
+/// suppressed by another member's equal or larger request.
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
     chance: Chance,
 }
 
-/// The present state of the group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) members: u32,
-    /// The RTT to the sender, if it is known.
+    /// The RTT to the sender, if known.
     pub(crate) round_trip: Option<Span>,
 }
 
@@ -62,7 +59,6 @@ impl ParityRequester {
         Self { pending: BTreeMap::new(), chance }
     }
 
-    /// Returns true if no request is pending.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty()
     }
@@ -71,7 +67,7 @@ impl ParityRequester {
         self.pending.clear();
     }
 
-    /// Updates the pending request of a block, after a media or parity packet of the block has arrived.
+    /// Updates a block's request after one of its packets has arrived.
     pub(crate) fn on_need(&mut self, now: Time, need: &Need, settings: &ParitySettings, group: Group) {
         let Need { base, packets, sent, lacks } = *need;
         if lacks == 0 || group.members > MAX_REQUESTING_MEMBERS {
@@ -81,16 +77,15 @@ impl ParityRequester {
         let parities = sent.saturating_add(lacks);
         if let Some(ask) = self.pending.get_mut(&base) {
             if sent >= ask.parities {
-                // The sender has sent the requested parity, but it was not enough. The next request has to ask for
-                // more.
+                // The requested parity was not enough, so the next request asks for more.
                 ask.at = ask.at.max(now + backoff(&mut self.chance, group));
             }
             ask.parities = ask.parities.max(parities);
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The block's first packet was ready at most `settings.block()` plus the one-way delay before the block's first
-        // parity packet arrived. The answer is useful for `settings.useful()` after the first packet was ready.
+        // The first packet was ready at most `settings.block()` plus the one-way delay before this parity packet
+        // arrived.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
             self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
@@ -100,8 +95,7 @@ impl ParityRequester {
         }
     }
 
-    /// Delays this member's request for a block after another member has requested parity of the block, until the
-    /// answer can have arrived.
+    /// Delays this member's request after another member's, until the answer can have arrived.
     pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
         if let Some(ask) = self.pending.get_mut(&base)
             && ask.packets == request.packets
@@ -111,29 +105,28 @@ impl ParityRequester {
         }
     }
 
-    /// Drops requests whose answer would arrive too late, or that have been sent [`MAX_REQUESTS`] times.
+    /// Drops requests whose answer would be late, or that have been sent [`MAX_REQUESTS`] times.
     fn forget(&mut self, now: Time, group: Group) {
         self.pending.retain(|_, ask| ask.tries < MAX_REQUESTS && now.max(ask.at) + group.answer() <= ask.due);
     }
 
-    /// Returns the time of the next request.
     pub(crate) fn wake(&self) -> Option<Time> {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// Returns the time for which the requests that are due now can still be answered in time.
+    /// Returns for how long the requests that are due now can still be answered in time.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
     }
 
-    /// Drops useless requests. Returns true if a request is due.
+    /// Drops useless requests. Returns whether a request is due.
     pub(crate) fn wants(&mut self, now: Time, group: Group) -> bool {
         self.forget(now, group);
         self.wake().is_some_and(|at| at <= now)
     }
 
-    /// Returns the requests that are due, and counts them as sent.
+    /// Returns the due requests, and counts them as sent.
     pub(crate) fn take(&mut self, now: Time, group: Group) -> Vec<BlockRequest> {
         self.forget(now, group);
         let again = now + group.answer() + ANSWER_MARGIN;
@@ -148,13 +141,13 @@ impl ParityRequester {
     }
 }
 
-/// Returns a random delay between 0 and one RTT (RFC 5401, section 3.2.2.1). Only few members draw a short delay. These
-/// few members request what all members lack, and the others overhear their requests.
+/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, and the others
+/// overhear their requests.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // RFC 5401 draws the delay from a truncated exponential distribution with the maximum T: x is uniform in lambda /
-    // (e^lambda - 1) · [1/T, e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) · T/lambda).
+    // RFC 5401's truncated exponential distribution with the maximum T: x is uniform in lambda / (e^lambda - 1) · [1/T,
+    // e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) · T/lambda).
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)
 }

@@ -1,5 +1,4 @@
-//! The streams that a sender sends in addition to its media (retransmissions, parity and padding), and their shares of
-//! the rate.
+//! A sender's streams beside the media (retransmissions, parity and padding) and their shares of the rate.
 
 use super::{
     AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParitySettings, Protected, Protection,
@@ -15,46 +14,36 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// Target share of packets that stay missing in a group after repair. About 0.01 % of pictures with a hundred packets
-/// are then damaged.
+/// Target loss after repair in a group: about 0.01 % of pictures with a hundred packets are then damaged.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// Target share of packets that stay missing in a group that is small enough to request more parity.
+/// Target loss after repair in a group small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// Target share of packets that stay missing in a unicast session, after retransmission. The value is far below the
-/// actual goal, because losses are not independent: a retransmission passes the same queue that dropped its original,
-/// and is lost more often.
+/// Target loss after retransmission and parity in a unicast session. It is far below the goal, because a retransmission
+/// passes the same full queue as its original.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
-/// Time for which a receiver's announcement that it uses parity is valid.
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
 const MAX_PLAYOUT: Span = Span::secs(10);
-/// Share of the receivers that parity need not serve. These are the receivers with the highest losses.
+/// Share of the receivers, those with the highest losses, that parity need not serve.
 const UNSERVED_SHARE: f64 = 0.02;
-/// Time between two readings of the receivers' loss rates.
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
-/// The streams that one sender sends in addition to its media.
 pub(crate) struct RepairStreams {
     pub(crate) retransmission: Option<RetransmissionSender>,
     pub(crate) parity: Option<ParitySender>,
-    /// The counts of padding for probes.
     pub(crate) padding: Option<Padding>,
-    /// The pacing check of a retransmitting sender.
     pacing_check: Option<PacingCheck>,
-    /// Whether the sender's packets are paced. If not, pacing is not checked.
+    /// Whether packets are paced. If not, pacing is not checked.
     paced: bool,
 }
 
-/// The sender's state of retransmission (RFC 4588).
 pub(crate) struct RetransmissionSender {
     pub(crate) cache: RetransmissionCache<(RtpHeader, Fragment)>,
     pub(crate) budget: RepairBudget,
-    /// The next extended sequence number of the retransmission stream.
     pub(crate) seq: u64,
     share: RepairShare,
 }
 
-/// Counts of padding packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Padding {
     pub(crate) packets: u64,
@@ -63,46 +52,37 @@ pub(crate) struct Padding {
 
 pub(crate) struct ParitySender {
     pub(crate) blocks: Blocks,
-    /// The next extended sequence number of the parity stream.
     seq: u64,
     share: RepairShare,
-    /// The packets that the newest parity packet protects.
     pub(crate) newest: Option<Protection>,
     packets: u64,
     bytes: Bytes,
-    /// The time at which the receivers' loss rate was last read.
     looked: Time,
-    /// The time until which parity is produced. With [`SenderSettings::parity_on_word`], a receiver's announcement
-    /// extends it.
+    /// The end of parity, which announcements extend ([`SenderSettings::parity_on_word`]).
     until: Time,
     pub(crate) announced: AnnouncedPlayouts,
 }
 
-/// A parity packet to send.
 pub(crate) struct NextParity {
-    /// The extended sequence number of the packet in the parity stream.
+    /// The extended sequence number in the parity stream.
     pub(crate) seq: u64,
-    /// The size of the packet's payload in bytes.
+    /// In bytes.
     pub(crate) payload: u16,
     pub(crate) size: Bytes,
     /// The first fragment that the parity protects.
     pub(crate) fragment: Fragment,
 }
 
-/// Checks that all streams together stay within the pacing rate. Each packet takes its transmission time, computed with
-/// the highest pacing rate since the previous packet. A packet may be sent before the transmission times of earlier
-/// packets have ended, by at most one packet's time plus the credit. The pacer itself only considers the last packet.
+/// Checks that all streams together stay within the pacing rate. A packet may precede the end of earlier packets'
+/// transmission times by one packet's time plus the credit.
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// The maximum time for which the pacer catches up after a late wake-up. Because it is a time and not a number of
-    /// bytes, a later decrease of the rate leaves no debt.
+    /// The pacer's catch-up time after a late wake-up. As a time, it leaves no debt when the rate falls.
     credit: Span,
-    /// The remaining transmission time of earlier packets when the last packet was sent.
+    /// The remaining transmission time when the last packet was sent.
     ahead: Span,
-    /// The size of the last packet.
     size: Bytes,
-    /// The time at which the last packet was sent.
     last: Time,
     /// The highest pacing rate since the last packet.
     rate: Rate,
@@ -119,7 +99,6 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the counts of retransmissions and parity.
     pub(crate) fn counts(&self) -> Repairs {
         let again = self.retransmission.as_ref().map(|again| again.cache.counts).unwrap_or_default();
         let Some(parity) = &self.parity else { return again };
@@ -127,13 +106,13 @@ impl RepairStreams {
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// Returns the part of a rate that retransmissions and parity leave for media.
+    /// Returns the part of a rate that repair leaves for media.
     pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
         let rate = self.retransmission.as_mut().map_or(rate, |again| again.share.left(now, rate));
         self.parity.as_mut().map_or(rate, |parity| parity.share.left(now, rate))
     }
 
-    /// Continues the sequence numbers of the streams of a sender that was stopped before.
+    /// Continues the sequence numbers of a stopped sender's streams.
     pub(crate) fn continue_after(&mut self, before: &Self) {
         if let (Some(again), Some(before)) = (&mut self.retransmission, &before.retransmission) {
             again.seq = before.seq;
@@ -143,15 +122,14 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity. `next`
-    /// is the extended sequence number of the next media packet.
+    /// Returns the extended sequence number of the oldest packet that may be repaired; `next` is the next media
+    /// packet's.
     pub(crate) fn first_kept(&self, next: u64) -> Option<u64> {
         let again = self.retransmission.as_ref().map(|again| again.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(next));
         again.into_iter().chain(covered).min()
     }
 
-    /// Discards all queued packets.
     pub(crate) fn clear(&mut self) {
         if let Some(again) = &mut self.retransmission {
             again.cache.clear();
@@ -161,13 +139,12 @@ impl RepairStreams {
         }
     }
 
-    /// Returns true if a retransmission or parity packet waits.
     pub(crate) fn has_waiting(&self) -> bool {
         self.retransmission.as_ref().is_some_and(|again| again.cache.has_waiting())
             || self.parity.as_ref().is_some_and(|parity| parity.blocks.waits())
     }
 
-    /// Returns true if there is a packet that can be sent again as padding.
+    /// Returns whether a packet can be sent again as padding.
     pub(crate) fn can_pad(&self) -> bool {
         self.padding.is_some() && self.retransmission.as_ref().is_some_and(|again| again.cache.newest().is_some())
     }
@@ -178,7 +155,7 @@ impl RepairStreams {
         (again, self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc))
     }
 
-    /// Returns the number of bytes by which a retransmission or parity packet exceeds its original.
+    /// Returns the bytes by which a retransmission or parity packet exceeds its original.
     pub(crate) fn overhead(&self) -> Bytes {
         match (&self.parity, &self.retransmission) {
             (Some(_), _) => PARITY_MORE,
@@ -187,12 +164,11 @@ impl RepairStreams {
         }
     }
 
-    /// Processes a member's announcement that it uses parity, and its play-out delay.
+    /// Processes a member's announcement that it uses parity.
     pub(crate) fn on_parity_use(&mut self, now: Time, member: u32, playout: Span) {
-        // If `until` is [`Time::NEVER`], parity does not depend on announcements: it is always sent, with the play-out
-        // delay of the settings.
+        // With [`Time::NEVER`], parity is always sent, with the play-out delay of the settings.
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        // The announced delay is bounded, because the duration of the blocks depends on it.
+        // The duration of blocks depends on the delay, so it is bounded.
         parity.announced.announce(now, member, playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
         let Some(playout) = parity.announced.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
@@ -201,8 +177,7 @@ impl RepairStreams {
         }
     }
 
-    /// Caches a sent packet of a frame that was ready at `ready`. `head` is the size of the packet's headers without
-    /// the controller's notice.
+    /// Caches a sent packet; `head` is the size of its headers without the notice.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
         let Some(again) = &mut self.retransmission else { return };
@@ -213,27 +188,26 @@ impl RepairStreams {
         again.share.on_sent(now, media.size, false);
     }
 
-    /// Checks the pacing of a packet of any stream, sent at the rate `pacing`.
+    /// Checks the pacing of a packet of any stream.
     pub(crate) fn check_pacing(&mut self, now: Time, size: Bytes, pacing: Rate) {
         if let Some(check) = self.pacing_check.as_mut().filter(|_| self.paced) {
             check.on_sent(now, size, pacing);
         }
     }
 
-    /// Updates the check's rate if the pacing rate changes between two packets.
     pub(crate) fn on_pacing(&mut self, pacing: Rate) {
         if let Some(check) = &mut self.pacing_check {
             check.rate = check.rate.max(pacing);
         }
     }
 
-    /// Returns the run-time check that the sending rate, repair included, stays within the pacing rate; `None` without
+    /// Returns the check that the sending rate, repair included, stays within the pacing rate; `None` without
     /// retransmission.
     pub(crate) fn check(&self) -> Option<Check> {
         self.pacing_check.as_ref().map(|pacing| pacing.check)
     }
 
-    /// Adds a media packet, sent `waited` after its frame was ready, to the current parity block.
+    /// Adds a media packet, sent `waited` after its frame was ready, to the parity block.
     pub(crate) fn add_to_block(
         &mut self,
         now: Time,
@@ -247,7 +221,7 @@ impl RepairStreams {
         if now >= parity.until {
             return;
         }
-        // Computing the quantile over all receivers for each packet would be too costly in a large group.
+        // The quantile over a large group is too costly for each packet.
         if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
             parity.looked = now;
             if let Some(loss) = peers.loss(UNSERVED_SHARE) {
@@ -286,7 +260,7 @@ impl RetransmissionSender {
         }
     }
 
-    /// Returns the next packet to retransmit, and counts it as sent; `None` if no packet is queued.
+    /// Returns the next retransmission, and counts it as sent.
     pub(crate) fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<(RtpHeader, Fragment)>> {
         let next = self.cache.next(now, number)?;
         self.cache.counts.packets += 1;
@@ -313,8 +287,7 @@ impl ParitySender {
         }
     }
 
-    /// Returns the next parity packet, and counts it as sent; `None` if no packet is queued. `head` is the size of its
-    /// headers.
+    /// Returns the next parity packet, and counts it as sent; `head` is the size of its headers.
     pub(crate) fn next(&mut self, now: Time, head: Bytes) -> Option<NextParity> {
         let Parity { protection, payload } = self.blocks.next()?;
         let (seq, size) = (self.seq, head + Bytes::new(payload.into()));
@@ -343,7 +316,7 @@ impl PacingCheck {
 
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         let rate = self.rate.max(pacing);
-        // Times are rounded to nanoseconds, so each packet may seem to be early by one nanosecond.
+        // Rounding may make a packet early by one nanosecond.
         let since = now.since(self.last) + Span::nanos(1);
         self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
         self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
