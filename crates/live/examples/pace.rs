@@ -19,7 +19,7 @@ fn cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Returns the median and the 99th percentile of the error of the gaps between packets, in microseconds.
+/// Returns the median and the 99th percentile of the gaps' errors in µs.
 fn errors(times: &[u64], gap: f64) -> (f64, f64) {
     let mut off: Vec<f64> = times.windows(2).map(|w| ((w[1] - w[0]) as f64 - gap).abs() / 1e3).collect();
     off.sort_by(f64::total_cmp);
@@ -46,7 +46,7 @@ fn bare(to: SocketAddr, gap: u64, seconds: u64) -> Vec<u64> {
     times
 }
 
-/// Payloads of zeros that record the send time of each packet.
+/// Zero payloads that record each packet's send time.
 struct Noted(Clock, Arc<std::sync::Mutex<Vec<u64>>>);
 
 impl Payloads for Noted {
@@ -102,7 +102,7 @@ fn main() {
         std::process::exit(2);
     };
     let (rate, seconds) = (Rate::bps((mbps.parse::<f64>().unwrap() * 1e6) as u64), seconds.parse().unwrap());
-    // The port is bound, so that datagrams are not rejected, but never read.
+    // The bound port does not reject datagrams, but is never read.
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _reports = UdpSocket::bind(("127.0.0.1", listener.local_addr().unwrap().port() + 1));
     let to = listener.local_addr().unwrap();

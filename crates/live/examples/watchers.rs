@@ -15,9 +15,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-/// Interval between two offers, because the server accepts ten per second.
+/// The server accepts ten offers per second.
 const OFFERS: Duration = Duration::from_millis(120);
-/// Time after the last viewer has connected, before rates are measured.
+/// Time between the last connection and the measurement.
 const SETTLING: Duration = Duration::from_secs(5);
 
 struct Viewer {
@@ -34,10 +34,7 @@ impl Viewer {
         Self { browser, state, feedback: Feedback::default(), bytes: 0 }
     }
 
-    /// Reads a datagram. Returns its length, and the time at which the kernel received it.
-    ///
-    /// Each viewer then measures as if it had a machine of its own. The time at which this thread reads the datagram is
-    /// later if datagrams of many viewers arrive at the same moment, which would look like a queue.
+    /// Reads a datagram. Returns its length and the kernel's receive time, which excludes the wait for this thread.
     fn receive(&self, datagram: &mut [u8]) -> Option<(usize, Time)> {
         let (mut meta, buffers) = ([RecvMeta::default()], &mut [IoSliceMut::new(datagram)]);
         self.state.recv(UdpSockRef::from(&self.browser.socket), buffers, &mut meta).ok().filter(|count| *count > 0)?;
@@ -50,7 +47,7 @@ impl Viewer {
         let mut datagram = [0; 2_048];
         while let Some((len, at)) = self.receive(&mut datagram) {
             let Some(len) = self.browser.handle(&datagram, Some(len)) else { continue };
-            // SRTP headers are not encrypted, and nothing else is needed.
+            // SRTP headers are not encrypted.
             let datagram = &datagram[..len];
             let Ok((header, mut elements, _)) = RtpHeader::parse(datagram) else { continue };
             if steadycast_wire::is_rtcp(datagram) {

@@ -8,25 +8,25 @@ use std::time::Duration;
 use steadycast_media::{AudioFeed, CodedAudio};
 use steadycast_units::{Span, Time};
 
-/// Maximum number of encoded packets that wait for their send time: half a second of audio.
+/// Half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
-/// An encoded packet of the source: its sampling time, whether it is the first after a silence, and its bytes.
+/// A packet's sampling time, whether it is the first after a silence, and its bytes.
 type EncodedAudio = (Span, bool, Vec<u8>);
 
 #[derive(Debug, Default)]
 struct AudioQueueState {
     waiting: VecDeque<EncodedAudio>,
-    /// The packets, with their numbers, that the session has taken and not sent yet.
+    /// Numbered packets that the session has taken, but not sent.
     taken: VecDeque<(u32, Vec<u8>)>,
     next: u32,
-    /// The share of packets that receivers report as lost.
+    /// The share of packets reported as lost.
     loss: f64,
     closed: bool,
     waker: Option<Waker>,
 }
 
-/// The queue of encoded audio packets from an encoder in another thread to a sending session.
+/// The queue of encoded audio from an encoder in another thread to a session.
 #[derive(Clone, Debug, Default)]
 pub struct AudioQueue(Arc<(Mutex<AudioQueueState>, Condvar)>);
 
@@ -35,9 +35,8 @@ impl AudioQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet that was sampled at `at`, counted from the source's first picture. `begins` is true if it is the
-    /// first packet after a silence. Waits up to `patience` for room in the queue. Returns `None` if the session has
-    /// ended. Otherwise returns whether there was room.
+    /// Adds a packet, sampled `at` after the first picture; `begins` if it follows a silence. Waits up to `patience`
+    /// for room. Returns whether there was room; `None` if the session has ended.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);
@@ -49,15 +48,14 @@ impl AudioQueue {
             return Some(false);
         }
         queue.waiting.push_back((at, begins, bytes.to_vec()));
-        // If other packets were already waiting, the session has been woken for the first of them. It will find this
-        // packet as well.
+        // Earlier waiting packets have woken the session already.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();
         }
         Some(true)
     }
 
-    /// Returns the share of packets that receivers report as lost, for the encoder's in-band FEC.
+    /// Returns the share of packets reported as lost, for the encoder's in-band FEC.
     pub fn loss(&self) -> f64 {
         self.locked().loss
     }
@@ -66,21 +64,21 @@ impl AudioQueue {
         self.locked().loss = loss;
     }
 
-    /// Announces the end of the session to the encoder.
+    /// Tells the encoder that the session has ended.
     pub(crate) fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
     }
 
-    /// Sets the waker of the loop that is to be woken when a packet is ready.
+    /// Sets the waker for ready packets.
     pub(crate) fn wake_by(&self, waker: Waker) {
         self.locked().waker = Some(waker);
     }
 
-    /// Appends the payload of packet number `index`, which is sent now.
+    /// Appends the payload of packet `index`, which is sent now.
     pub(crate) fn write(&self, index: u32, out: &mut Vec<u8>) {
         let mut queue = self.locked();
-        // Packets are sent in order, so the earlier packets will not be sent any more.
+        // Packets are sent in order.
         while let Some((number, bytes)) = queue.taken.pop_front_if(|(number, _)| *number <= index) {
             if number == index {
                 out.extend_from_slice(&bytes);
@@ -100,7 +98,7 @@ impl AudioFeed for AudioQueue {
         let (index, len) = (queue.next, u16::try_from(bytes.len()).unwrap_or(u16::MAX));
         queue.next = queue.next.wrapping_add(1);
         queue.taken.push_back((index, bytes));
-        // The encoder may be waiting for the room in the queue that is now free.
+        // The encoder may wait for room.
         self.0.1.notify_all();
         Some(CodedAudio { index, at, len, begins })
     }
@@ -109,9 +107,9 @@ impl AudioFeed for AudioQueue {
 /// A received audio packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedAudio {
-    /// Presentation time on the clock of the frames, in ticks of 1/90000 s from the first received frame.
+    /// Presentation time on the frames' clock, in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
-    /// The number of packets that are missing directly before this one.
+    /// The number of packets missing directly before this one.
     pub missing: u64,
     /// The payload: an Opus packet.
     pub bytes: Vec<u8>,
@@ -121,16 +119,15 @@ pub struct ReceivedAudio {
 struct ReceivedState {
     packets: VecDeque<ReceivedAudio>,
     wanted: bool,
-    /// Packets that were dropped because the reader was too slow, or because the streams could not be aligned.
+    /// Packets dropped for a slow reader or without alignment.
     overrun: u64,
 }
 
-/// The queue of received audio packets for their reader.
+/// The queue of received audio for its reader.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedAudioQueue(Arc<Mutex<ReceivedState>>);
 
-/// Maximum number of packets that wait for a slow reader, or for the sender reports by which they are aligned: 10 s of
-/// audio.
+/// Maximum number of packets that wait for a reader or for alignment: 10 s of audio.
 const MAX_HELD_PACKETS: usize = 500;
 
 impl ReceivedAudioQueue {
@@ -138,18 +135,17 @@ impl ReceivedAudioQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a reader. Without a reader no packets are kept.
+    /// Registers a reader. Without one, no packets are kept.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
 
-    /// Takes the packets in the queue.
+    /// Takes the queued packets.
     pub fn take(&self) -> Vec<ReceivedAudio> {
         self.locked().packets.drain(..).collect()
     }
 
-    /// Returns the number of packets that were dropped because the reader was too slow, or because the streams could
-    /// not be aligned.
+    /// Returns the number of packets dropped for a slow reader or without alignment.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -167,16 +163,15 @@ impl ReceivedAudioQueue {
     }
 }
 
-/// Puts received audio packets into order, and converts their times to the clock of the frames.
+/// Puts audio packets into order, and converts their times to the frames' clock.
 #[derive(Debug, Default)]
 pub(crate) struct AudioIntake {
     pub(crate) payload_type: u8,
     queue: ReceivedAudioQueue,
-    /// Packets that wait for earlier ones, with arrival time, RTP timestamp and payload.
+    /// Packets that wait for earlier ones: arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Packets in order that wait for the first sender reports. Each has its RTP timestamp, the number of packets that
-    /// are missing before the packet, and its payload.
+    /// Packets that wait for sender reports: RTP timestamp, packets missing before, and payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
 }
 
@@ -198,8 +193,7 @@ impl AudioIntake {
         self.release(|_| true);
     }
 
-    /// Passes on the packets whose predecessors have all arrived or are no longer waited for. `overdue` returns true
-    /// for the arrival time of a packet that need not wait for missing predecessors any longer.
+    /// Passes on packets whose predecessors have arrived, or whose arrival time is `overdue`.
     fn release(&mut self, overdue: impl Fn(Time) -> bool) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, due) = (*seq, self.next.is_none_or(|next| next == *seq));
@@ -210,7 +204,7 @@ impl AudioIntake {
             let missing = self.next.map_or(0, |next| seq - next);
             self.next = Some(seq + 1);
             self.unaligned.push_back((timestamp, missing, payload));
-            // A sender may never send the sender reports that are needed for the alignment.
+            // A sender may never send the reports for the alignment.
             if self.unaligned.len() > MAX_HELD_PACKETS {
                 self.unaligned.pop_front();
                 self.queue.locked().overrun += 1;
@@ -218,7 +212,7 @@ impl AudioIntake {
         }
     }
 
-    /// Passes the packets in order to the reader. `ticks_of` returns the time of a timestamp, if it is known.
+    /// Passes packets on whose time `ticks_of` knows.
     pub(crate) fn align(&mut self, ticks_of: impl Fn(u32) -> Option<i64>) {
         while let Some(ticks) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
             let Some((_, missing, bytes)) = self.unaligned.pop_front() else { return };
@@ -226,9 +220,8 @@ impl AudioIntake {
         }
     }
 
-    /// Restarts for another source.
     pub(crate) fn restart(&mut self) {
-        // Packets that wait for earlier ones are passed on before the sequence numbers start again.
+        // Before the sequence numbers start again.
         self.end();
         self.next = None;
     }

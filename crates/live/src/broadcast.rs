@@ -1,5 +1,4 @@
-//! A live source that is encoded once for all its viewers, at a few rates ("rungs"). All rungs have their key frames at
-//! the same pictures.
+//! A live source that is encoded once for all viewers, at a few rates ("rungs") with common key frames.
 
 use crate::group_control::{GroupControl, LastGroup, room};
 use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
@@ -13,44 +12,41 @@ use steadycast_media::{
 use steadycast_session::{FrameKind, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The header bytes per packet that are assumed for a rung's rate. A viewer's actual headers differ by a few bytes.
+/// Assumed header bytes per packet of a rung.
 const HEADERS: u64 = 64;
-/// The payload bytes per packet that are assumed for a rung's rate.
+/// Assumed payload bytes per packet of a rung.
 const PAYLOAD: u64 = 1_100;
 
-/// The minimum time between two key frames, if the second one is made on request.
+/// Minimum time before a requested key frame.
 const KEY_FRAMES_APART: Span = Span::secs(1);
-/// If the next regular key frame is due within this time, a request causes no extra key frame.
+/// A regular key frame within this time answers a request.
 const SOON: Span = Span::millis(600);
 
 /// The time over which the encoders' lag is evaluated.
 const LAG_OVER: Span = Span::secs(6);
-/// Maximum share of pictures that the encoders may leave out in [`LAG_OVER`]. Above it, the finest rung is given up,
-/// which means that it is no longer encoded.
+/// Maximum share of pictures left out in [`LAG_OVER`]. Above it, the finest rung is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
-/// Maximum share of pictures that the encoders may leave out while they count as on time.
+/// Share of left-out pictures up to which the encoders are on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// The time for which the encoders have to be on time before a rung that was given up is encoded again. The time
-/// doubles whenever such a rung has to be given up once more, up to [`MAX_RETURN_WAIT`].
+/// Time on time before a rung that was given up is encoded again. It doubles with each further failure.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
-/// Maximum time for which the encoders have to be on time before a rung is encoded again.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
-/// Number of groups of pictures whose frames are kept for viewers that are late.
+/// Groups of pictures that are kept for late viewers.
 const KEPT_GROUPS: usize = 3;
 
-/// An audio packet is passed to the viewers this long before its sampling time on the source's timeline.
+/// Audio is passed on this long before its sampling time.
 const AUDIO_LEAD: Span = Span::millis(60);
 
 /// The jobs of a picture's encoders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BroadcastJob {
-    /// The number of the source's picture.
+    /// The picture's number.
     pub picture: u32,
     /// Whether the picture starts a group of pictures.
     pub first: bool,
-    /// For each rung, from the finest on: the quantizer, and the picture size as an index of [`Steering::sizes`].
+    /// Each rung's quantizer and size (an index of [`Steering::sizes`]), from the finest on.
     pub rungs: Vec<(u8, u8)>,
 }
 
@@ -65,7 +61,6 @@ pub enum NextBroadcastJob {
     Closed,
 }
 
-/// A picture as coded at one rung.
 #[derive(Clone, Debug)]
 struct RungUnit {
     kind: FrameKind,
@@ -79,21 +74,19 @@ struct RungUnit {
 struct SharedFrame {
     number: u64,
     picture: u32,
-    /// The time at which the picture was coded.
+    /// When the picture was coded.
     at: Time,
     first: bool,
-    /// The number of rungs that had been given up when the picture was coded.
+    /// How many rungs had been given up by then.
     given_up: u32,
     units: Vec<RungUnit>,
 }
 
-/// A viewer, as stored by the broadcast.
 #[derive(Debug)]
 struct Member {
     id: u64,
     waker: Option<Waker>,
-    /// The viewer's queue of audio packets, the source time at which its session began, and whether the queue has
-    /// received a packet yet.
+    /// The queue of audio packets, the source time of the session's start, and whether a packet was queued yet.
     audio: Option<(AudioQueue, Span, bool)>,
 }
 
@@ -101,13 +94,13 @@ struct Member {
 struct State {
     controls: Vec<GroupControl>,
     rates: Vec<Rate>,
-    /// The time of the source's first picture.
+    /// The time of the first picture.
     start: Option<Time>,
     /// The number of the next picture.
     next: u32,
-    /// The number of the first picture in the present group.
+    /// The first picture of the present group.
     group_began: u32,
-    /// Number of pictures since the last key frame.
+    /// Pictures since the last key frame.
     since_key: u32,
     job: Option<BroadcastJob>,
     group: Vec<Bytes>,
@@ -115,17 +108,17 @@ struct State {
     frames: VecDeque<Arc<SharedFrame>>,
     pushed: u64,
     key_wanted: bool,
-    /// Whether the next group follows a time without viewers. If so, the group before it is not evaluated.
+    /// Whether the next group follows a time without viewers, so that the one before is not evaluated.
     fresh: bool,
-    /// The rates of the rungs that were given up, the coarsest last.
+    /// The rates of rungs that were given up, the coarsest last.
     given_up: Vec<Rate>,
-    /// The time for which the encoders have been on time.
+    /// For how long the encoders have been on time.
     on_time: Span,
-    /// The time for which the encoders have to be on time before a rung is encoded again.
+    /// How long they have to be on time before a rung is encoded again.
     return_wait: Span,
-    /// Whether the last change of the rungs was the return of a rung that had been given up.
+    /// Whether the last change of the rungs was such a return.
     has_returned: bool,
-    /// The number of coded and the number of left-out pictures since the lag was last evaluated.
+    /// Coded and left-out pictures since the last evaluation.
     lag: (u64, u64),
     lag_since: Time,
     left_out: u64,
@@ -143,29 +136,25 @@ pub struct Broadcast {
     steering: Arc<Steering>,
 }
 
-/// The result of [`Broadcast::wait_until`].
 enum Waited<'a> {
-    /// The time has been reached. The fields are the locked state and the present time.
     Due(MutexGuard<'a, State>, Time),
-    /// The time has not been reached yet.
     NotYet,
-    /// The broadcast has ended.
     Ended,
 }
 
-/// The figures of a broadcast that are shown to an operator.
+/// A broadcast's figures for an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BroadcastStatus {
-    /// The target rate and the present picture size of each rung, from the finest on.
+    /// Each rung's target rate and picture size, from the finest on.
     pub rungs: Vec<(Rate, (u32, u32))>,
-    /// Number of rungs that were given up because the encoders fell behind.
+    /// Rungs given up because the encoders fell behind.
     pub given_up: u32,
-    /// Number of pictures that were left out because the encoders were too slow.
+    /// Pictures left out because the encoders were too slow.
     pub left_out: u64,
 }
 
 impl Broadcast {
-    /// Creates a broadcast of `count` rungs, whose rates are spaced between `bottom` and `top`.
+    /// Creates a broadcast of `count` rungs between the rates `bottom` and `top`.
     pub fn new(mut steering: Steering, count: usize, top: Rate, bottom: Rate) -> Self {
         steering.overhead = HEADERS;
         let rates = spaced_rates(count.max(1), top, bottom);
@@ -203,14 +192,13 @@ impl Broadcast {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the sampling time of a picture, counted from the first picture.
+    /// Returns a picture's sampling time, counted from the first picture.
     fn time(&self, picture: u32) -> Span {
         self.steering.time(picture)
     }
 
-    /// Returns the jobs of the picture that is due. Waits up to `patience` for it.
+    /// Returns the jobs of the picture that is due. Waits for it up to `patience`.
     pub fn next_job(&self, patience: Duration) -> NextBroadcastJob {
-        // Without viewers, no picture is coded.
         let due = |state: &State| if state.members.is_empty() { Time::NEVER } else { self.due(state) };
         match self.wait_until(due, patience) {
             Waited::Due(mut state, now) => NextBroadcastJob::Job(self.begin(&mut state, now)),
@@ -219,7 +207,7 @@ impl Broadcast {
         }
     }
 
-    /// Waits up to `patience` for the time that `due` returns, which another thread may change meanwhile.
+    /// Waits up to `patience` for the time that `due` returns, which another thread may change.
     fn wait_until(&self, due: impl Fn(&State) -> Time, patience: Duration) -> Waited<'_> {
         let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
         let mut state = self.locked();
@@ -247,16 +235,15 @@ impl Broadcast {
         }
     }
 
-    /// Creates the jobs of the picture that is due.
     fn begin(&self, state: &mut State, now: Time) -> BroadcastJob {
         let start = *state.start.get_or_insert(now);
         if !self.steering.own_pace {
-            // If encoders are late by more than a picture, pictures are left out until they have caught up.
+            // Late encoders leave pictures out until they have caught up.
             state.next += self.pictures_since(start + self.time(state.next));
         }
         let since = self.time(state.since_key);
         let left = self.time(self.steering.gop.saturating_sub(state.since_key));
-        // If the group ends soon, the next group's key frame answers the request.
+        // The next group's key frame answers the request.
         let wanted = state.key_wanted && since >= KEY_FRAMES_APART && left > SOON;
         let first = state.fresh || state.since_key >= self.steering.gop || wanted;
         if first {
@@ -268,7 +255,7 @@ impl Broadcast {
         job
     }
 
-    /// Measures the group that has ended, and sets the quantizers of the one that begins.
+    /// Measures the group that has ended, and sets the next one's quantizers.
     fn begin_group(&self, state: &mut State, now: Time) {
         let lasted = self.time(state.next.saturating_sub(state.group_began));
         let whole = !std::mem::take(&mut state.fresh) && lasted > Span::ZERO;
@@ -279,9 +266,9 @@ impl Broadcast {
             has_new = self.judge_lag(state, now);
         }
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
-            // A rung that was just added again has no previous group.
+            // A rung that was just added has no previous group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // The previous group may have been shorter than a full one. Its budget is then that of its actual duration.
+            // The budget is that of the previous group's duration, which may be short.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -289,8 +276,8 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Gives up the finest rung if the encoders have left out too many pictures. If they have been on time for long
-    /// enough, starts to encode the last rung again that was given up, and returns true.
+    /// Gives up the finest rung after too many left-out pictures. Returns true if a rung is encoded again after enough
+    /// time on time.
     fn judge_lag(&self, state: &mut State, now: Time) -> bool {
         let lasted = now.since(state.lag_since);
         if lasted < LAG_OVER {
@@ -304,10 +291,10 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // Giving up a rung after the start only shows how many rungs the encoders can keep up with. If a rung that
-            // was encoded again is given up, however, the wait before its return was too short.
+            // Giving up a rung that had returned means that the wait was too short. Otherwise it only shows the
+            // machine's capacity.
             if std::mem::take(&mut state.has_returned) {
-                // Without the doubling, a rung would come and go every minute on a machine that is almost fast enough.
+                // On a machine that is almost fast enough, a rung would otherwise come and go every minute.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
             }
         }
@@ -324,8 +311,7 @@ impl Broadcast {
         true
     }
 
-    /// Adds a picture's access units, each with its kind, from the finest rung on. `picture` is the number of the
-    /// picture that the source returned.
+    /// Adds the access units of the source's picture, with their kinds, from the finest rung on.
     pub fn push(&self, picture: u32, units: Vec<(FrameKind, Vec<u8>)>) {
         let mut state = self.locked();
         let Some(job) = state.job.take() else { return };
@@ -365,14 +351,13 @@ impl Broadcast {
         if firsts.len() > KEPT_GROUPS {
             state.frames.drain(..firsts[firsts.len() - KEPT_GROUPS]);
         }
-        // The viewers' threads are woken after the lock is released, because each of these threads acquires the lock
-        // first.
+        // Woken without the lock, because each viewer's thread acquires it first.
         let wakers = state.wakers();
         drop(state);
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// Counts pictures that the source has skipped, so that they were not coded.
+    /// Counts pictures that the source has skipped.
     pub fn passed(&self, pictures: u32) {
         let mut state = self.locked();
         if state.members.is_empty() {
@@ -398,18 +383,18 @@ impl Broadcast {
         self.shared.1.notify_all();
     }
 
-    /// Waits up to `patience` for the end. Returns true if the broadcast has ended.
+    /// Waits up to `patience` for the end. Returns whether the broadcast has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.1.wait_timeout_while(self.locked(), patience, |state| !state.ended);
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// Passes an Opus packet to all viewers. The packet was sampled at `at`, counted from the source's first picture.
-    /// `begins` is true if it follows a silence. Waits up to `patience` for the packet's time, unless the source has
-    /// its own pace. Returns whether this time has come, or `None` if the broadcast has ended.
+    /// Passes an Opus packet to all viewers, sampled `at` after the first picture; `begins` if it follows a silence.
+    /// Waits up to `patience` for its time unless the source has its own pace. Returns whether this time has come;
+    /// `None` after the end.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
-            // A source with its own pace delivers each packet when it is due.
+            // A source with its own pace delivers each packet when due.
             Some(_) if self.steering.own_pace => Time::ZERO,
             Some(start) => (start + at).before(AUDIO_LEAD),
             None => Time::NEVER,
@@ -423,7 +408,7 @@ impl Broadcast {
             let Some((queue, began, has_begun)) = member.audio.as_mut().filter(|(_, began, _)| *began <= at) else {
                 continue;
             };
-            // A viewer whose queue is full misses the packet. The other viewers do not wait for it.
+            // A viewer with a full queue misses the packet, so that others do not wait.
             match queue.push(at.saturating_sub(*began), begins || !*has_begun, bytes, Duration::ZERO) {
                 Some(taken) => *has_begun |= taken,
                 None => member.audio = None,
@@ -447,23 +432,20 @@ impl Broadcast {
         BroadcastStatus { rungs, given_up: state.given_up.len() as u32, left_out: state.left_out }
     }
 
-    /// Returns the sizes at which pictures may be coded.
     pub(crate) fn sizes(&self) -> &[(u32, u32)] {
         &self.steering.sizes
     }
 
-    /// Requests a common key frame.
     fn want_key_frame(&self) {
         self.locked().key_wanted = true;
     }
 
-    /// Adds a viewer, and returns its id.
     fn join(&self) -> u64 {
         let mut state = self.locked();
         state.joined += 1;
         let id = state.joined;
         if state.members.is_empty() {
-            // Nothing was coded while there was no viewer, so the measurements start anew.
+            // Nothing was coded without viewers.
             (state.fresh, state.lag, state.lag_since) = (true, (0, 0), self.clock.now());
         }
         state.members.push(Member { id, waker: None, audio: None });
@@ -473,12 +455,12 @@ impl Broadcast {
         id
     }
 
-    /// Returns the number of the picture that is due now, for a source without a pace of its own.
+    /// Returns the picture that is due now, for a source without its own pace.
     fn due_picture(&self) -> u32 {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
 
-    /// Begins to pass audio packets to a viewer. Their times are counted from the picture `base`.
+    /// Starts to pass audio packets to a viewer, timed from the picture `base`.
     fn join_audio(&self, id: u64, audio: Option<AudioQueue>, base: u32) {
         let mut state = self.locked();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
@@ -495,14 +477,14 @@ impl Broadcast {
         self.locked().members.retain(|member| member.id != id);
     }
 
-    /// Returns the frame with this number, or the first stored key frame if that frame is no longer stored.
+    /// Returns the frame with this number, or the first stored key frame if that frame is gone.
     fn frame(&self, number: u64) -> Option<Arc<SharedFrame>> {
         let state = self.locked();
         let oldest = state.frames.front()?.number;
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
     }
 
-    /// Returns the rates that the rungs need. Before the first group has ended, these are their target rates.
+    /// Returns the rates that the rungs need, or their targets before the first group's end.
     fn needs(&self) -> Vec<RungNeed> {
         let state = self.locked();
         let needs = state.history.needs();
@@ -523,29 +505,28 @@ impl State {
     }
 }
 
-/// The figures of a viewer's rung that are shown to the operator and the viewer.
+/// A rung's figures for the operator and the viewer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RungView {
-    /// The index of the viewer's rung; 0 is the finest.
+    /// The index; 0 is the finest.
     pub(crate) rung: usize,
-    /// The number of rungs.
     pub(crate) rungs: usize,
-    /// The highest recent rate of the viewer's rung.
+    /// The highest recent rate of this rung.
     pub(crate) need: Rate,
     /// The highest recent rate of the next finer rung.
     pub(crate) finer: Option<Rate>,
-    /// The name of the reason for the present rung.
+    /// The reason for this rung.
     pub(crate) why: &'static str,
-    /// The number of changes of rung after the first choice.
+    /// Changes of rung after the first choice.
     pub(crate) switches: u64,
-    /// The number of pictures that were not sent because the rate had fallen.
+    /// Pictures that were not sent because the rate had fallen.
     pub(crate) abandoned: u64,
-    /// The number of pictures that the encoder has left out since the viewer joined.
+    /// Pictures left out since the viewer joined.
     pub(crate) left_out: u64,
     pub(crate) sizes: SizeStats,
 }
 
-/// A viewer of a broadcast, for the status of its session.
+/// A viewer of a broadcast, for its session's status.
 #[derive(Clone, Debug)]
 pub(crate) struct RungStatus {
     broadcast: Broadcast,
@@ -559,7 +540,7 @@ impl RungStatus {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Removes the viewer from the broadcast. The feed itself may exist longer, in the session's record.
+    /// Removes the viewer from the broadcast.
     pub(crate) fn leave(&self) {
         self.broadcast.leave(self.id);
     }
@@ -569,7 +550,7 @@ impl RungStatus {
     }
 }
 
-/// A viewer's feed of a broadcast. At each key frame it selects the rung that the viewer's rate allows.
+/// A viewer's feed of a broadcast, which selects a rung at each key frame.
 pub(crate) struct RungFeed {
     broadcast: Broadcast,
     id: u64,
@@ -577,16 +558,14 @@ pub(crate) struct RungFeed {
     chooser: RungChooser,
     /// The number of the next shared frame.
     cursor: u64,
-    /// The time at which the session began.
+    /// The session's start.
     began: Option<Time>,
-    /// The number of the picture at which the session's timeline starts: the picture that was due when the session
-    /// began.
+    /// The picture that was due then, from which the session's times count.
     base: Option<u32>,
-    /// Whether frames are skipped until the next key frame.
     waits_for_key: bool,
     given_up: u32,
     index: u32,
-    /// The viewer's rung; `None` before the first choice.
+    /// `None` before the first choice.
     rung: Option<usize>,
     rate: Rate,
     rate_sum: (f64, u32),
@@ -630,8 +609,7 @@ impl RungFeed {
         self.status.clone()
     }
 
-    /// Sets the waker of the session's loop, which is woken when a frame is ready, and the queue from which the session
-    /// takes audio packets.
+    /// Sets the waker for ready frames and the queue of audio packets.
     pub(crate) fn attach(&mut self, waker: Waker, audio: Option<AudioQueue>) {
         self.audio = audio;
         let mut state = self.broadcast.locked();
@@ -640,10 +618,10 @@ impl RungFeed {
         }
     }
 
-    /// Returns true if the rest of the frame's group is to be skipped, because the rate has fallen.
+    /// Returns whether the rest of the group is skipped because the rate has fallen.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
-        // A rung may have been added since the frame was coded. The frame's rungs are the last ones in `needs`.
+        // If a rung was added since, the frame's rungs are the last ones in `needs`.
         abandons_group(self.rung, &needs[needs.len().saturating_sub(frame.units.len())..], rate)
     }
 
@@ -663,16 +641,14 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // A rung may have been given up or added since the frame was coded. The frame's rungs are the last ones in
-        // `needs`.
+        // If the rungs have changed since, the frame's rungs are the last ones in `needs`.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
             rung: self.rung,
             needs,
             lasts: self.broadcast.time(self.broadcast.steering.gop),
-            // If the rate has fallen during the last group, the mean over the group is too high, so the present rate is
-            // used.
+            // After a fall of the rate, the group's mean is too high.
             rate: mean.min(self.rate),
             backlog,
         };
@@ -687,16 +663,14 @@ impl RungFeed {
         view.why = self.chooser.reason().name();
     }
 
-    /// Returns the number of a frame's picture, counted in this session, if the frame is to be sent.
+    /// Returns the picture's number in this session if the frame is to be sent.
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
-        // Before its first decision the session has not begun, and sends no frame.
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // A source with its own clock numbers its pictures itself, so the session's base is derived from the first
-            // frame.
+            // A source with its own clock numbers pictures itself, so the base follows from the first frame.
             self.begin_at(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
         }
-        // A picture that is older than the session has no number in the session.
+        // A picture that is older than the session has no number.
         let display = frame.picture.checked_sub(self.base?)?;
         if frame.first {
             self.choose(frame, backlog);
@@ -718,7 +692,6 @@ impl RungFeed {
         self.broadcast.join_audio(self.id, self.audio.take(), base);
     }
 
-    /// Counts a frame that is sent.
     fn count(&self, size: u8) {
         let left_out = self.broadcast.locked().left_out.saturating_sub(self.left_out_before);
         let mut view = self.status.view.lock().unwrap_or_else(PoisonError::into_inner);
@@ -731,7 +704,7 @@ impl RungFeed {
 
 impl Feed for RungFeed {
     fn due(&self) -> Span {
-        // A frame is due from the time at which it was coded, or from the session's beginning if that is later.
+        // Due since it was coded, or since the session's start if later.
         if let Some(frame) = self.broadcast.frame(self.cursor) {
             return self.began.map_or(Span::ZERO, |began| frame.at.since(began));
         }
@@ -744,7 +717,7 @@ impl Feed for RungFeed {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         self.rate = rate;
         while let Some(frame) = self.broadcast.frame(self.cursor) {
-            // A session that was late continues with the first stored key frame.
+            // A late session continues with the first stored key frame.
             self.waits_for_key |= frame.number > self.cursor;
             self.cursor = frame.number + 1;
             let Some(display) = self.takes(&frame, rate, backlog) else { continue };

@@ -1,5 +1,4 @@
-//! A browser or a WHIP server as the peer of a live sender or receiver. This module answers the browser's offer, or
-//! makes the offer to the server, and exchanges media over ICE and DTLS-SRTP.
+//! A browser or WHIP server as a peer: negotiates the session, and exchanges media over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::sdp::{AudioStream, Description, PacketFeedback, Retransmissions, Sources};
@@ -17,12 +16,12 @@ use steadycast_web::{
     Output, Protocol, Role, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive, propose,
 };
 
-/// A browser that publishes: the source of a live receiver (WHIP, RFC 9725).
+/// A publishing browser as the source of a live receiver (WHIP, RFC 9725).
 #[derive(Clone, Debug)]
 pub struct Publisher {
     /// The browser's offer, a session description.
     pub offer: String,
-    /// The port at which the browser's media arrives.
+    /// The port for the browser's media.
     pub port: Arc<MediaPort>,
     /// The address at which the browser reaches the port.
     pub address: IpAddr,
@@ -35,7 +34,7 @@ pub struct Publisher {
 /// The destination of a live sender.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// The RTP address of a receiver or of a group.
+    /// The RTP address of a receiver or group.
     Address(SocketAddr),
     /// A browser.
     Browser {
@@ -48,13 +47,12 @@ pub enum Destination {
         /// Further addresses of the port.
         others: Vec<IpAddr>,
     },
-    /// A server to which this end publishes, with the local address from which it is reached; see
-    /// [`LocalOffer`](crate::LocalOffer).
+    /// A server for publishing ([`LocalOffer`](crate::LocalOffer)), by the local address from which it is reached.
     Server(IpAddr),
 }
 
 impl Destination {
-    /// Returns the destination's address, or the local address if the destination is a browser or a server.
+    /// Returns the destination's address, or for a browser or server the local one.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -79,17 +77,16 @@ impl From<NegotiationError> for LiveError {
     }
 }
 
-/// The time that libwebrtc waits for a picture before it requests a key frame. A picture that arrives within this time
-/// is still shown, though late, so retransmissions are useful during this time.
+/// Time for which libwebrtc waits for a picture before it requests a key frame. Retransmissions are useful until then.
 const KEY_FRAME_WAIT: Span = Span::secs(3);
 
-/// Returns the program's DTLS certificate. It is made once per run and only held in memory.
+/// Returns the program's DTLS certificate, which is made once per run.
 fn certificate() -> Result<&'static Certificate, LiveError> {
     static ONE: LazyLock<Option<Certificate>> = LazyLock::new(|| Certificate::new(&entropy::secret().ok()?));
     ONE.as_ref().ok_or_else(|| LiveError::new("DTLS", "no certificate could be made", "try again"))
 }
 
-/// An SDP offer that this end can answer, or that this end has made.
+/// An SDP offer that this end can answer or has made.
 #[derive(Clone, Debug)]
 pub(crate) struct NegotiatedOffer {
     negotiated: NegotiatedParameters,
@@ -98,21 +95,20 @@ pub(crate) struct NegotiatedOffer {
 }
 
 impl NegotiatedOffer {
-    /// Negotiates a browser's offer for this medium, with audio if `audio` is true.
+    /// Negotiates a browser's offer for this medium.
     pub(crate) fn of(offer: &str, medium: &Medium, audio: bool) -> Result<Self, LiveError> {
         let config = medium.config();
         let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config, audio })?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Negotiates the offer of a browser that publishes.
+    /// Negotiates a publishing browser's offer.
     pub(crate) fn to_receive(publisher: &Publisher) -> Result<Self, LiveError> {
         let negotiated = agree_to_receive(publisher.offer.as_bytes(), publisher.audio)?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns the offer that a sender of this medium makes to a server. Feedback and audio are offered as the flow's
-    /// keys set them.
+    /// Returns the offer to a server, with the feedback and audio of the flow's keys.
     pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
         if keys.is("feedback", "own") {
             return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
@@ -124,7 +120,7 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns this offer with the parameters of the server's answer. `address` is the address of this end.
+    /// Returns this offer with the server's answer; `address` is this end's.
     pub(crate) fn accepted(mut self, answer: &str, medium: &Medium, address: IpAddr) -> Result<Self, LiveError> {
         let (config, audio) = (medium.config(), self.negotiated.audio.is_some());
         let stream = Stream { format: medium.format(), config: &config, audio };
@@ -139,7 +135,7 @@ impl NegotiatedOffer {
         Ok(self)
     }
 
-    /// Returns the description of the media that a publishing browser sends to this address.
+    /// Describes the media that a publishing browser sends to this address.
     pub(crate) fn description(&self, address: SocketAddr) -> Description {
         let negotiated = &self.negotiated;
         let cname = String::new();
@@ -161,21 +157,21 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Returns the per-packet feedback for a publishing browser: RFC 8888, else transport-wide feedback.
+    /// Prefers RFC 8888 to transport-wide feedback.
     fn feedback(&self) -> Option<PacketFeedback> {
         let congestion = self.negotiated.congestion.then_some(PacketFeedback::Congestion);
         congestion.or(self.negotiated.transport.map(PacketFeedback::Transport))
     }
 
-    /// Returns the answer to a publishing browser. This end receives at `address` and at `others`.
+    /// Returns the answer to a publishing browser.
     pub(crate) fn receiver_answer(&self, address: SocketAddr, others: &[SocketAddr], session: u64) -> String {
         let feedback = self.feedback().map_or(FeedbackFormat::Own, PacketFeedback::format);
-        // The session does not need this extension, because it takes a packet's send time from the media clock.
+        // The session takes send times from the media clock.
         let own = LocalParameters { send_time: false, ..self.local((address, others), feedback, session, true) };
         self.negotiated.describe(&own)
     }
 
-    /// Returns the parameters of this end, without SSRCs. This end is reached at the first address and at `others`.
+    /// Returns this end's parameters, without SSRCs.
     fn local<'a>(
         &'a self,
         (address, others): (SocketAddr, &'a [SocketAddr]),
@@ -200,12 +196,12 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Returns `apart`, the session's parameters, completed for a browser as the peer.
+    /// Returns `apart`, completed for a browser.
     pub(crate) fn apart(&self, apart: RemotePeer) -> RemotePeer {
         RemotePeer {
             // The address is unknown until ICE has checked a pair.
             peer: None,
-            // DTLS negotiates the profile later, so the largest tag is assumed for the packet size.
+            // DTLS negotiates the profile later, so the largest tag is assumed.
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
             payload_type: self.negotiated.payload_type,
             again: self.negotiated.repair.unwrap_or(apart.again),
@@ -218,15 +214,14 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Adds what the browser supports to the keys that the flow leaves open: RFC 8888 feedback, else transport-wide
-    /// feedback, and retransmissions. Removes the audio that the browser does not ask for.
+    /// Completes the flow's keys by what the browser supports, and removes audio that it does not accept.
     ///
     /// # Errors
     /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let NegotiatedParameters { congestion, transport, repair, audio, .. } = &self.negotiated;
         let keys = if audio.is_some() { keys } else { keys.without("audio") };
-        // The formats are in the order of preference. RFC 8888 is the first one because it includes ECN.
+        // RFC 8888 is preferred because it includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
             let remedy = "leave --feedback out; the browser's offer then decides";
@@ -234,24 +229,22 @@ impl NegotiatedOffer {
         }
         let feedback = can.into_iter().find(|(_, can)| *can).map(|(word, _)| word);
         let keys = feedback.into_iter().fold(keys, |keys, word| keys.or("feedback", word));
-        // The parity format of browsers (FlexFEC, ULPFEC) differs from ours, so only RTX is used.
+        // Browsers have other parity formats (FlexFEC, ULPFEC), so only RTX is used.
         let again = repair.is_some() && !keys.is("repair", "none") && !keys.is("mode", "paper");
         Ok(keys.with("repair", if again { "rtx" } else { "none" }))
     }
 
-    /// Returns the header-extension elements that the browser reads.
     fn ids(&self) -> HeaderIds {
         let send_time = self.negotiated.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// Registers the session at the shared port, which from now on accepts the browser's ICE checks for it.
+    /// Registers the session at the shared port, which then accepts the browser's ICE checks.
     pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
 
-    /// Returns the description of a sender with this plan: the answer to a browser, or the offer to a server. The
-    /// sender is reached at `address` and at `others`.
+    /// Returns a sender's answer to a browser or offer to a server.
     pub(crate) fn describe(
         &self,
         address: SocketAddr,
@@ -271,7 +264,6 @@ impl NegotiatedOffer {
         self.negotiated.describe(&LocalParameters { sources: Some(sources), ..own })
     }
 
-    /// Creates the connection to the browser that sent the offer.
     pub(crate) fn connection(self, clock: &Clock, local: SocketAddr) -> Result<BrowserConnection, LiveError> {
         let Self { negotiated: NegotiatedParameters { peer, fingerprints, role, .. }, own, certificate } = self;
         let reporter = matches!(role, Role::Offerer { .. }).then(Reporter::default);
@@ -282,29 +274,23 @@ impl NegotiatedOffer {
     }
 }
 
-/// The ICE and DTLS connection to a browser. The browser is identified by its keys, so the session uses a single
-/// address for it, even if the browser moves.
+/// The ICE and DTLS connection to a browser, which keeps one address for the session even if it moves.
 pub(crate) struct BrowserConnection {
-    /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
     home: Option<SocketAddr>,
-    /// The SSRC to which all reports of a server are set; `None` for a browser, whose reports keep their own SSRCs.
+    /// The common SSRC of a server's reports; `None` for a browser.
     reporter: Option<Reporter>,
 }
 
-/// The single receiver behind a server's reports.
-///
-/// A server may send receiver reports, transport-wide feedback and key-frame requests each from a different SSRC. DTLS
-/// has authenticated one peer, so all these reports are given the same SSRC. Otherwise the SSRC of the receiver reports
-/// would count as a receiver without per-packet feedback.
+/// Gives all of a server's reports one SSRC. A server may use several for receiver reports, feedback and requests,
+/// which would count as several receivers. DTLS has authenticated it as one peer.
 #[derive(Default)]
 struct Reporter {
     ssrc: Option<[u8; 4]>,
 }
 
 impl Reporter {
-    /// Sets the SSRC of each packet of a compound, which is the packet's second word (RFC 3550, section 6), to the
-    /// first SSRC other than 0 that has arrived.
+    /// Sets each packet's SSRC, its second word (RFC 3550, section 6), to the first SSRC other than 0.
     fn unify(&mut self, mut compound: &mut [u8]) {
         while let Some(&[_, _, high, low]) = compound.first_chunk() {
             let len = 4 * (1 + usize::from(u16::from_be_bytes([high, low])));
@@ -322,17 +308,16 @@ impl Reporter {
 }
 
 impl BrowserConnection {
-    /// Returns true if media may be exchanged.
+    /// Returns whether media may be exchanged.
     pub(crate) fn is_open(&self) -> bool {
         self.tunnel.state() == State::Connected
     }
 
-    /// Returns true if the connection has ended.
+    /// Returns whether the connection has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.tunnel.state() == State::Ended
     }
 
-    /// Returns the state of the connection for the status.
     pub(crate) fn status(&self, now: Time) -> Value {
         let tunnel = &self.tunnel;
         let address = tunnel.peer().map(|at| at.to_string());
@@ -342,41 +327,37 @@ impl BrowserConnection {
         })
     }
 
-    /// Demultiplexes a datagram (RFC 7983). Returns the peer's address if it is RTP or RTCP of this session.
+    /// Demultiplexes a datagram (RFC 7983). Returns the peer's address for RTP or RTCP of this session.
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
-            // SRTP authenticates the packet later. All addresses of the browser are reported to the session as its
-            // first one.
+            // SRTP authenticates the packet later.
             Protocol::Rtp => return self.home,
             Protocol::Other => {}
         }
         None
     }
 
-    /// Gives all reports of a server one SSRC.
     pub(crate) fn unify_reports(&mut self, compound: &mut [u8]) {
         if let Some(reporter) = &mut self.reporter {
             reporter.unify(compound);
         }
     }
 
-    /// Sends the tunnel's pending output. Returns the SRTP context when its keys are available.
+    /// Sends the tunnel's output. Returns the SRTP context when its keys are available.
     pub(crate) fn drain(&mut self, now: Time, out: &mut Outbox) -> Option<Srtp> {
         let mut connected = None;
         while let Some(output) = self.tunnel.poll() {
             match output {
                 Output::Send(to, bytes) => out.push(Which::Rtp, Some(to), |all| all.extend_from_slice(&bytes)),
                 Output::Peer(at) => {
-                    // The first address identifies the browser for the session, so that a move does not look like a new
-                    // receiver.
+                    // A move of the browser must not look like a new receiver.
                     self.home.get_or_insert(at);
                     out.redirect(at);
                 }
                 Output::Keys(keys) => match protection(&keys, self.tunnel.is_dtls_client()) {
                     Some(srtp) => connected = Some(srtp),
-                    // A profile that SRTP does not support ends the connection, because media must not be sent
-                    // unprotected.
+                    // Media must not be sent unprotected.
                     None => self.tunnel.close(now),
                 },
             }
@@ -385,7 +366,6 @@ impl BrowserConnection {
     }
 }
 
-/// Returns the SRTP context with the keys of both directions.
 fn protection(keys: &Keys, is_dtls_client: bool) -> Option<Srtp> {
     use steadycast_web::SrtpProfile as NegotiatedProfile;
     let profile = match keys.profile {

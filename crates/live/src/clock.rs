@@ -4,9 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::ntp::NtpEpoch;
 
-/// The machine's monotonic clock, counted from its creation, with the wall-clock time of that moment.
-///
-/// Copies have the same zero. All ends of a process share one clock, so that their times can be compared.
+/// The machine's monotonic clock, counted from its creation. Copies have the same zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -32,7 +30,7 @@ impl Clock {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Returns the clock's zero as an instant.
+    /// Returns the clock's zero.
     pub const fn zero(&self) -> Instant {
         self.start
     }
@@ -42,22 +40,21 @@ impl Clock {
         self.start + Duration::from_nanos(time.as_nanos())
     }
 
-    /// Converts an instant, such as a time of another clock, to this clock. An instant before its zero becomes zero.
+    /// Converts an instant to this clock; before its zero, to zero.
     pub fn time(&self, instant: Instant) -> Time {
         let since = instant.saturating_duration_since(self.start).as_nanos();
         Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// Returns the wall-clock time of the clock's zero, for the NTP timestamps of sender reports.
+    /// Returns the wall-clock time of the clock's zero, for NTP timestamps.
     pub fn epoch(&self) -> NtpEpoch {
         let fraction = (u64::from(self.wall.subsec_nanos()) << 32) / 1_000_000_000;
         let whole = NtpEpoch::from_unix_secs(self.wall.as_secs());
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// Converts a wall-clock time, such as the kernel's receive timestamp, to this clock. Returns `None` if the time is
-    /// in the future or more than a second ago. The wall clock and this clock are read together, because the wall clock
-    /// may have been set since the start.
+    /// Converts a recent wall-clock time, such as the kernel's receive timestamp. `None` if it is in the future or more
+    /// than a second ago. Both clocks are read now, because the wall clock may have been set.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

@@ -12,11 +12,11 @@ use steadycast_units::{Ecn, Span, Spread, Time};
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The port at which the datagram arrived.
+    /// The port of arrival.
     pub which: Which,
     /// The datagram's bytes.
     pub bytes: &'a [u8],
-    /// The datagram's source address and arrival time.
+    /// The source address and arrival time.
     pub meta: Meta,
 }
 
@@ -29,19 +29,18 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a datagram that is not ECN-capable. `write` appends its bytes. Without an address it is sent to the
-    /// pair's peer.
+    /// Appends a datagram by `write`, not ECN-capable. Without an address it goes to the pair's peer.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_as(Ecn::NotEct, which, to, write);
     }
 
-    /// Appends a datagram with this ECN field. See [`Outbox::push`].
+    /// Like [`Outbox::push`], with this ECN field.
     pub fn push_as(&mut self, ecn: Ecn, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
-    /// Changes the pair's peer. This applies to all datagrams without an address, including those already pushed.
+    /// Changes the peer of all datagrams without an address, including those already pushed.
     pub fn redirect(&mut self, to: SocketAddr) {
         self.other_end = Some(to);
     }
@@ -52,10 +51,9 @@ impl Outbox {
         }
         let mut from = 0;
         for (ecn, which, to, until) in self.list.drain(..) {
-            // The peer's address is looked up when the datagram is sent, because a browser may have moved since the
-            // datagram was queued.
+            // A browser may have moved since the datagram was queued.
             let to = to.unwrap_or_else(|| pair.peer(which));
-            // Only RTCP is recorded, because senders ignore media that is looped back.
+            // Senders ignore looped-back media.
             if matches!(which, Which::Rtcp | Which::AudioRtcp) && to.ip().is_multicast() {
                 echo.wrote(&self.bytes[from..until]);
             }
@@ -66,15 +64,14 @@ impl Outbox {
     }
 }
 
-/// Digests of the last RTCP datagrams that an end sent to its group. The kernel loops these datagrams back from an
-/// address that all members on this machine share. They are recognised by their bytes, so that they are not mistaken
-/// for an SSRC collision (RFC 3550, section 8.2).
+/// Digests of the last RTCP datagrams to the group. The kernel loops them back, which must not look like an SSRC
+/// collision (RFC 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
 impl Echo {
     fn digest(bytes: &[u8]) -> u64 {
-        // The hash is FNV-1a. Any other hash would do, because only an end's own datagrams are compared.
+        // FNV-1a, but any hash would do for an end's own datagrams.
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
     }
     fn wrote(&mut self, bytes: &[u8]) {
@@ -86,19 +83,18 @@ impl Echo {
     }
 }
 
-/// One end of a flow, as the loop drives it. The loop reads [`End::wake`] after each call.
+/// One end of a flow in a loop, which reads [`End::wake`] after each call.
 pub trait End {
-    /// Returns the time at which [`End::on_wake`] is due. A time in the past is due immediately.
+    /// Returns when [`End::on_wake`] is due; immediately if in the past.
     fn wake(&self) -> Time;
-    /// Handles the expiry of the timer of [`End::wake`], or a call of [`Waker::wake`].
+    /// Handles the timer of [`End::wake`], or a call of [`Waker::wake`].
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
-    /// Handles a datagram. The loop drops RTCP datagrams that the end itself sent to its group and that were looped
-    /// back.
+    /// Handles a datagram. The end's own looped-back RTCP is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a gap in the clock: the process or its machine was suspended until now. This call precedes the delivery
-    /// of the datagrams that arrived during the gap, because an end may serve its timers when it receives a datagram.
+    /// Handles a suspension until now, before the datagrams that arrived meanwhile, which may make the end serve its
+    /// timers.
     fn on_clock_gap(&mut self, _now: Time) {}
-    /// Returns true if the end has nothing more to do. A loop whose ends are all done returns.
+    /// Returns whether the end is done. A loop returns when all ends are.
     fn done(&self) -> bool {
         false
     }
@@ -119,13 +115,12 @@ impl Waker {
 
     /// Makes the loop call [`End::on_wake`] of every end as soon as possible.
     pub fn wake(&self) {
-        // The write fails only if the counter would exceed 2⁶⁴ − 2. In that case the loop wakes anyway.
+        // Fails only at 2⁶⁴ − 2 pending calls, and the loop then wakes anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Cancels all previous calls of [`Waker::wake`].
     pub(crate) fn reset(&self) {
-        // One read resets the counter, so that several calls count as one.
+        // One read resets the counter.
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.0, &mut count);
     }
@@ -142,43 +137,39 @@ struct AttachedEnd<E> {
     pair: Pair,
     echo: Echo,
     wake: Time,
-    /// The latest time with which the end was called. An end's time never goes back.
+    /// The latest time of a call, since an end's time never goes back.
     last_call: Time,
 }
 
 /// The event loop, which drives ends over their sockets in one thread.
 pub struct Loop<E> {
-    /// The clock that timers and arrival times refer to.
+    /// The clock of timers and arrival times.
     pub clock: Clock,
     poll: OwnedFd,
     waker: Waker,
     places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
-    /// The end of the last wait, by which a clock gap is detected; `None` before the first wait.
+    /// The end of the last wait, to detect clock gaps.
     last_wait: Option<Time>,
     /// Lateness of timer calls.
     pub late: Spread,
 }
 
 const WAKER: u64 = u64::MAX;
-/// Number of bits of an epoll token that identify one of an end's ports ([`Which`]).
+/// Bits of an epoll token for an end's port ([`Which`]).
 const PORT_BITS: u32 = 2;
-/// Mask of the bits of an epoll token that identify a port.
 const PORT_MASK: u64 = 3;
 
-/// Maximum number of batches read from a socket before other sockets and timers are served. Epoll is level-triggered,
-/// so a socket with remaining datagrams is reported again.
+/// Batches read from a socket before others are served. Epoll is level-triggered, so the rest is reported again.
 const BATCHES: usize = 16;
-/// A wait that ends this much later than requested is a clock gap. A busy machine delays a thread by milliseconds,
-/// seldom by hundreds of them. Processing time of the ends is not part of the wait.
+/// Delay of a wait's end that is a clock gap. A busy machine causes milliseconds, seldom hundreds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
-/// Maximum time for emptying the sockets after a clock gap. The kernel queues about 16,000 datagrams of a few bytes per
-/// socket, which an end processes in some tenths of a second.
+/// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
-    /// Creates a loop with this clock. [`Loop::run`] drives the ends in the thread that calls it.
+    /// Creates a loop, which [`Loop::run`] drives in the calling thread.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -198,12 +189,12 @@ impl<E: End> Loop<E> {
         })
     }
 
-    /// Returns a waker for use in other threads.
+    /// Returns a waker for other threads.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Adds an end with its sockets, which may belong to any network namespace.
+    /// Adds an end with its sockets, from any network namespace.
     ///
     /// # Errors
     /// The system can't watch more sockets.
@@ -228,7 +219,7 @@ impl<E: End> Loop<E> {
         &self.places[ix.0].pair
     }
 
-    /// Calls `what` with an end and the present time, and sends the datagrams that the end emits.
+    /// Calls `what` with an end, and sends what the end emits.
     pub fn call(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
         let now = self.clock.now();
         let place = &mut self.places[ix.0];
@@ -237,32 +228,28 @@ impl<E: End> Loop<E> {
         place.settle(&mut self.out);
     }
 
-    /// Returns all ends with their sockets, after the loop has ended.
+    /// Returns all ends with their sockets.
     pub fn into_ends(self) -> Vec<(E, Pair)> {
         self.places.into_iter().map(|p| (p.end, p.pair)).collect()
     }
 
-    /// Drives the ends until `until`, until all are done, or until `go_on` returns false. `go_on` is called after every
-    /// wait.
-    ///
-    /// Sockets are read before timers are served. A silence timer therefore considers all datagrams that have arrived,
-    /// even if the thread is scheduled late.
+    /// Drives the ends until `until`, until all are done, or until `go_on`, called after every wait, returns false.
+    /// Sockets are read before timers are served, so that silence timers consider all arrivals.
     ///
     /// # Errors
     /// The system refuses to wait: a bug, or out of memory.
     pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
-        // The default timer slack of Linux delays a wait by up to 50 µs, which would be visible in packet pacing.
+        // Linux's default timer slack of 50 µs would be visible in packet pacing.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
             let now = self.clock.now();
-            // The process may also be suspended between two waits, while it handles datagrams or timers, or between two
-            // calls of this function.
+            // The process may also be suspended between two waits.
             let was_suspended = self.last_wait.is_some_and(|last| now > last + MIN_CLOCK_GAP);
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
-            // After the end the sockets are read once more, so that no datagram that has already arrived is ignored.
+            // After the end, the sockets are read once more for what has arrived.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
@@ -279,7 +266,6 @@ impl<E: End> Loop<E> {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
-            // Datagrams are delivered before wakes and timers; the reason is in the description of this function.
             for token in tokens().filter(|token| *token != WAKER) {
                 let which = [Which::Rtp, Which::Rtcp, Which::Audio, Which::AudioRtcp][(token & PORT_MASK) as usize];
                 self.readable((token >> PORT_BITS) as usize, which);
@@ -294,7 +280,6 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Calls the ends whose timers have expired.
     fn serve_timers(&mut self) {
         let mut now = self.clock.now();
         for place in &mut self.places {
@@ -306,7 +291,7 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reports the clock gap to the ends, then empties the sockets.
+    /// Tells the ends about the clock gap, then empties the sockets.
     fn on_clock_gap(&mut self) {
         let now = self.clock.now();
         for place in &mut self.places {
@@ -314,8 +299,7 @@ impl<E: End> Loop<E> {
             place.end.on_clock_gap(place.last_call);
             place.settle(&mut self.out);
         }
-        // The kernel's queues hold datagrams from before and after the gap. They are delivered before timers are
-        // served.
+        // What the kernel has queued is delivered before timers are served.
         let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
@@ -332,21 +316,19 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reads the datagrams queued at a socket, up to [`BATCHES`] batches. Returns true if there may be more.
+    /// Reads up to [`BATCHES`] batches from a socket. Returns whether there may be more.
     fn readable(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return false };
         let AttachedEnd { end, pair, echo, last_call, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
-            // Reports and media may share a port (RFC 5761), so the type is determined from the packet, not from the
-            // port.
+            // Reports and media may share a port (RFC 5761).
             let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
             if which == Which::Rtcp && echo.is_own(bytes) {
                 return;
             }
-            // A datagram that arrived before the last call is delivered with the time of that call, because an end's
-            // time never goes back.
+            // An end's time never goes back.
             *last_call = meta.at.max(*last_call);
             end.on_datagram(*last_call, &Datagram { which, bytes, meta: *meta }, out);
         };
@@ -363,7 +345,7 @@ impl<E: End> AttachedEnd<E> {
         self.settle(out);
     }
 
-    /// Sends the datagrams that the end emitted, and reads its next timer.
+    /// Sends what the end emitted, and reads its next timer.
     fn settle(&mut self, out: &mut Outbox) {
         out.flush(&mut self.pair, &mut self.echo);
         self.wake = self.end.wake();

@@ -15,8 +15,7 @@ fn none(error: getrandom::Error) -> LiveError {
     LiveError::new("no random numbers for a session", error, remedy)
 }
 
-/// Returns a seed from the system's random numbers. A session derives its SSRC, its first sequence number and its RTCP
-/// intervals from it.
+/// Returns a random seed from the system, for SSRC, first sequence number and RTCP intervals.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -24,7 +23,7 @@ pub(crate) fn seed() -> Result<Seed, LiveError> {
     getrandom::u64().map(Seed).map_err(none)
 }
 
-/// Returns `N` random bytes for use as a secret.
+/// Returns `N` random bytes for a secret.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -33,18 +32,18 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
     getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
-/// Returns a pseudo-random number for these bytes. Equal bytes get equal numbers while the program runs. The key is
-/// secret and drawn once, so that an attacker can't construct bytes with a given number or a collision.
+/// Returns a keyed pseudo-random number of these bytes, equal for equal bytes. The secret key prevents constructed
+/// collisions.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // If there are no random numbers, `seed` fails at the start of every session, so this zero is never used.
+        // Without random numbers `seed` fails at each session's start, so this zero is never used.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());
         key[8..].copy_from_slice(&half());
         key
     });
-    // In counter mode with the bytes as the initial counter, the first block of the key stream is AES(key, bytes).
+    // The first block of this key stream is AES(key, bytes).
     let mut out = [0; 8];
     Ctr128BE::<Aes128>::new(&(*KEY).into(), &bytes.into()).apply_keystream(&mut out);
     u64::from_be_bytes(out)

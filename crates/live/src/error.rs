@@ -8,7 +8,7 @@ use steadycast_scenario::Problem;
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct LiveError {
-    /// The key, the address or the option that is wrong.
+    /// The wrong key, address or option.
     pub place: String,
     /// The problem.
     pub problem: String,
@@ -21,13 +21,12 @@ impl LiveError {
         Self { place: place.to_string(), problem: problem.to_string(), remedy: remedy.to_owned() }
     }
 
-    /// Returns the error of a record that a scenario can't express, which is a bug.
+    /// The error of a record that no scenario can express, which is a bug.
     pub(crate) fn unwritten(what: &str) -> Self {
         Self::new("the record can't be written", what, "please report this")
     }
 
-    /// Replaces the place of an error, which is a flow's key, by the attribute of the session description from which
-    /// the key was read.
+    /// Replaces a flow's key, as the place, by the session description's attribute.
     pub(crate) fn of_description(self) -> Self {
         match self.place.strip_prefix("flow.video.") {
             Some(key) => Self { place: format!("the description's {key}"), ..self },

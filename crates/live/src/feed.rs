@@ -11,7 +11,7 @@ use steadycast_session::{FrameKind, Media, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
 
-/// The payloads of frames that wait in the pacer.
+/// The payloads of frames in the pacer.
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
     format: PayloadFormat,
@@ -19,7 +19,7 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// The payloads of a frame, concatenated. `places` contains the frame offset of each payload and its range in `bytes`.
+/// A frame's payloads: `places` has each one's frame offset and range in `bytes`.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ struct PacketisedFrame {
 }
 
 impl PayloadStore {
-    /// Creates a store of frames that are packetised by `format` into payloads of up to `max_payload` bytes.
+    /// Creates a store of frames in `format`, with payloads of at most `max_payload` bytes.
     pub fn new(format: PayloadFormat, max_payload: usize) -> Self {
         Self { format, max_payload, frames: Arc::default() }
     }
@@ -36,7 +36,7 @@ impl PayloadStore {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packetises frame number `index`, and stores its payloads until they have been sent.
+    /// Packetises frame `index`, and stores its payloads until they have been sent.
     pub(crate) fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
         let (mut cut, mut parts) = (PacketisedFrame::default(), VecDeque::new());
         for payload in payloads(self.format, frame, index, self.max_payload) {
@@ -61,7 +61,7 @@ impl Payloads for PayloadStore {
         debug_assert!(place.is_some_and(|p| p.len() == usize::from(media.header.payload_len)));
         out.extend_from_slice(place.unwrap_or_default());
         if media.header.marker {
-            // Earlier frames that are still stored were skipped by the pacer and will not be sent.
+            // The pacer has skipped the earlier frames.
             *frames = frames.split_off(&(fragment.frame + 1));
         }
     }
@@ -70,20 +70,20 @@ impl Payloads for PayloadStore {
 /// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// The number of the source's picture. The pictures between the last job's picture and this one are not coded.
+    /// The number of the picture; the pictures since the last job's are not coded.
     pub picture: u32,
-    /// Whether the picture starts a group of pictures. Each group has a new encoder context with its quantizer.
+    /// Whether the picture starts a group, which has a new encoder context.
     pub first: bool,
-    /// The quantizer of the group.
+    /// The group's quantizer.
     pub quantizer: u8,
-    /// The picture size of the group, as an index of [`Steering::sizes`].
+    /// The group's picture size, as an index of [`Steering::sizes`].
     pub size: u8,
 }
 
 /// An encoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedFrame {
-    /// The number of the source's picture.
+    /// The number of the picture.
     pub picture: u32,
     /// The frame's kind.
     pub kind: FrameKind,
@@ -100,7 +100,7 @@ pub enum NextJob {
     Job(EncoderJob),
     /// No job is available yet.
     Nothing,
-    /// The session has ended, and no job follows.
+    /// The session has ended.
     Closed,
 }
 
@@ -110,29 +110,28 @@ struct EncoderQueueState {
     ready: VecDeque<EncodedFrame>,
     ended: bool,
     closed: bool,
-    /// Number of pictures not coded because the encoder was too slow.
+    /// Pictures not coded because the encoder was too slow.
     left_out: u64,
-    /// Number of pictures not coded because the rate had no room for them.
+    /// Pictures not coded because the rate had no room.
     no_room: u64,
-    /// The numbers of pictures to be left out before the present job: because the encoder is slow, and because of the
-    /// rate.
+    /// Pictures to be left out before the job: because of the encoder, and of the rate.
     gap: (u32, u32),
     sizes: SizeStats,
     waker: Option<Waker>,
 }
 
-/// Statistics of the picture sizes of coded frames.
+/// Statistics of coded picture sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeStats {
-    /// The size of the last frame, as an index of [`Steering::sizes`].
+    /// The last frame's size, as an index of [`Steering::sizes`].
     pub now: u8,
-    /// Number of frames that are smaller than the pictures of the source.
+    /// Number of frames smaller than the source's pictures.
     pub smaller: u64,
     /// Number of changes of the size.
     pub changes: u64,
 }
 
-/// The queue between a session and the encoder in another thread. It holds one job and the encoded frames.
+/// The queue between a session and an encoder in another thread: one job and the encoded frames.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderQueue(Arc<(Mutex<EncoderQueueState>, Condvar)>);
 
@@ -141,7 +140,7 @@ impl EncoderQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next job. Waits up to `patience` for one.
+    /// Returns the next job. Waits for it up to `patience`.
     pub fn next_job(&self, patience: Duration) -> NextJob {
         let waits = |encoder_queue: &mut EncoderQueueState| encoder_queue.job.is_none() && !encoder_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -162,13 +161,11 @@ impl EncoderQueue {
         }
     }
 
-    /// Counts the pictures that the source skipped before the requested picture or before its end. They were not coded.
-    /// Only the source knows their number.
+    /// Counts pictures that the source skipped before the requested picture or its end.
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // The source may have skipped fewer pictures than requested, for example at its end. Skipped pictures are first
-        // attributed to the slow encoder.
+        // At its end, the source may skip fewer pictures than requested. The slow encoder comes first.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -183,7 +180,7 @@ impl EncoderQueue {
         }
     }
 
-    /// Returns true if the source has ended and all its frames were taken.
+    /// Returns whether the source has ended and all its frames were taken.
     pub fn over(&self) -> bool {
         let encoder_queue = self.locked();
         encoder_queue.ended && encoder_queue.ready.is_empty()
@@ -194,7 +191,7 @@ impl EncoderQueue {
         self.locked().left_out
     }
 
-    /// Returns the number of pictures not coded because the rate had no room for them, even at the coarsest quantizer.
+    /// Returns the number of pictures for which the rate had no room, even at the coarsest quantizer.
     pub fn no_room(&self) -> u64 {
         self.locked().no_room
     }
@@ -204,19 +201,18 @@ impl EncoderQueue {
         self.locked().sizes
     }
 
-    /// Announces the end of the session to the encoder.
+    /// Tells the encoder that the session has ended.
     pub fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
     }
 
-    /// Sets the waker of the loop that is to be woken when a frame is ready.
+    /// Sets the waker that is woken when a frame is ready.
     pub fn wake_by(&self, waker: Waker) {
         self.locked().waker = Some(waker);
     }
 
-    /// Makes the waiting job the start of a group of pictures. Returns false if no job is waiting, because the encoder
-    /// has taken it.
+    /// Makes the waiting job start a group of pictures. Returns false if the encoder has taken the job.
     fn begin_group(&self) -> bool {
         let mut encoder_queue = self.locked();
         let Some(job) = &mut encoder_queue.job else { return false };
@@ -230,18 +226,17 @@ impl EncoderQueue {
     }
 }
 
-/// The next picture is coded only if the pacer's backlog takes at most this time to send. The pacer skips frames at a
-/// backlog of 1 s. With this limit, the rate can fall by half before the pacer skips frames.
+/// Maximum backlog, as time at the rate, for coding the next picture. Below the pacer's 1 s, it lets the rate fall by
+/// half without skipped frames.
 const MAX_BACKLOG: Span = Span::millis(400);
 
-/// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has fallen, and the backlog
-/// is draining already.
+/// [`MAX_BACKLOG`] after an aborted group, when the backlog drains already.
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// A group is aborted if the backlog that is predicted for its end takes longer than this to send.
+/// A group is aborted if its predicted final backlog exceeds this time at the rate.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
-/// Maximum time between two coded pictures, regardless of the backlog.
+/// Maximum time between two coded pictures, whatever the backlog.
 const MAX_PICTURE_GAP: Span = Span::secs(1);
 
 /// A feed of frames from a live encoder.
@@ -251,21 +246,20 @@ pub struct LiveFeed {
     control: GroupControl,
     clock: Clock,
     start: Option<Time>,
-    /// Number of the next frame in coding order. There are no B frames, so the display order is the same.
+    /// The next frame's number in coding order, which is the display order as well.
     index: u32,
-    /// Number of pictures since the last I frame.
     since_intra: u32,
-    /// The number of pictures of the present group that were left out because the encoder was too slow.
+    /// Pictures of the present group left out for the slow encoder.
     late: u32,
-    /// The factor by which the previous group was longer because the encoder was too slow.
+    /// The factor by which the slow encoder lengthened the previous group.
     slow: f64,
-    /// Whether the present group ends early. If so, its size does not count for the rate control.
+    /// Whether the present group ends early, so that its size does not count for the rate control.
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
-    /// Bytes of the group's first frame, with packet headers.
+    /// The first frame of the group, with packet headers.
     intra: Bytes,
-    /// The quantizer that the present group should have had, if the group is to be aborted because it outgrew the rate.
+    /// The quantizer that an outgrown group should have had, if it is to be aborted.
     aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
     follows_aborted: bool,
@@ -273,7 +267,7 @@ pub struct LiveFeed {
 }
 
 impl LiveFeed {
-    /// Creates the feed of the encoder that serves this queue. Payloads are stored in `store`.
+    /// Creates the feed of this queue's encoder.
     pub fn new(encoder_queue: EncoderQueue, store: PayloadStore, steering: Steering, clock: Clock) -> Self {
         Self {
             encoder_queue,
@@ -299,17 +293,17 @@ impl LiveFeed {
         self.control.time(picture)
     }
 
-    /// Returns the factor by which the present group is longer than it would be if the encoder left out no picture.
+    /// Returns the factor by which left-out pictures lengthen the present group.
     fn longer(&self) -> f64 {
         1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
-    /// Sets the next group's quantizer and size by the rates during the last group.
+    /// Sets the next group's quantizer and size.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean =
             if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
         self.rate_sum = (0.0, 0);
-        // The minimum of two groups is used, because a single stall of the encoder affects one group only.
+        // A single stall affects one group only, so the minimum of two is used.
         let longer = self.longer();
         let lasts = self.time(self.control.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -324,26 +318,24 @@ impl LiveFeed {
         self.control.steer(self.time(picture), room(whole, backlog), self.rate, last);
     }
 
-    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
-    /// to be left out; otherwise `None`. If the method returns a quantizer, the group is aborted, and the next group
-    /// gets a smaller size or, if the aborted group is long, a coarser quantizer. `waits` is the backlog, and `last`
-    /// the size of the last coded frame. `headers` bytes of `last` are packet headers.
+    /// Returns the quantizer that the present group should have had if its predicted backlog would soon force pictures
+    /// out. `waits` is the backlog, `last` the last frame with `headers` bytes of packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
-        // The I frame alone does not predict the size of the following frames.
+        // The I frame alone does not predict the following frames.
         if self.since_intra < 2 || ahead == 0 {
             return None;
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
-        // The following frames are assumed to have the size of the last one.
+        // Assumes frames of the last one's size.
         let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // Only the first [`MAX_PICTURE_GAP`] of a new group is compared with the rate: a proportional share of its I
-        // frame, and further frames of the last frame's size.
+        // Compares the first [`MAX_PICTURE_GAP`] of a new group with the rate: a share of the I frame, and frames of
+        // the last size.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -358,7 +350,6 @@ impl LiveFeed {
         (smaller || coarser).then_some(needed)
     }
 
-    /// Returns the number of pictures in [`MAX_PICTURE_GAP`], at least one.
     fn max_gap_pictures(&self) -> u32 {
         (MAX_PICTURE_GAP.ratio(self.time(1)).ceil() as u32).max(1)
     }
@@ -377,7 +368,7 @@ impl LiveFeed {
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
         match self.encoder_queue.locked().ready.front() {
-            // A camera's frame is due as soon as it is encoded, because the camera sets the pace.
+            // A camera sets the pace itself.
             Some(_) if self.control.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
@@ -412,14 +403,13 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // If the encoder is late by more than a picture, pictures are left out until it has caught up.
+        // Late by more than a picture: pictures are left out until the encoder has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
-        // A source with its own pace skips pictures itself when the encoder is late, so no picture is left out here.
+        // A source with its own pace skips pictures itself.
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
-        // Pictures are left out before coding instead of being skipped after coding, because skipping a coded frame
-        // breaks the prediction chain and wastes the encoder's time.
+        // Skipping a coded frame would break the prediction chain.
         let waits = backlog + size + headers;
         self.aborted_quantizer = self.quantizer_if_outgrown(waits, size + headers, headers);
         let most = if self.follows_aborted || self.aborted_quantizer.is_some() {
@@ -430,13 +420,11 @@ impl Feed for LiveFeed {
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare =
             if self.control.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
-        // Pictures that are left out because the encoder is slow reduce the backlog as well, so they are subtracted
-        // here.
+        // Pictures left out for the slow encoder reduce the backlog as well.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
-            // The count of frames since the last intra frame is set to that of a full group. The next job then starts
-            // a new group.
+            // The next job starts a new group.
             self.since_intra = self.control.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
@@ -461,7 +449,7 @@ impl Feed for LiveFeed {
         if self.start.is_none() || self.since_intra == 0 {
             return;
         }
-        // The size of a partial group does not predict the size of a full one.
+        // A partial group does not predict a full one.
         self.cut = true;
         if self.encoder_queue.begin_group() {
             (self.since_intra, self.late) = (0, 0);
@@ -475,7 +463,7 @@ impl Feed for LiveFeed {
     fn on_rate(&mut self, rate: Rate) {
         self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
         self.rate = rate;
-        // The quantizer of the first job depends on the rate, so the encoder starts when the first rate is known.
+        // The first quantizer depends on the rate.
         if self.start.is_none() {
             self.start = Some(self.clock.now());
             self.ask(0, Bytes::ZERO);
@@ -487,28 +475,27 @@ impl Feed for LiveFeed {
     }
 }
 
-/// The access units of one rung of a ladder.
+/// The access units of a ladder's rung.
 #[derive(Clone, Debug)]
 pub struct RungData {
     /// All access units, in coding order.
     pub data: Vec<u8>,
     /// The offset of each access unit, and the end of the last one.
     pub offsets: Vec<u64>,
-    /// Decoder configuration. It is repeated before every I frame, so that receivers that join late can start decoding
-    /// there.
+    /// Decoder configuration, repeated before every I frame for receivers that join late.
     pub head: Vec<u8>,
 }
 
-/// The rungs of a ladder by quantizer. All sessions that send the ladder share them.
+/// A ladder's rungs by quantizer, shared by its sessions.
 pub type SharedRungs = Arc<BTreeMap<u8, RungData>>;
 
-/// A feed of a ladder that was encoded in advance, with the same frame selection as in a simulation.
+/// A feed of a pre-encoded ladder, with a simulation's frame selection.
 pub struct LadderFeed {
     encoder: Encoder,
     store: PayloadStore,
     rungs: SharedRungs,
     parts: VecDeque<Part>,
-    /// Number of frames to play; `None` for an endless loop.
+    /// Number of frames; `None` for an endless loop.
     frames: Option<u32>,
     over: Arc<std::sync::atomic::AtomicBool>,
 }
@@ -519,7 +506,7 @@ impl LadderFeed {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }
 
-    /// Returns a flag that becomes true when the last frame was taken.
+    /// Returns a flag that is set when the last frame was taken.
     pub fn over(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.over)
     }
@@ -536,7 +523,7 @@ impl Feed for LadderFeed {
         let at = |n: u32| rung.offsets.get(n as usize).map_or(0, |o| *o as usize);
         let unit = rung.data.get(at(coded.clip)..at(coded.clip + 1)).unwrap_or_default();
         let whole;
-        // Some encoders write the configuration into the stream. In that case it is not added again.
+        // Some encoders write the configuration into the stream themselves.
         let unit = if coded.kind == FrameKind::I && !rung.head.is_empty() && !unit.starts_with(&rung.head) {
             whole = [&rung.head, unit].concat();
             &whole

@@ -9,21 +9,18 @@ use std::path::Path;
 use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-/// The name of a live session's flow. The random numbers of its ends are derived from it.
+/// The flow's name, from which its ends' random numbers are derived.
 pub(crate) const FLOW: &str = "video";
-/// The name of the sending end.
 pub(crate) const SOURCE: &str = "video.src";
-/// The name of the receiving end.
 pub(crate) const SINK: &str = "video.dst1";
 
-/// The largest datagram that a live session sends, as IP size: the MTU of Ethernet.
+/// The largest IP size that a live session sends: Ethernet's MTU.
 pub(crate) const MTU: Bytes = Bytes::new(1_500);
 
-/// Valid session bandwidths in bits per second. The interval between reports depends on them.
+/// In bits per second.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// The keys and values of a scenario's `[[flow]]` that describe a live session. The session itself sets the name, the
-/// kind and the ends.
+/// The keys of a scenario's `[[flow]]` for a live session, which itself sets name, kind and ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowKeys(Map<String, Value>);
 
@@ -33,21 +30,19 @@ impl FlowKeys {
         Self(keys)
     }
 
-    /// Sets a key to this value if it has none.
+    /// Sets a key if it has no value.
     #[must_use]
     pub(crate) fn or(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.entry(key).or_insert_with(|| value.into());
         self
     }
 
-    /// Sets a key to this value.
     #[must_use]
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
 
-    /// Removes a key.
     #[must_use]
     pub(crate) fn without(mut self, key: &str) -> Self {
         self.0.remove(key);
@@ -62,22 +57,20 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// Adds the defaults of a live sender to this address. By default it checks feedback for plausibility and repairs
-    /// pictures. In paper mode it does neither.
+    /// Adds a live sender's defaults: checked feedback and repaired pictures, except in paper mode.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
         let keys = self.or("media", "greedy").or("defences", !paper);
         let keys = keys.or("repair", if pictures && !paper { "auto" } else { "none" });
-        // Padding is sent in the retransmission stream, so it is enabled only together with this stream.
+        // Padding uses the retransmission stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
-        // Receivers in a source-specific group don't receive each other's reports, so the reports go to the source.
+        // Receivers of a source-specific group don't get each other's reports.
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// Reads the flow from a session description. If the description does not name a controller, the sender is a
-    /// standard one, and receives only standard reports.
+    /// Reads the flow from a session description. A sender that names no controller gets standard reports only.
     ///
     /// # Errors
     /// The session bandwidth is out of range.
@@ -96,7 +89,7 @@ impl FlowKeys {
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
         let repair = match (&description.repair, &description.parity) {
-            // A sender does not retransmit to a group, so only parity remains for groups.
+            // A sender does not retransmit to a group.
             (Some(_), Some(_)) if !address.is_multicast() => "auto",
             (Some(_), None) if !address.is_multicast() => "rtx",
             (_, Some(_)) => "parity",
@@ -123,15 +116,14 @@ impl FlowKeys {
         };
         let said = [("feedback", feedback), ("ecn", ecn)];
         let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
-        // The receiver does not know the source of the sender's media. In a scenario, media without a clip has to be
-        // greedy, so `media` becomes greedy.
+        // The source is unknown, and media without a clip has to be greedy.
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 
-    /// Returns the scenario of a session with these receivers and this duration.
+    /// Returns the scenario of a session with these receivers.
     ///
     /// # Errors
-    /// Returns the error of the first key that is wrong.
+    /// The first key that is wrong.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
         let to = plain(receivers);
         let mut flow = self.0.clone();
@@ -155,27 +147,25 @@ impl FlowKeys {
     }
 }
 
-/// Replaces a scenario's remedy by one for a live session where the two differ.
+/// Replaces remedies that a live session can't use.
 fn typed(problem: Problem) -> Problem {
     let remedy = match problem.key.rsplit('.').next() {
-        // The scenario's remedy is a larger MTU of the link, which a live session can't set.
+        // A live session can't set the link's MTU.
         Some("packet") => "take 100 to 1500 bytes".to_owned(),
         _ => problem.remedy,
     };
     Problem { remedy, ..problem }
 }
 
-/// Returns the session bandwidth, from the receivers' RTCP bandwidth in the description (RFC 3556). Receivers get three
-/// quarters of RTCP's 5 % (RFC 3550, section 6.2), so the factor is 80 / 3.
+/// Returns the session bandwidth from the receivers' RTCP bandwidth (RFC 3556). That is three quarters of 5 % (RFC
+/// 3550, section 6.2), so the factor is 80 / 3.
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))
 }
 
-/// The sender's node.
 const SENDER: &str = "sender";
 
-/// Returns the video flow of a live session's scenario.
 pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     match loaded.scenario.flows.first().map(|flow| &flow.kind) {
         Some(FlowKind::Video(video)) => Ok(video),
@@ -183,12 +173,11 @@ pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     }
 }
 
-/// Returns the error of a session whose flow is not a video, which is a bug.
+/// A session whose flow is not a video is a bug.
 fn no_video() -> LiveError {
     LiveError::new("the session", "its flow is no video", "please report this")
 }
 
-/// Parses a value of the description as a number, a boolean or a text.
 fn value(text: &str) -> Value {
     match (text.parse::<f64>(), text) {
         (Ok(number), _) => json!(number),
@@ -198,12 +187,12 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Turns names into valid and unique node names of a scenario.
+/// Makes names valid and unique as a scenario's nodes.
 fn plain(names: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {
         let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c) { c } else { '-' };
-        // Canonical names come from the network, and may contain characters that node names do not allow.
+        // Canonical names come from the network.
         let name: String = name.to_ascii_lowercase().chars().map(allowed).take(40).collect();
         let name = match name.trim_matches(['-', '.']) {
             "" => "receiver",

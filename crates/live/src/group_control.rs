@@ -1,4 +1,4 @@
-//! The rate control of a live encoder: a quantizer and a picture size for each group of pictures.
+//! A live encoder's rate control: a quantizer and a picture size per group of pictures.
 
 use steadycast_media::{Scale, bucket};
 use steadycast_units::{Bytes, Rate, Span};
@@ -8,77 +8,73 @@ use steadycast_units::{Bytes, Rate, Span};
 pub struct Steering {
     /// Pictures per second, as a fraction.
     pub fps: (u32, u32),
-    /// Number of pictures from one I frame to the next.
+    /// Pictures from one I frame to the next.
     pub gop: u32,
     /// The finest and the coarsest quantizer.
     pub quantizers: (u8, u8),
     /// The relation between quantizer and step size.
     pub scale: Scale,
-    /// Widths and heights at which pictures may be coded, the source's size first, then in decreasing order. If there
-    /// are several sizes, a smaller one is chosen when the rate is too low for the coarsest quantizer.
+    /// Picture widths and heights, the source's first, then decreasing. A smaller one is used when the rate is too low
+    /// for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// Whether the source has its own clock, as a camera has. In that case frames are sent when they arrive.
+    /// Whether the source has its own clock, as a camera has, so that frames are sent when they arrive.
     pub own_pace: bool,
-    /// Overhead per packet in bytes, in addition to the payload.
+    /// Overhead per packet in bytes beyond the payload.
     pub overhead: u64,
 }
 
 impl Steering {
-    /// Returns the sampling time of a picture, counted from the first one.
+    /// Returns a picture's sampling time, counted from the first one.
     pub(crate) fn time(&self, picture: u32) -> Span {
         let (per, of) = self.fps;
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
     }
 }
 
-/// Size of Evalvid-RA's leaky bucket, in groups of pictures.
+/// In groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// Exponents of the relation between samples and bytes of a picture at one quantizer: for a smaller and for a larger
-/// size. For FFmpeg's test pattern the exponent is 0.6 to 1 at coarse quantizers. Each direction uses a value from the
-/// cautious end of this range.
+/// Exponents from samples to bytes of a picture, for a smaller and a larger size: the cautious ends of 0.6 to 1,
+/// measured with FFmpeg's test pattern.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Margin of the step size for a change to a smaller size. The size is reduced if the needed step size exceeds that of
-/// the coarsest quantizer by this factor. At the new size, the needed step size must be below that of the coarsest
-/// quantizer by the same factor.
+/// Excess of the needed step size over the coarsest quantizer's that makes pictures smaller, and its distance at the
+/// new size.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Margins of the step size for a change to a larger size, each with the time for which the margin must be kept. The
-/// second pair applies to a rate far above the need of the present size, for example after a start.
+/// Margins of the step size for a larger picture, with the time to keep them. The second is for a rate far above the
+/// need.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
-/// The result of the last group of pictures.
+/// The result of the last group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LastGroup {
-    /// The group was coded in full.
+    /// Coded in full.
     Whole,
-    /// The group ended early, so its size is not evaluated.
+    /// Ended early, so its size is not evaluated.
     Cut,
-    /// The group outgrew the rate, and should have had this quantizer.
+    /// Outgrew the rate, and should have had this quantizer.
     Outgrown(f64),
 }
 
-/// Chooses the quantizer and the size of each group of pictures by the leaky bucket of Evalvid-RA.
+/// Chooses each group's quantizer and picture size by Evalvid-RA's leaky bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupControl {
     pub(crate) steering: Steering,
-    /// The quantizer of the present group of pictures. The encoder receives the rounded value.
+    /// The present group's quantizer, before rounding.
     pub(crate) quantizer: f64,
-    /// The level of the leaky bucket.
+    /// The leaky bucket's level.
     fill: f64,
-    /// Bytes of the present group of pictures, with packet headers.
+    /// The present group with packet headers.
     sent: Bytes,
-    /// Bytes of packet headers in `sent`.
+    /// Packet headers in `sent`.
     headers: Bytes,
     /// The present size, as an index of [`Steering::sizes`].
     pub(crate) size: usize,
-    /// Whether a group has begun.
     begun: bool,
-    /// The time since which a larger size has fitted, for each pair of [`UPSIZE_MARGINS`].
+    /// Since when a larger size has fitted, per pair of [`UPSIZE_MARGINS`].
     fits_since: [Option<Span>; 2],
-    /// Whether the encoder and not the rate limits the stream: it has the finest quantizer and the full size, and is
-    /// below the budget.
+    /// Whether the encoder, not the rate, limits the stream: finest quantizer, full size, below the budget.
     pub(crate) limited: bool,
 }
 
@@ -97,37 +93,33 @@ impl GroupControl {
         }
     }
 
-    /// Returns the sampling time of a picture.
     pub(crate) fn time(&self, picture: u32) -> Span {
         self.steering.time(picture)
     }
 
-    /// Counts a coded frame of this size, including packet headers. `headers` bytes of it are packet headers.
+    /// Counts a coded frame with `headers` bytes of packet headers.
     pub(crate) fn add(&mut self, size: Bytes, headers: Bytes) {
         self.sent += size;
         self.headers += headers;
     }
 
-    /// Restarts the counts of the present group.
     pub(crate) fn reset(&mut self) {
         (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
     }
 
-    /// Returns the quantizer, rounded for the encoder.
     pub(crate) fn rounded(&self) -> u8 {
         libm::round(self.quantizer) as u8
     }
 
-    /// Returns the first quantizer, before anything has been coded. The method assumes a tenth of a bit per sample at
-    /// quantizer 9, as is usual for pictures, with a margin towards coarser quantizers.
+    /// Returns the first quantizer, assuming a tenth of a bit per sample at quantizer 9, with a margin.
     fn first_quantizer(&self, rate: Rate) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
         match self.steering.scale {
-            // `share` is the reciprocal of the bits per sample. At 0.1 bit per sample the quantizer is 9, so their
-            // product is 0.9. The margin is a factor of 1.5 here, and half a doubling on the logarithmic scales.
+            // `share` is the reciprocal of bits per sample: 9 · 0.1 = 0.9. The margin is 1.5, or half a doubling on
+            // logarithmic scales.
             Scale::Linear => 0.9 * share * 1.5,
-            // Quantizer 9 corresponds to QP 28. On scales from 0 to 63, it corresponds to at most 36.
+            // Quantizer 9 is QP 28, or at most 36 on scales to 63.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -139,12 +131,12 @@ impl GroupControl {
         (f64::from(self.steering.quantizers.0), f64::from(self.steering.quantizers.1))
     }
 
-    /// Returns the number of luma samples of a picture of this size.
+    /// Returns the luma samples of a picture.
     fn samples(&self, size: usize) -> f64 {
         self.steering.sizes.get(size).map_or(0.0, |(width, height)| f64::from(*width) * f64::from(*height))
     }
 
-    /// Returns the quantizer whose step size is `factor` times that of `quantizer`.
+    /// Returns the quantizer with `factor` times the step size.
     pub(crate) fn scaled(&self, quantizer: f64, factor: f64) -> f64 {
         match self.steering.scale {
             Scale::Linear => quantizer * factor,
@@ -152,16 +144,15 @@ impl GroupControl {
         }
     }
 
-    /// A group of pictures has `open` bytes at the present quantizer. Returns the quantizer at which it would have had
-    /// `wanted` bytes. `headers` of these bytes are packet headers, whose size does not depend on the quantizer.
+    /// Returns the quantizer at which a group of `open` bytes would have `wanted` bytes; `headers` do not depend on it.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
-        // At least a tenth of the budget is left for payload, so that the factor stays finite.
+        // At least a tenth is left for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// Advances the leaky bucket by the size of the last group of pictures, and sets the quantizer and size of the next
-    /// group, which begins at `at` and has a budget of `budget` bytes. `rate` is the target rate.
+    /// Advances the bucket by the last group, and sets quantizer and size of the next one, which begins at `at` with
+    /// `budget` bytes.
     pub(crate) fn steer(&mut self, at: Span, budget: f64, rate: Rate, last: LastGroup) {
         let (low, high) = self.limits();
         let needed = if self.begun {
@@ -170,7 +161,7 @@ impl GroupControl {
                     self.quantizer = needed;
                     Some(needed)
                 }
-                // A group that ended early does not show the size of a whole group, so the quantizer stays.
+                // A partial group does not show a whole one's size.
                 LastGroup::Cut => None,
                 LastGroup::Whole => Some(self.advance(budget, low)),
             }
@@ -186,24 +177,21 @@ impl GroupControl {
         self.reset();
     }
 
-    /// Advances the leaky bucket by a whole group, and returns the quantizer that the group should have had.
+    /// Advances the bucket by a whole group, and returns the quantizer that it should have had.
     fn advance(&mut self, budget: f64, low: f64) -> f64 {
         let open = self.sent.as_f64().max(1.0);
         let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
         let needed = self.needed(open, wanted, self.headers.as_f64());
         self.fill = fill;
-        // Within 5 % of the budget the quantizer is kept, so that it does not oscillate.
+        // Within 5 % the quantizer is kept, so that it does not oscillate.
         if (open / budget - 1.0).abs() > 0.05 {
             self.quantizer = self.scaled(self.quantizer, open / wanted);
         }
-        // The stream is limited by the encoder and not by the rate: the quantizer is the finest, the size is full, and
-        // budget is left.
         self.limited = self.quantizer <= low && open < 0.95 * budget && self.size == 0;
         needed
     }
 
-    /// Changes the picture size if the present size needs too coarse a quantizer, or if a larger size has fitted for
-    /// long enough.
+    /// Changes the size if the quantizer is too coarse, or a larger size has fitted for long enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
@@ -236,15 +224,14 @@ impl GroupControl {
             }
         }
         if to != self.size {
-            // The bucket's fill belongs to the old size. A half-full bucket is the neutral start.
+            // The fill belongs to the old size; half is neutral.
             (self.quantizer, self.size, self.fill) = (there[to], to, 0.5);
             self.fits_since = [None; 2];
         }
     }
 }
 
-/// Byte budget of a group of pictures: the bytes that the rate sends in the group's duration, minus the backlog. The
-/// budget is at least half of these bytes.
+/// A group's byte budget: what the rate sends in its duration, minus the backlog, but at least half of it.
 pub(crate) fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }

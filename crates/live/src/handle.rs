@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use steadycast_session::OperatorControls;
 
-/// The latest status, its number, and whether the session has ended.
 #[derive(Default)]
 struct Shown {
     status: Value,
@@ -16,16 +15,16 @@ struct Shown {
     done: bool,
 }
 
-/// The state that the session's thread and its handles share.
+/// The state that a session's thread shares with its handles.
 #[derive(Default)]
 pub(crate) struct Shared {
     stop: AtomicBool,
-    /// Set if a status was requested. The status is built only on request.
+    /// Whether a status was requested, which is built only then.
     asked: AtomicBool,
     shown: Mutex<Shown>,
     change: Condvar,
     pub(crate) orders: OperatorControls,
-    /// The canonical names of receivers that the operator has excluded.
+    /// The canonical names of excluded receivers.
     pub(crate) excluded: Mutex<Vec<String>>,
 }
 
@@ -38,14 +37,14 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the loop must return from its wait, because the session is to stop or a status was requested.
+    /// Returns whether the loop must end its wait for a stop or a status request.
     pub(crate) fn calls(&self) -> bool {
         self.stopped() || self.asked.load(Ordering::Relaxed)
     }
 
-    /// Builds and publishes the status if one was requested.
+    /// Publishes the status if it was requested.
     pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
-        // This status answers all requests so far.
+        // One status answers all requests so far.
         if self.asked.swap(false, Ordering::Relaxed) {
             self.show_now(make());
         }
@@ -58,17 +57,16 @@ impl Shared {
         self.change.notify_all();
     }
 
-    /// Announces the end of the session, after which no status follows.
+    /// Announces the session's end, after which no status follows.
     pub(crate) fn end(&self) {
         self.shown().done = true;
         self.change.notify_all();
     }
 }
 
-/// The thread of a session, which returns its record.
 type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
 
-/// A handle of a session for use in other threads. It outlives the session.
+/// A handle of a session for other threads, which may outlive the session.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -77,7 +75,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Runs `session`, which returns its record, in a thread of this name.
+    /// Runs `session` in a thread of this name.
     pub(crate) fn start(
         name: &str,
         shared: Arc<Shared>,
@@ -94,7 +92,7 @@ impl Handle {
         Ok(Self { shared, waker, thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
-    /// Stops the session if it still runs, and returns its record.
+    /// Stops the session and returns its record.
     ///
     /// # Errors
     /// The loop failed; the record was taken already; or the thread has died, which is a bug.
@@ -105,11 +103,10 @@ impl Handle {
         thread.join().map_err(|_| LiveError::unwritten("the session's thread has died"))?
     }
 
-    /// Returns the session's status as JSON. Waits up to `patience` for a new status, then returns the latest one, or
-    /// `null` if there is none. After the session's end, returns the last status.
+    /// Returns the status as JSON. Waits up to `patience` for a new one, then returns the latest, or `null` without
+    /// any.
     pub fn status(&self, patience: Duration) -> Value {
-        // The number is read before the request. Otherwise a status that is published in between could be mistaken for
-        // the answer.
+        // A status that is published before the request must not count as the answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -123,7 +120,7 @@ impl Handle {
         self.shared.shown().done
     }
 
-    /// Waits up to `patience` for the session's end. Returns true if it has ended.
+    /// Waits up to `patience` for the session's end. Returns whether it has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.change.wait_timeout_while(self.shared.shown(), patience, |shown| !shown.done);
         waited.unwrap_or_else(PoisonError::into_inner).0.done

@@ -15,44 +15,42 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Time for which a packet waits for a missing earlier one, if there are no retransmissions. The time starts at the
-/// last packet that arrived in sequence, because a packet with a number far ahead may be forged while genuine packets
-/// still arrive in order.
+/// Wait for a missing packet without retransmissions. It starts at the last packet in sequence, as a number far ahead
+/// may be forged.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
-/// Maximum number of waiting packets if they wait for [`REORDER_WAIT`].
+/// Maximum number of packets that wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
-/// Maximum number of waiting packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
+/// Maximum number of packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
-/// Maximum number of waiting packets for any wait.
 const MAX_HELD: u64 = 1 << 14;
 
-/// A packet with its arrival time. A packet without payload only fills its sequence number, and belongs to no frame.
+/// A packet with its arrival time. Without payload, it only fills its sequence number.
 type Held = (Time, RtpHeader, Vec<u8>);
 
 /// A jitter buffer that puts packets into order and reassembles frames.
 pub struct JitterBuffer {
     payload_types: PayloadTypes,
     assembler: FrameAssembler,
-    /// The waiting packets by extended sequence number.
+    /// By extended sequence number.
     held: BTreeMap<u64, Held>,
-    /// Maximum time that a packet waits for an earlier one, and maximum number of waiting packets.
+    /// Maximum wait for an earlier packet, and maximum number of waiting packets.
     limits: (Span, usize),
-    /// The extended sequence number of the next packet.
+    /// The next packet's extended sequence number.
     next: Option<u64>,
-    /// Arrival time of the latest packet that was in sequence.
+    /// The latest arrival in sequence.
     progress: Time,
-    /// Number of packets since the last gap.
+    /// Packets since the last gap.
     since_gap: u64,
-    /// Consecutive packets that arrived after their gap had been given up, with the sequence number of the first one.
+    /// Consecutive packets that came after their gap was given up, and the first one's number.
     late: (u64, Vec<Held>),
-    /// Sequence numbers, not reached yet, at which new runs of the stream start.
+    /// Future sequence numbers at which new runs start.
     runs: VecDeque<u64>,
-    /// The RTP sequence number that the next packet of the same source should have.
+    /// The next RTP sequence number of the same source.
     raw: Option<u16>,
 }
 
 impl JitterBuffer {
-    /// Creates the jitter buffer of packets of these payload types and this format.
+    /// Creates the jitter buffer of these payload types.
     pub fn new(format: PayloadFormat, payload_types: PayloadTypes, frame_queue: FrameQueue) -> Self {
         Self {
             payload_types,
@@ -68,7 +66,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Sets the time for which packets wait for earlier ones, which may be retransmitted.
+    /// Sets the wait for the repair of earlier packets.
     #[must_use]
     pub fn waiting(self, wait: Span) -> Self {
         let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(MAX_HELD_SHORT as u64, MAX_HELD);
@@ -80,8 +78,7 @@ impl JitterBuffer {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
             let (wait, most) = self.limits;
-            // The next packet is still missing, and neither the waiting time nor the number of waiting packets has
-            // reached its limit.
+            // The next packet is still missing, and no limit is reached.
             if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
@@ -90,14 +87,14 @@ impl JitterBuffer {
         }
     }
 
-    /// Processes the next held packet. Missing packets before it are given up as lost.
+    /// Processes the next held packet, and gives up those missing before it.
     fn go_on(&mut self, seq: u64, (at, header, payload): Held) {
         if let Some(next) = self.next.filter(|next| seq > *next) {
             self.give_up(seq - next);
         } else {
             self.progress = self.progress.max(at);
         }
-        // A run may begin with a number whose packet was lost, so all runs up to this packet have begun.
+        // A run's first packet may be lost.
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
             self.assembler.start_run(self.raw == Some(header.seq));
@@ -115,17 +112,15 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Handles a packet whose gap was given up. Usually the packet is late and discarded. If the gap was caused by a
-    /// forged number, however, the stream goes back to this packet, provided that enough consecutive packets follow it.
-    /// There have to be more of them than of the packets that have followed the gap, unless their numbers are too far
-    /// from the gap to be late. A single forged number therefore can't make the receiver discard the genuine packets.
+    /// Handles a packet whose gap was given up: late packets are discarded. If a forged number caused the gap, more
+    /// consecutive packets than have followed the gap make the stream go back.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
             run.clear();
             *first = seq;
         }
-        // If the buffer goes back to this packet below, it takes the packet off this count again.
+        // Taken back below if the buffer goes back to this packet.
         self.assembler.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);
@@ -139,7 +134,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Returns the time until which a frame with a marker still waits for reordered packets.
+    /// Returns until when a frame with a marker waits for reordered packets.
     fn ends_at(&self) -> Option<Time> {
         self.assembler.marked_at().filter(|_| self.held.is_empty()).map(|at| at + REORDER_WAIT)
     }
@@ -151,8 +146,7 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity may share the sequence numbers of the media (RFC 5109). A parity packet then fills its sequence
-        // number, so that the number does not count as lost.
+        // Parity in the media's sequence numbers (RFC 5109) must not count as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);
@@ -176,7 +170,7 @@ impl Consumer for JitterBuffer {
     }
 
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Frames that were finished without this packet are not reassembled again.
+        // Frames that were finished without this packet stay as they are.
         if self.next.is_none_or(|next| seq >= next) {
             self.take(now, seq, header, payload);
         } else {

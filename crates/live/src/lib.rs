@@ -1,8 +1,7 @@
-//! Runs flow endpoints in real time. This is the only crate that reads the clock and opens sockets for RTP.
+//! Runs flow endpoints in real time. Only this crate reads the clock and opens sockets for RTP.
 //!
-//! A [`Loop`] drives its ends in one thread. It waits for a datagram or for the earliest timer of its ends, calls the
-//! ends that are due, and sends the datagrams that they emit. It drives one end or hundreds. The sockets of an [`End`]
-//! may be opened in another thread and in another network namespace.
+//! A [`Loop`] drives one or hundreds of ends in one thread: it waits for a datagram or a timer, calls the ends that are
+//! due, and sends what they emit. An [`End`]'s sockets may be opened in another thread or network namespace.
 
 mod audio;
 mod broadcast;

@@ -17,15 +17,15 @@ pub struct LiveRecord {
     toml: String,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
-    /// The end of the session, from its start.
+    /// The session's end, counted from its start.
     pub now: Time,
     warnings: Vec<String>,
-    /// The frames that a receiver received.
+    /// A receiver's frames.
     frames: Vec<FrameRow>,
 }
 
 impl LiveRecord {
-    /// Creates the record of an agent that was active during `active`, as one end of the session's scenario.
+    /// Creates the record of an agent that was active during `active`.
     pub(crate) fn new(
         loaded: Loaded,
         agent: Agent,
@@ -61,7 +61,7 @@ impl LiveRecord {
         }
     }
 
-    /// Returns true if this is a receiver that never received a usable media packet.
+    /// Returns whether this receiver never got a usable media packet.
     pub fn silent(&self) -> bool {
         self.agents.iter().any(|agent| matches!(agent, Agent::VideoSink(sink) if sink.intake.bytes == Bytes::ZERO))
     }
@@ -82,7 +82,7 @@ impl LiveRecord {
     /// Returns a table of the record.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
-        // The frames of a live receiver come from the jitter buffer, because its record contains no sender.
+        // The record of a live receiver contains no sender, so its frames come from the jitter buffer.
         if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
@@ -104,16 +104,14 @@ impl LiveRecord {
     }
 }
 
-/// Returns the names of the receivers that reported, and their figures for the sender's summary. A figure that a
-/// receiver did not report is null.
+/// Returns the names of the receivers that reported, and their figures for the sender's summary.
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
         if peer.reports == 0 {
             continue;
         }
-        // The loss of a receiver that was present from the start is counted from the first packet. The loss of a
-        // receiver that joined later is counted from its first report, because earlier packets were not sent to it.
+        // Losses before the first report count only for a receiver present from the start.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
@@ -123,8 +121,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         let loss = peer.block.and_then(|block| {
             let expected = block.highest_seq.wrapping_sub(from);
             let lost = block.cumulative_lost - before;
-            // An expected number of 2³¹ or more comes from a forged or wrapped report. Duplicates can make the loss
-            // negative.
+            // A number of 2³¹ or more comes from a forged or wrapped report. Duplicates can make the loss negative.
             (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
         });
         // A millisecond is 90 ticks of the RTP clock.

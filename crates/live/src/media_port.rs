@@ -1,7 +1,5 @@
-//! A UDP port that the sessions of all browsers share.
-//!
-//! One thread reads the port, and delivers each datagram to the queue of its session. Sessions send through the port's
-//! sockets themselves. ICE, DTLS and SRTP authenticate every datagram again in its session.
+//! A UDP port that all browsers' sessions share. One thread reads it into the sessions' queues, and sessions send
+//! through its sockets. Each session authenticates its datagrams again.
 
 use crate::net::{PairOptions, Port};
 use crate::{Clock, Datagram, End, LiveError, Loop, Meta, Outbox, Pair, Waker};
@@ -16,19 +14,17 @@ use std::time::Instant;
 use steadycast_units::{Ecn, Span, Time};
 use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 
-/// Maximum number of datagrams in the queue of a session. A viewer sends about 25 datagrams per second, a publisher
-/// 1,000 at 8 Mb/s, so only a flood reaches this limit.
+/// Datagrams per session. A viewer sends 25 per second, a publisher 1,000 at 8 Mb/s, so only a flood reaches this.
 const MAX_QUEUE: usize = 512;
-/// Size of the send buffer, which all sessions share. If this exceeds the maximum of the kernel, the buffer has the
-/// maximum.
+/// In bytes, shared by all sessions. The kernel limits it.
 const SEND_BUFFER: usize = 4 << 20;
-/// Maximum number of datagrams that a session takes from its queue before it serves its timers.
+/// Datagrams that a session takes before it serves its timers.
 const BATCH: usize = 64;
 
-/// A datagram in the queue of a session, with its arrival time by the clock of the machine.
+/// A queued datagram with its arrival time.
 type Queued = (Vec<u8>, Meta, Instant);
 
-/// The queue of a session. Its waker is readable while the queue is not empty.
+/// A session's queue. Its waker is readable while the queue is not empty.
 struct Inbox {
     queue: Mutex<VecDeque<Queued>>,
     ready: Waker,
@@ -39,26 +35,26 @@ impl Inbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a datagram. Returns false if the queue is full.
+    /// Returns false if the queue is full.
     fn push(&self, datagram: Queued) -> bool {
         let mut queue = self.queue();
         if queue.len() >= MAX_QUEUE {
             return false;
         }
         queue.push_back(datagram);
-        // The waker stays readable until the queue is empty, so only the first datagram in the queue has to wake it.
+        // The waker stays readable until the queue is empty.
         if queue.len() == 1 {
             self.ready.wake();
         }
         true
     }
 
-    /// Removes up to a batch of datagrams. Returns them, and whether there are more.
+    /// Takes a batch of datagrams. Returns whether there are more.
     fn take(&self) -> (Vec<Queued>, bool) {
         let mut queue = self.queue();
         let count = queue.len().min(BATCH);
         let taken = queue.drain(..count).collect();
-        // The waker is reset while the lock is held, so that a datagram that is pushed later is not missed.
+        // Under the lock, so that a later datagram is not missed.
         if queue.is_empty() {
             self.ready.reset();
         }
@@ -66,9 +62,9 @@ impl Inbox {
     }
 }
 
-/// The state that the port's thread and its sessions share.
+/// The state that the port's thread shares with its sessions.
 struct Shared {
-    /// The sockets: at most one per address family.
+    /// At most one per address family.
     sockets: Vec<Port>,
     routes: Mutex<Demultiplexer<Arc<Inbox>>>,
     stop: AtomicBool,
@@ -80,7 +76,7 @@ impl Shared {
     }
 }
 
-/// One socket of the port as an end of the loop in the port's thread.
+/// One of the port's sockets in the thread's loop.
 struct Router {
     shared: Arc<Shared>,
     clock: Clock,
@@ -97,7 +93,7 @@ impl End for Router {
         let mut routes = self.shared.routes();
         let delivered = match routes.route(now, datagram.meta.from, datagram.bytes) {
             Ok(inbox) => {
-                // The session's clock has another time zero, so the time is passed on as an instant.
+                // The session's clock has another zero.
                 let at = self.clock.instant(datagram.meta.at);
                 inbox.push((datagram.bytes.to_vec(), datagram.meta, at)).then_some(()).ok_or(DropReason::FullQueue)
             }
@@ -124,7 +120,7 @@ impl fmt::Debug for MediaPort {
 }
 
 impl MediaPort {
-    /// Opens the port at these local addresses, of which at most one is IPv4 and one IPv6, and starts to read it.
+    /// Opens the port at these local addresses, at most one IPv4 and one IPv6, and starts to read it.
     ///
     /// # Errors
     /// An address can't be used, or the system is out of descriptors or threads.
@@ -135,7 +131,7 @@ impl MediaPort {
         for address in addresses {
             let own = Port::open(SocketAddr::new(*address, port), &PairOptions::default(), false)?;
             own.set_send_buffer_size(SEND_BUFFER)?;
-            // Sessions send through a copy of the socket while the port's thread reads it.
+            // Sessions send through a copy while the thread reads.
             sockets.push(own.duplicate()?);
             pairs.push(Pair::of_port(own));
         }
@@ -148,8 +144,7 @@ impl MediaPort {
         let thread = std::thread::Builder::new().name("steadycast-media".into()).spawn(move || {
             let mut runs = true;
             while runs {
-                // The waker ends this wait when the port is closed. The loop fails only if the system refuses to wait.
-                // Then no datagram can be read any more.
+                // The waker ends this wait when the port is closed. The loop only fails if the system refuses to wait.
                 let until = clock.now() + Span::secs(3_600);
                 let waited = driver.run(until, |_| !routed.stop.load(Ordering::Relaxed));
                 runs = waited.is_ok() && !routed.stop.load(Ordering::Relaxed);
@@ -163,13 +158,12 @@ impl MediaPort {
         self.port
     }
 
-    /// Returns the number of datagrams that were delivered to no session, by reason.
+    /// Returns the datagrams delivered to no session, by reason.
     pub fn dropped(&self) -> [(DropReason, u64); DropReason::ALL.len()] {
         self.shared.routes().dropped()
     }
 
-    /// Creates the sockets of a session. `own` are the credentials of this end, and `peer_ufrag` is the user name of
-    /// the browser. `local` is the address by which the browser reaches the port.
+    /// Creates a session's sockets; `local` is the address by which the browser reaches the port.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -197,13 +191,12 @@ impl Drop for MediaPort {
 pub struct SharedPort {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    /// The user name of this end, which identifies the session.
+    /// This end's user name, which identifies the session.
     ufrag: String,
     local: SocketAddr,
-    /// The local address at which the browser's last check arrived. A host may have several addresses, and ICE requires
-    /// that responses are sent from this address (RFC 8445, section 7.3.1).
+    /// The local address of the browser's last check, from which ICE requires responses (RFC 8445, section 7.3.1).
     source: Option<IpAddr>,
-    /// Number of datagrams that this machine could not send.
+    /// Datagrams that this machine could not send.
     unsent: u64,
 }
 
@@ -224,7 +217,7 @@ impl SharedPort {
         is_sent
     }
 
-    /// Takes up to a batch of datagrams from the queue. Returns true if there are more.
+    /// Takes a batch of queued datagrams. Returns whether there are more.
     pub(crate) fn receive(&mut self, clock: &Clock, mut each: impl FnMut(&[u8], &Meta)) -> bool {
         let (taken, more) = self.inbox.take();
         for (bytes, meta, at) in taken {

@@ -32,9 +32,9 @@ impl FromStr for Interface {
 pub enum Which {
     /// The port for media.
     Rtp,
-    /// The port for reports, which is the media's port if both are multiplexed (RFC 5761).
+    /// The port for reports, which is the media's if multiplexed (RFC 5761).
     Rtcp,
-    /// The port for audio, which is the media's if both are bundled (RFC 9143).
+    /// The port for audio, which is the media's if bundled (RFC 9143).
     Audio,
     /// The port for the audio's reports.
     AudioRtcp,
@@ -43,17 +43,17 @@ pub enum Which {
 /// Options of a pair of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct PairOptions {
-    /// The interface for sending and for joining groups. Without it, the routing table decides.
+    /// The interface for sending and joining; `None` leaves it to the routing table.
     pub interface: Option<Interface>,
-    /// Time to live, or hop limit. Without it, the system's default is used, which is 1 for multicast.
+    /// Time to live or hop limit; `None` is the system's default, 1 for multicast.
     pub ttl: Option<u8>,
-    /// The source of a source-specific join (RFC 4607). Groups in 232/8 and ff3x::/32 require it.
+    /// The source of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
     pub source: Option<IpAddr>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// A sender's local RTP port; RTCP uses the next port. Without it, any free pair of ports is used.
+    /// A sender's local RTP port, with RTCP on the next one; `None` takes any free pair.
     pub local: Option<u16>,
-    /// The RTCP port, if it is not the one after RTP (RFC 3605).
+    /// The RTCP port, if it does not follow RTP's (RFC 3605).
     pub reports: Option<u16>,
 }
 
@@ -63,29 +63,27 @@ pub struct Port {
     state: UdpSocketState,
     local: SocketAddr,
     connected: bool,
-    /// Number of datagrams that the peer refused (ICMP port unreachable).
+    /// Datagrams that the peer refused (ICMP port unreachable).
     refused: u64,
-    /// Number of datagrams that this machine could not send.
+    /// Datagrams that this machine could not send.
     unsent: u64,
 }
 
 /// The metadata of a received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// The datagram's source address.
+    /// The source address.
     pub from: SocketAddr,
-    /// The datagram's destination address, if the system provides it.
+    /// The destination address, if the system provides it.
     pub to: Option<IpAddr>,
-    /// The datagram's ECN field on arrival.
+    /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The time at which the kernel received the datagram.
+    /// The kernel's receive time.
     pub at: Time,
 }
 
-/// Returns the identity of a sender for the session's member table. The port is left out, because it differs between
-/// RTP and RTCP and NAT may change it. An IPv6 address does not fit into the 64-bit identity, so it is hashed with a
-/// secret key. Because the key is secret, the owner of a large network can't find an address with the same identity as
-/// another member's address.
+/// Returns a sender's identity for the member table, without the port, which NAT may change. An IPv6 address is hashed
+/// with a secret key, so that an attacker can't construct a collision.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -93,7 +91,7 @@ pub fn origin(address: IpAddr) -> Origin {
     }
 }
 
-/// Returns true if a group must be joined with a source (RFC 4607, sections 1 and 3).
+/// Returns whether a group must be joined with a source (RFC 4607, sections 1 and 3).
 pub fn source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets()[0] == 232,
@@ -115,7 +113,7 @@ pub(crate) struct Buffers {
 }
 
 const BATCH: usize = 8;
-/// With UDP GRO, the kernel may deliver up to 64 datagrams of one sender as one buffer.
+/// With UDP GRO, one buffer may contain up to 64 datagrams.
 const MAX_GRO_DATAGRAM: usize = 65_536;
 
 impl Buffers {
@@ -129,22 +127,19 @@ impl Port {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
-                // Without this option, an IPv6 socket on the unspecified address would also occupy the IPv4 port.
+                // Otherwise the socket would occupy the IPv4 port, too.
                 socket.set_only_v6(true)?;
             }
-            // Several receivers of a group on one machine share its port. Unicast ports are exclusive, so that a second
-            // program gets an error.
+            // Several receivers of a group may share its port. Unicast ports are exclusive.
             socket.set_reuse_address(shared)?;
             if let Some(Interface::Name(name)) = &options.interface {
                 socket.bind_device(Some(name.as_bytes()))?;
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // Datagrams larger than the path's MTU are fragmented instead of being refused here, because a controller's
-            // header extension may exceed the planned size.
+            // A controller's header extension may exceed the planned size, so larger datagrams are fragmented.
             discover_no_mtu(&socket, bind.is_ipv6())?;
-            // The kernel limits this size to its own maximum. The buffer holds the datagrams that arrive while this
-            // thread sleeps.
+            // Holds what arrives while this thread sleeps. The kernel limits the size.
             socket.set_recv_buffer_size(1 << 21)?;
             let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("no address"))?;
             Ok((socket, state, local))
@@ -167,14 +162,13 @@ impl Port {
         Ok(port)
     }
 
-    /// Returns a second handle of this socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let socket = self.socket.try_clone()?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         Ok(Self { socket, state, local: self.local, connected: self.connected, refused: 0, unsent: 0 })
     }
 
-    /// Sets the size of the send buffer in bytes. The kernel limits it to its own maximum.
+    /// Sets the send buffer in bytes, which the kernel limits.
     pub(crate) fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(size)
     }
@@ -195,8 +189,7 @@ impl Port {
             Some(Interface::Name(name)) if six => self.socket.set_multicast_if_v6(index(&self.socket, name)?)?,
             _ => {}
         }
-        // By default, Linux delivers datagrams of all groups that any process on this machine has joined. This socket
-        // must only get those of its own groups.
+        // By default, Linux also delivers groups that other processes have joined.
         if six {
             self.socket.set_multicast_all_v6(false)?;
         } else {
@@ -216,7 +209,7 @@ impl Port {
         };
         joined.map_err(|e| {
             let remedy = match e.raw_os_error() {
-                // Linux chooses the interface of a join by the route to the group.
+                // Linux chooses the interface by the route to the group.
                 Some(libc::ENODEV) => "no route leads to this group: name an interface with --interface",
                 Some(libc::EINVAL) => "group and source must be of one kind, IPv4 or IPv6",
                 _ => "name another --interface",
@@ -259,15 +252,14 @@ impl Port {
         self.local
     }
 
-    /// Returns the number of datagrams that the peer refused, and the number that this machine could not send.
+    /// Returns the datagrams that the peer refused, and those that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
 
-    /// Sends a datagram with this ECN field. Returns false if it could not be sent, which counts as a loss. A refusal
-    /// (ICMP) belongs to an earlier datagram, so the send is tried once more.
+    /// Sends a datagram with this ECN field. Returns false if it could not be sent, which counts as a loss.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
-        // A pending ICMP error of an earlier datagram makes the next send fail once. The repetition succeeds.
+        // An earlier datagram's pending ICMP error makes the next send fail once.
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
                 self.send_from(None, bytes, to, ecn)
@@ -286,15 +278,15 @@ impl Port {
         false
     }
 
-    /// Sends a datagram with this source address and ECN field, which control messages set (`IP_PKTINFO` and `IP_TOS`,
-    /// or `IPV6_PKTINFO` and `IPV6_TCLASS`). Without a source address the routing table decides.
+    /// Sends from this source address, set by control messages (`IP_PKTINFO` and `IP_TOS`, or `IPV6_PKTINFO` and
+    /// `IPV6_TCLASS`). `None` leaves it to the routing table.
     pub(crate) fn send_from(&self, source: Option<IpAddr>, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let ecn = EcnCodepoint::from_bits(ecn.bits());
         let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: source };
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// Receives up to a batch of datagrams. Returns true if there may be more.
+    /// Receives a batch of datagrams. Returns whether there may be more.
     pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, mut each: impl FnMut(&[u8], &Meta)) -> bool {
         let Buffers { bytes, metas } = buffers;
         let mut slices = {
@@ -304,13 +296,13 @@ impl Port {
         let count = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas) {
             Ok(count) => count,
             Err(error) => {
-                // The error belongs to an earlier send. The next call returns the queued datagrams.
+                // The error belongs to an earlier send.
                 self.refused += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                 return false;
             }
         };
         for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
-            // The kernel's receive time does not include the time for which the datagram waited for this thread.
+            // The kernel's time excludes the wait for this thread.
             let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
             let about = Meta {
                 from: meta.addr,
@@ -318,7 +310,7 @@ impl Port {
                 ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
                 at,
             };
-            // With GRO the buffer contains several datagrams of `stride` bytes.
+            // With GRO, a buffer contains several datagrams of `stride` bytes.
             for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
                 each(datagram, &about);
             }
@@ -337,9 +329,9 @@ fn index(socket: &Socket, name: &str) -> io::Result<u32> {
     Ok(name_to_index(socket, name)?)
 }
 
-/// A port of a session: a socket, or a part of a port that several sessions share.
+/// A session's port: a socket, or a part of a shared one.
 pub enum PairPort {
-    /// A socket that only this session uses.
+    /// A socket of this session only.
     Own(Port),
     /// A part of a [`MediaPort`](crate::MediaPort).
     Shared(SharedPort),
@@ -354,16 +346,16 @@ impl PairPort {
         }
     }
 
-    /// Returns the number of datagrams that the peer refused, and the number that this machine could not send.
+    /// Returns the datagrams that the peer refused, and those that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         match self {
             Self::Own(port) => port.failures(),
-            // Only a connected socket gets refusals. The socket of a shared port is not connected.
+            // Only a connected socket gets refusals.
             Self::Shared(port) => (0, port.unsent()),
         }
     }
 
-    /// Sends a datagram, as [`Port::send`] does.
+    /// Sends a datagram; see [`Port::send`].
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
         match self {
             Self::Own(port) => port.send(bytes, to, ecn),
@@ -371,7 +363,7 @@ impl PairPort {
         }
     }
 
-    /// Receives datagrams, as [`Port::receive`] does.
+    /// Receives datagrams; see [`Port::receive`].
     pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, each: impl FnMut(&[u8], &Meta)) -> bool {
         match self {
             Self::Own(port) => port.receive(clock, buffers, each),
@@ -392,17 +384,17 @@ impl AsFd for PairPort {
 /// The sockets of one end of a session.
 pub struct Pair {
     rtp: PairPort,
-    /// The RTCP socket, or `None` if RTCP shares the port of RTP.
+    /// `None` if RTCP shares RTP's port.
     rtcp: Option<PairPort>,
-    /// The destination of a sender's media. At a receiver, the address at which the media arrives.
+    /// A sender's destination, or the address at which a receiver's media arrives.
     pub(crate) address: SocketAddr,
-    /// The destination of a sender's own reports, and of reports to a group.
+    /// The destination of a sender's reports, and of reports to a group.
     reports: SocketAddr,
-    /// The sockets of the audio, or `None` if it shares those of the video.
+    /// The audio's sockets; `None` if it shares the video's.
     audio: Option<Box<Self>>,
 }
 
-/// Returns the RTP address of the audio of a session at this address: the next pair of ports.
+/// Returns the audio's RTP address: the next pair of ports.
 pub(crate) fn audio_address(video: SocketAddr) -> Result<SocketAddr, LiveError> {
     let mut next = video;
     let none = || LiveError::new(video, "audio needs the two ports after these", "take a port from 1 to 65532");
@@ -417,13 +409,13 @@ impl Pair {
         Self { audio: Some(Box::new(audio)), ..self }
     }
 
-    /// Opens a sender's sockets towards `to`, the RTP address of a receiver or a group. RTCP goes to the next port.
+    /// Opens a sender's sockets towards the RTP address `to`. RTCP goes to the next port.
     ///
     /// # Errors
     /// An address can't be used; the error contains the remedy.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
-        // Linux sends datagrams for 0.0.0.0 to the local host, which is never intended.
+        // Linux sends datagrams for 0.0.0.0 to the local host.
         if to.ip().is_unspecified() {
             return Err(LiveError::new(
                 to,
@@ -441,7 +433,7 @@ impl Pair {
             _ => any(to.ip()),
         };
         let multicast = to.ip().is_multicast();
-        // In an any-source group, reports are sent to the group, so the sender joins it.
+        // Reports go to an any-source group, so the sender joins it.
         let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
         let (mut rtp, rtcp) = if options.mux {
             let port = if group_port {
@@ -457,8 +449,7 @@ impl Pair {
             (rtp, Some(rtcp))
         };
         if !options.mux {
-            // Only a connected socket gets ICMP errors. Connecting also checks that there is a route before the first
-            // packet is sent.
+            // Only a connected socket gets ICMP errors. Connecting also checks the route.
             let connected = rtp.socket.connect(&to.into());
             connected.map_err(|e| LiveError::new(to, &e, unreached(to, &e, options)))?;
             rtp.connected = true;
@@ -467,7 +458,7 @@ impl Pair {
         Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports, audio: None })
     }
 
-    /// Creates the pair of a port whose peer is not known yet. Nothing is sent before [`Pair::redirect`] is called.
+    /// Creates the pair of an unknown peer, until [`Pair::redirect`].
     fn waiting(rtp: PairPort) -> Self {
         let at = rtp.local();
         Self { rtp, rtcp: None, address: at, reports: at, audio: None }
@@ -478,23 +469,20 @@ impl Pair {
         Self::waiting(PairPort::Own(port))
     }
 
-    /// Opens the pair of a session whose peer is found by ICE: one port at all local addresses of this family.
+    /// Opens one port at all local addresses of this family, for a peer found by ICE.
     pub(crate) fn to_server(family: IpAddr, options: &PairOptions) -> Result<Self, LiveError> {
         Ok(Self::of_port(Port::open(local(any(family), options, 0), options, false)?))
     }
 
-    /// Creates the pair of a browser's session.
     pub(crate) fn shared(port: SharedPort) -> Self {
         Self::waiting(PairPort::Shared(port))
     }
 
-    /// Sets the peer's address for media and reports.
     pub(crate) const fn redirect(&mut self, to: SocketAddr) {
         (self.address, self.reports) = (to, to);
     }
 
-    /// Opens a receiver's sockets at `at`: an address of this machine, the unspecified address, or a group, which is
-    /// joined.
+    /// Opens a receiver's sockets at an address of this machine, the unspecified address, or a group, which is joined.
     ///
     /// # Errors
     /// See [`Pair::sender`].
@@ -513,7 +501,7 @@ impl Pair {
         &self.rtp
     }
 
-    /// Returns the socket for reports, which may be the one for media.
+    /// Returns the socket for reports, which may be the media's.
     pub fn rtcp(&self) -> &PairPort {
         self.rtcp.as_ref().unwrap_or(&self.rtp)
     }
@@ -539,7 +527,7 @@ impl Pair {
         }
     }
 
-    /// Returns each socket once, with its kind.
+    /// Returns each socket once.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &PairPort)> {
         let audio = self.audio.as_ref();
         let rtp = std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)));
@@ -550,8 +538,7 @@ impl Pair {
 }
 
 impl Port {
-    /// Opens a port that is bound to the group's address, so that datagrams to other addresses are not delivered. Other
-    /// programs on this machine may share the port.
+    /// Opens a port that only gets datagrams to the group. Other programs may share it.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
@@ -559,7 +546,7 @@ impl Port {
     }
 }
 
-/// Returns true if an IPv6 address or group has link-local scope and no zone (RFC 4007).
+/// Returns whether an IPv6 address has link-local scope and no zone (RFC 4007).
 fn link_local(address: SocketAddr) -> bool {
     let SocketAddr::V6(v6) = address else { return false };
     let first = v6.ip().segments()[0];
@@ -589,8 +576,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
-            // Changes only the port of a copy. An address that is built from IP and port would lose the zone of an IPv6
-            // address.
+            // Preserves the zone of an IPv6 address.
             let mut next = rtp;
             next.set_port(port);
             Ok(next)
@@ -599,7 +585,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     }
 }
 
-/// Opens two sockets on an even port and the next one (RFC 3550, section 11).
+/// Opens sockets on an even port and the next one (RFC 3550, section 11).
 fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveError> {
     if options.local.is_some() {
         return Ok((
@@ -618,7 +604,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveEr
                 Err(_) => {}
             }
         }
-        // An unsuitable socket stays open until the end, so that the system assigns a different port to the next one.
+        // Stays open, so that the system assigns another port to the next one.
         tried.push(first);
     }
 }
@@ -631,7 +617,7 @@ fn discover_no_mtu(socket: &Socket, six: bool) -> io::Result<()> {
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
     };
     let size = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the option's value is an int, which lives until the call returns, and its size is given.
+    // SAFETY: the value is an int of the given size, which lives until the call returns.
     let set = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -651,14 +637,14 @@ fn join_source_group(socket: &Socket, group: IpAddr, source: IpAddr, interface: 
     (request.gsr_group, request.gsr_source) =
         unsafe { (*(&raw const group).cast::<libc::sockaddr_storage>(), *(&raw const source).cast()) };
     let size = size_of::<libc::group_source_req>() as libc::socklen_t;
-    // SAFETY: the option's value is a `group_source_req`, which lives until the call returns, and its size is given.
+    // SAFETY: the value is a `group_source_req` of the given size, which lives until the call returns.
     let set = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, MCAST_JOIN_SOURCE_GROUP, (&raw const request).cast(), size)
     };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The Linux value of the option of RFC 3678, section 5.1.
+/// Linux's value of RFC 3678's option (section 5.1).
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
-//! The symbols of forward error correction. Parity is computed from the symbols of sent packets. Lost packets are
-//! recovered from the symbols of received packets.
-//!
-//! The session decides which packets form a block and how much parity it gets, and detects when a block is recoverable.
-//! This module stores and computes the bytes.
+//! Symbols of forward error correction. Parity is computed from sent packets' symbols, and lost packets from received
+//! ones. The session decides on blocks and their parity.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
 use steadycast_wire::parity::{MAX_PACKETS, ParityHeader, SYMBOL_HEAD, packet, parity, recover, symbol};
 
-/// The symbols of the latest sent packets. Their extended sequence numbers are consecutive.
+/// The symbols of the latest sent packets, which are consecutive.
 #[derive(Debug, Default)]
 pub struct SentSymbols {
     first: u64,
@@ -16,13 +13,13 @@ pub struct SentSymbols {
 }
 
 impl SentSymbols {
-    /// Stores the symbol of an RTP packet of the media that was sent.
+    /// Stores a sent media packet's symbol.
     pub fn keep(&mut self, seq: u64, packet: &[u8]) {
         let Ok(symbol) = symbol(packet) else {
             debug_assert!(false, "a session made a packet that is none");
             return;
         };
-        // Symbols are addressed by position, so a gap in the numbers starts a new list.
+        // Symbols are addressed by position, so a gap starts a new list.
         if self.first + self.symbols.len() as u64 != seq {
             (self.first, self.symbols) = (seq, VecDeque::new());
         }
@@ -33,12 +30,12 @@ impl SentSymbols {
         Some(self.symbols.get(seq.checked_sub(self.first)? as usize)?)
     }
 
-    /// Returns the payload of a packet as it was sent, or an empty slice if the packet is not stored.
+    /// Returns a packet's payload as sent; empty if not stored.
     pub fn payload(&self, seq: u64) -> &[u8] {
         self.get(seq).and_then(|symbol| symbol.get(SYMBOL_HEAD..)).unwrap_or_default()
     }
 
-    /// Appends the payload of a parity packet to `out`. Returns false if a packet that it covers is not stored.
+    /// Appends a parity packet's payload to `out`. Returns false if a covered packet is not stored.
     pub fn write(&self, protection: &Protection, out: &mut Vec<u8>) -> bool {
         let symbols: Option<Vec<&[u8]>> = protection.packets.iter().map(|packet| self.get(packet.seq)).collect();
         let Some(symbols) = symbols else { return false };
@@ -54,24 +51,22 @@ impl SentSymbols {
     }
 }
 
-/// The number of latest sequence numbers whose symbols are kept.
+/// Number of sequence numbers whose symbols are kept.
 const SEQUENCE_RANGE: u64 = 1_024;
-/// Maximum number of blocks whose parity is kept.
 const MAX_BLOCKS: usize = 16;
-/// Maximum length of a symbol in bytes: the size of a jumbo frame. Longer packets are ignored, which bounds the memory.
+/// In bytes: a jumbo frame. Longer packets are ignored, which bounds the memory.
 const MAX_SYMBOL: usize = 9_216;
 
-/// The symbols of the recently received media and parity packets.
+/// The symbols of recent media and parity packets.
 #[derive(Debug, Default)]
 pub struct ReceivedSymbols {
-    /// The SSRC of the media.
+    /// The media's SSRC.
     ssrc: u32,
     newest: Option<u64>,
     symbols: BTreeMap<u64, Vec<u8>>,
     blocks: BTreeMap<u64, Parities>,
 }
 
-/// The parity symbols of a block.
 #[derive(Debug)]
 struct Parities {
     packets: u8,
@@ -79,9 +74,9 @@ struct Parities {
 }
 
 impl ReceivedSymbols {
-    /// Stores an RTP packet of this source's media, or its retransmission. A new SSRC discards all stored symbols.
+    /// Stores a media packet or its retransmission. A new SSRC discards all symbols.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
-        // Sequence numbers of different sources are unrelated, so all stored symbols are dropped.
+        // Sequence numbers of different sources are unrelated.
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
         }
@@ -90,7 +85,7 @@ impl ReceivedSymbols {
     }
 
     fn keep(&mut self, number: u16, symbol: Vec<u8>) {
-        // The first sequence number starts in cycle 1, so that an earlier packet has a positive extended number, too.
+        // From cycle 1, so that earlier packets have positive numbers, too.
         let seq = self.extended(number).unwrap_or(u64::from(number) + (1 << 16));
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);
@@ -103,14 +98,14 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Stores a parity symbol that belongs to the session.
+    /// Stores a parity symbol.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
-        // A forged base number that is far from the newest number must not displace blocks that are needed.
+        // A forged base far away must not displace blocks that are needed.
         let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
-        // All parity packets of a block must agree on the block's size. More than 64 of them add no information.
+        // More than 64 add no information.
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }
@@ -119,8 +114,8 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Returns the RTP packets that can be recovered, with the session's sequence numbers. A recovered symbol that is
-    /// not a valid packet is left out: its parity was forged or damaged.
+    /// Returns the recoverable RTP packets, with the session's sequence numbers. Invalid results of forged parity are
+    /// left out.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {
@@ -134,7 +129,7 @@ impl ReceivedSymbols {
         all
     }
 
-    /// Recovers the missing packets of the block that contains this one.
+    /// Recovers the missing packets of this packet's block.
     fn solve(&mut self, seq: u64) {
         let Some((base, block)) = self.blocks.range(..=seq).next_back() else { return };
         let all = *base..*base + u64::from(block.packets);
@@ -144,13 +139,13 @@ impl ReceivedSymbols {
         let sources: Vec<(u8, &[u8])> =
             self.symbols.range(all).map(|(seq, symbol)| ((seq - base) as u8, &symbol[..])).collect();
         let parities: Vec<(u8, &[u8])> = block.symbols.iter().map(|(index, symbol)| (*index, &symbol[..])).collect();
-        // An error means that symbols are missing or contradict each other. Nothing is recovered in that case.
+        // Symbols are missing or contradict each other.
         let Ok(solved) = recover(block.packets, &sources, &parities) else { return };
         let base = *base;
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));
     }
 
-    /// Extends a 16-bit sequence number: returns the extended number that is nearest to the newest one.
+    /// Extends a 16-bit sequence number to the one nearest to the newest.
     fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.newest?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))

@@ -1,4 +1,4 @@
-//! The peers that send RTCP to a sender. The list is for display; the controller does not use it.
+//! The peers that send RTCP to a sender, for display only.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,29 +11,29 @@ use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 pub struct Peer {
     /// The canonical name, or the SSRC while no name was received.
     pub cname: String,
-    /// The source address of the receiver's reports.
+    /// The source address of the reports.
     pub address: SocketAddr,
-    /// The arrival time of the peer's first report.
+    /// The first report's arrival.
     pub first: Time,
-    /// The arrival time of the peer's last report.
+    /// The last report's arrival.
     pub last: Time,
-    /// Number of compound packets with a report block on this sender's stream, or with feedback on its packets.
+    /// Number of compounds with a report block or feedback on this sender's packets.
     pub reports: u64,
-    /// Whether the peer sends the controller's own reports. A standard receiver does not.
+    /// Whether the peer sends the controller's own reports.
     pub ours: bool,
-    /// Whether the peer sends per-packet feedback in a standard format.
+    /// Whether the peer sends standard per-packet feedback.
     pub packets: bool,
     /// The first report block on this sender's stream.
     pub begin: Option<ReportBlock>,
     /// The latest report block on this sender's stream.
     pub block: Option<ReportBlock>,
-    /// The round-trip time from the latest report that contains an LSR.
+    /// The RTT of the latest report with an LSR.
     pub rtt: Option<Span>,
     /// Whether the receiver has sent a BYE.
     pub left: bool,
 }
 
-/// The list of peers. If there are more than 1,024, those with the latest reports are kept.
+/// The list of peers: at most 1,024, those with the latest reports.
 #[derive(Debug)]
 pub struct Peers {
     all: BTreeMap<u32, Peer>,
@@ -43,11 +43,11 @@ pub struct Peers {
 }
 
 const MAX_PEERS: usize = 1_024;
-/// Names are cut to this number of characters.
+/// In characters.
 const MAX_NAME: usize = 64;
 
 impl Peers {
-    /// Creates the list of a sender with this NTP epoch, whose controller's APP packets have the name `app`.
+    /// Creates a sender's list; `app` is the name of its controller's APP packets.
     pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
         Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
     }
@@ -72,7 +72,7 @@ impl Peers {
             self.unreadable += 1;
             return;
         };
-        // A compound with a report block has been counted above, so its per-packet feedback must not be counted again.
+        // A compound with a report block has been counted already.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {
@@ -86,7 +86,7 @@ impl Peers {
                         peer.reports += 1;
                         peer.begin.get_or_insert(*block);
                         peer.block = Some(*block);
-                        // A block without an LSR keeps the previous round-trip time.
+                        // A block without an LSR keeps the previous RTT.
                         peer.rtt = ntp::round_trip(epoch.middle(now), block.lsr, block.dlsr).or(peer.rtt);
                     }
                 }
@@ -95,7 +95,7 @@ impl Peers {
                         peer.ours = true;
                     }
                 }
-                // The controller reads the content. Here it only matters that packets are reported.
+                // The controller reads the content.
                 Packet::Feedback { sender, .. } if *sender != mine && packet.is_packet_feedback() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
@@ -121,15 +121,13 @@ impl Peers {
         }
     }
 
-    /// Returns the peer with this SSRC, and adds it if necessary. Returns `None` if the SSRC belongs to a peer at
-    /// another address.
+    /// Returns this SSRC's peer, added if necessary; `None` if it is at another address.
     fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
-        // GStreamer sends feedback with this SSRC until its session has chosen one.
+        // GStreamer uses this SSRC until its session has chosen one.
         if ssrc == u32::MAX {
             return None;
         }
-        // The limit bounds the memory that an attacker with forged SSRCs can use. The peer that has been silent for
-        // longest is removed.
+        // Bounds the memory that forged SSRCs can take.
         if self.all.len() >= MAX_PEERS
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
@@ -150,8 +148,7 @@ impl Peers {
             left: false,
         };
         let peer = self.all.entry(ssrc).or_insert_with(fresh);
-        // A peer's SSRC must not be taken over from another address. The port may change, because a NAT may assign a
-        // new one.
+        // An SSRC must not be taken over from another address, but a NAT may change the port.
         if peer.address.ip() != from.ip() {
             return None;
         }

@@ -33,40 +33,38 @@ use steadycast_wire::rtp::PayloadTypes;
 pub struct ReceiveOptions {
     /// The session description.
     pub description: Description,
-    /// The payload types of the description with their encodings ([`crate::sdp::offered`]); `None` if only an address
-    /// was given.
+    /// The description's payload types with their encodings ([`crate::sdp::offered`]); `None` if only an address was
+    /// given.
     pub offered: Option<Vec<String>>,
     /// Options of the sockets.
     pub pair: PairOptions,
-    /// SRTP master key. If set, media and reports are protected.
+    /// The SRTP master key that protects media and reports.
     pub key: Option<MasterKey>,
     /// Canonical name (CNAME).
     pub cname: String,
-    /// Size of the play-out buffer. Without it, the size in the sender's description is used.
+    /// Size of the play-out buffer; `None` uses the description's.
     pub buffer: Option<Bytes>,
-    /// Maximum time for which a packet waits for earlier packets to be retransmitted or recovered. Without it,
-    /// [`LATENCY`] is used.
+    /// Maximum wait of a packet for the repair of earlier ones; `None` uses [`LATENCY`].
     pub latency: Option<Span>,
-    /// The session ends after this time without media or RTCP of the source, but not before five reporting intervals.
-    /// Without it the session waits forever.
+    /// Time without media or RTCP after which the session ends, at least five reporting intervals; `None` waits
+    /// forever.
     pub give_up: Option<Span>,
-    /// Drain rate of the play-out buffer; without it the buffer drains by the media clock.
+    /// Drain rate of the play-out buffer; `None` drains it by the media clock.
     pub consume: Option<Rate>,
 }
 
-/// Default time for which packets wait for earlier ones, if lost packets are retransmitted or recovered.
+/// Default wait of packets for the repair of earlier ones.
 pub const LATENCY: Span = Span::millis(300);
 
 /// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
 const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
-/// Resolution of play-out. Without a drain rate, a player removes each frame at its media time, rounded to this step.
+/// Step to which a player without a drain rate rounds media times.
 const PLAYOUT_STEP: Span = Span::millis(10);
 
 /// A running receiver.
 pub struct Receiving {
-    /// The handle by which other threads observe and stop the session. The session ends with the sender's BYE or by
-    /// [`Handle::stop`].
+    /// Observes and stops the session, which otherwise ends with the sender's BYE.
     pub handle: Handle,
     /// The queue of received frames.
     pub frame_queue: FrameQueue,
@@ -74,41 +72,37 @@ pub struct Receiving {
     pub audio_queue: ReceivedAudioQueue,
     /// The description of what is received.
     pub description: Description,
-    /// The answer for a browser that publishes.
+    /// The answer for a publishing browser.
     pub answer: Option<String>,
 }
 
-/// A browser's offer to publish, the sockets on the shared media port that serve it, and the SDP answer to the offer.
+/// A browser's offer to publish, its sockets on the shared media port, and the SDP answer.
 type Published = (NegotiatedOffer, Pair, String);
 
-/// The parameters that a receiver takes from the session description.
+/// The session description's parameters for a receiver.
 struct DescribedSession {
-    /// The payload types of the media, if known.
     payload_types: Option<PayloadTypes>,
-    /// The SSRC of the media, if announced.
     named: Option<u32>,
     repair: Option<RepairSettings>,
     parity: Option<ParitySettings>,
-    /// The payload type of the audio.
     audio: Option<u8>,
-    /// Maximum time for which packets wait for earlier ones.
+    /// Maximum wait of packets for earlier ones.
     latency: Span,
 }
 
 impl DescribedSession {
     fn of(description: &Description, latency: Option<Span>) -> Self {
-        // A sender does not retransmit to a group, because each member loses different packets.
+        // Each member of a group loses different packets, so a sender does not retransmit to it.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
         let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDER_WAIT });
-        // Without a codec only an address is known, so the payload type is unknown.
+        // Without a codec only an address is known.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A restarted sender uses other SSRCs than its old description, so the receiver learns the SSRCs from the
-            // packets.
+            // A restarted sender has other SSRCs, so they are learned from packets.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
                 payload_type: again.payload_type,
@@ -124,7 +118,7 @@ impl DescribedSession {
         }
     }
 
-    /// Returns the factory of the receiver, which is called at each join.
+    /// Returns the receiver's factory, which is called at each join.
     fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
         let Self { payload_types, named, repair, parity, audio, .. } = *self;
         Box::new(move |now, times| {
@@ -136,8 +130,7 @@ impl DescribedSession {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // If the sender supports both kinds of repair, the receiver announces its play-out delay, so that the
-                // sender can choose the kind that arrives in time.
+                // The play-out delay lets a sender with both kinds of repair choose the one that arrives in time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
@@ -148,15 +141,14 @@ impl DescribedSession {
                 Some(payload_type) => receiver.with_audio(payload_type),
                 None => receiver,
             };
-            // In paper mode the sender never pauses, so keep-alive reports are not needed.
+            // In paper mode the sender never pauses.
             if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
         })
     }
 }
 
-/// Returns the RTCP timing towards a standard sender. Regular reports follow the timing of RFC 3550, about five seconds
-/// apart, without the reduced minimum of its section 6.2. `asks` allows immediate feedback for NACKs and key-frame
-/// requests.
+/// Returns the RTCP timing towards a standard sender: regular reports about five seconds apart (RFC 3550). `asks`
+/// allows immediate NACKs and key-frame requests.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
     let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR_REPORT_INTERVAL } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
@@ -171,7 +163,7 @@ impl Receiving {
         Self::begin(options, None)
     }
 
-    /// Answers the offer of a browser that publishes, and starts to receive from it. `cname` is the canonical name.
+    /// Answers a publishing browser's offer, and starts to receive; `cname` is the canonical name.
     ///
     /// # Errors
     /// The offer can't be answered.
@@ -181,7 +173,7 @@ impl Receiving {
         let local = pair.rtp().local();
         let others: Vec<SocketAddr> =
             publisher.others.iter().map(|ip| SocketAddr::new(*ip, publisher.port.port())).collect();
-        // The NTP seconds of the start make the session number of the answer unique (RFC 8866, section 5.2).
+        // The NTP seconds of the start are a unique session number (RFC 8866, section 5.2).
         let answer = negotiated.receiver_answer(local, &others, Clock::start().epoch().0 >> 32);
         let options = ReceiveOptions {
             description: negotiated.description(local),
@@ -203,8 +195,7 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
-        // The description is checked by the same rules as a scenario file. Errors then name the attribute instead of
-        // the key.
+        // A scenario's rules apply, but errors name the attribute.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),
@@ -226,7 +217,7 @@ impl Receiving {
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
-        // If the description names no controller, the sender is not ours, and expects the timing of standard receivers.
+        // Without a controller the sender is a standard one.
         if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
@@ -264,13 +255,12 @@ impl Drop for Receiving {
     }
 }
 
-/// Returns the only source that is accepted, and whether RTP and RTCP share a port.
+/// Returns the only accepted source, and whether RTP and RTCP share a port.
 fn source_and_mux(options: &ReceiveOptions) -> (Option<IpAddr>, bool) {
     let description = &options.description;
     (options.pair.source.or(description.source), options.pair.mux || description.mux)
 }
 
-/// Opens the sockets of a receiver.
 fn opened(options: &ReceiveOptions) -> Result<Pair, LiveError> {
     let description = &options.description;
     let (source, mux) = source_and_mux(options);
@@ -283,20 +273,19 @@ fn opened(options: &ReceiveOptions) -> Result<Pair, LiveError> {
     Ok(pair.with_audio(Pair::receiver(at, &PairOptions { reports: None, ..pair_options })?))
 }
 
-/// Returns the destination of a receiver's reports.
 fn reports_of(options: &ReceiveOptions) -> Reports {
     let description = &options.description;
     let (source, mux) = source_and_mux(options);
     match description.reports {
         // `b=RR:0` forbids receiver reports.
         Some(Rate::ZERO) => Reports::Nowhere,
-        // In a source-specific group, receivers can't reach each other, so reports go to the source.
+        // In a source-specific group, receivers can't reach each other.
         _ if description.address.ip().is_multicast() && source.is_none() => Reports::Group,
         _ => Reports::Sender { known: None, mux, heard: false },
     }
 }
 
-/// Creates the receiving endpoint with the depacketiser, the repair and the keys that the description requires.
+/// Creates the receiving endpoint that the description requires.
 fn wired(
     options: &ReceiveOptions,
     described_session: &DescribedSession,
@@ -323,7 +312,7 @@ fn wired(
         None => Box::new(Discard),
     };
     let (sources, each) = description.sources();
-    // If a stream does not announce its SSRC, all SSRCs must be accepted.
+    // A stream may not announce its SSRC.
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
     let mut wired = SocketSink::new(sink, consumer, reports).timing(PLAYOUT_STEP);
     wired.srtp = srtp;
@@ -344,11 +333,11 @@ struct Session {
     frame_queue: FrameQueue,
     options: ReceiveOptions,
     keys: FlowKeys,
-    /// How long the source had been silent when the session gave up.
+    /// The source's silence when the session gave up.
     given_up: Option<Span>,
 }
 
-/// Time to wait after the source's BYE for media packets that the BYE has overtaken.
+/// Wait after a BYE for media packets that it has overtaken.
 const BYE_GRACE: Span = Span::millis(300);
 /// Maximum time to send the BYE, which is delayed in a large group.
 const BYE_TIMEOUT: Span = Span::secs(1);
@@ -369,12 +358,12 @@ impl Session {
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            // A new source may replace one that has sent a BYE, so the end is not final until the wait is over.
+            // A new source may follow the BYE.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
             self.given_up = self.options.give_up.and_then(left);
-            // The connection to a browser that publishes may end without a BYE.
+            // A browser's connection may end without a BYE.
             let is_over = self.driver.end(self.ix).browser.as_ref().is_some_and(BrowserConnection::is_over);
             if is_over
                 || self.given_up.is_some()
@@ -395,14 +384,14 @@ impl Session {
         self.driver.end(self.ix).sink.session()
     }
 
-    /// Returns the cause of the session's end: the BYE, with its address, or the silence of the source.
+    /// Returns why the session ended: a BYE with its address, or silence.
     fn ended_by(&self, end: &SocketSink) -> Option<String> {
         let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
         let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));
         bye.or_else(silence)
     }
 
-    /// Returns warnings about the packets and frames that arrived, as sentences.
+    /// Returns warnings about arrived packets and frames.
     fn anomalies(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
         unused.explanations(self.options.offered.as_deref(), false).into_iter().chain(counts.warning()).collect()
     }
@@ -410,7 +399,7 @@ impl Session {
     fn status(&self, now: Time) -> Value {
         let end = self.driver.end(self.ix);
         let sink = &end.sink;
-        // The status shows the means of the last second, that is of the last ten samples.
+        // The means of the last second's ten samples.
         let recent = sink.intake.samples.len().saturating_sub(10);
         let points = &sink.intake.samples[recent..];
         let span = STEP * points.len().max(1) as u64;
@@ -497,7 +486,7 @@ impl Session {
             warnings.push("the sender did not name its controller, so it was sent standard reports only".into());
         }
         warnings.push("delays are relative to the smallest delay, because the sender's clock differs".into());
-        // Throughput is measured from the first packet, because the wait before it is not caused by the network.
+        // The wait before the first packet is not caused by the network.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
@@ -509,13 +498,13 @@ impl Session {
             unused.counts.iter().map(|(reason, count)| json!({ "reason": reason.name(), "packets": count }));
         also.put(&receiver::UNUSED, by_reason.collect::<Vec<Value>>());
         let lost = counts.damaged + counts.missing;
-        // The number of sent frames is an estimate by timestamps.
+        // An estimate by timestamps.
         let sent = counts.whole + counts.undecodable + lost;
         if sent > 0 {
             also.put(&receiver::FRAMES_SENT, sent);
             also.put(&receiver::FRAMES_OK, counts.whole);
             also.put(&receiver::FRAMES_LOST, lost);
-            // The number of frames that missed their play-out time is unknown, because that time is not known here.
+            // The play-out time is not known here.
             also.put(&receiver::FRAMES_LATE, None::<u64>);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }
@@ -529,7 +518,7 @@ impl Session {
     }
 }
 
-/// Returns the number of packets that arrived as ECN-capable and as CE-marked, or `None` if there were none.
+/// Returns the ECN-capable and CE-marked packets, or `None` without any.
 fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
     let capable = ect0 + ect1 + marked;
     (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))

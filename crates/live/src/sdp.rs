@@ -1,8 +1,5 @@
-//! Session descriptions (RFC 8866), which a receiver needs before the first packet.
-//!
-//! Standard receivers read address, payload format and decoder configuration. The private attribute `x-steadycast`
-//! names the controller, so that Steadycast's receivers run the controller's receiver half. Other receivers ignore the
-//! attribute (RFC 8866).
+//! Session descriptions (RFC 8866). The private attribute `x-steadycast` names the controller for Steadycast's
+//! receivers; others ignore it.
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -17,7 +14,7 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 use steadycast_wire::rtp::PayloadTypes;
 
-/// The error of a session description that can't be used.
+/// Why a session description can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {remedy}")]
 pub struct SdpError {
@@ -34,26 +31,25 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
 /// A session description with one video stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// The destination of media: the address of the receiver or of a group.
+    /// The address of the receiver or group.
     pub address: SocketAddr,
-    /// The only source that is accepted (RFC 4570). In the description of a sender it is the sender's own address.
+    /// The only accepted source (RFC 4570); in a sender's description, its own address.
     pub source: Option<IpAddr>,
     /// Time to live of an IPv4 group.
     pub ttl: Option<u8>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// Whether media and reports are encrypted (RFC 3711). The key is not part of the description.
+    /// Whether media and reports are encrypted (RFC 3711), with a key from elsewhere.
     pub secure: bool,
     /// RTP payload type.
     pub payload_type: u8,
-    /// Further payload types of the same format. The sender may use any of them (RFC 3264, section 5.1).
+    /// Further payload types of the same format (RFC 3264, section 5.1).
     pub others: Vec<u8>,
-    /// Payload format; `None` if this program does not support it.
+    /// Payload format; `None` if unsupported.
     pub format: Option<PayloadFormat>,
-    /// Decoder configuration: the configuration bytes of MPEG-4, or the parameter sets of H.264 and H.265, each after a
-    /// start code.
+    /// Decoder configuration: MPEG-4's bytes, or H.264's and H.265's parameter sets with start codes.
     pub config: Vec<u8>,
-    /// The RTCP port, if it is not the one after RTP (RFC 3605).
+    /// The RTCP port, if it does not follow RTP's (RFC 3605).
     pub rtcp_port: Option<u16>,
     /// Sources whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
@@ -61,8 +57,7 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// RTCP bandwidth of receivers (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// Format of per-packet feedback; `None` if there is no such feedback, or if the named controller's own format is
-    /// used.
+    /// Format of per-packet feedback; `None` without it, or for the controller's own format.
     pub feedback: Option<PacketFeedback>,
     /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
@@ -72,11 +67,11 @@ pub struct Description {
     pub parity: Option<ParityStream>,
     /// The audio stream; `None` if the description has no audio that this program supports.
     pub audio: Option<AudioStream>,
-    /// The SSRC and the canonical name of the media (RFC 5576), if they are not part of a repair stream's group.
+    /// The media's SSRC and canonical name (RFC 5576) outside of repair groups.
     pub media: Option<(u32, String)>,
     /// Whether key frames are made on request by PLI (RFC 4585) and FIR (RFC 5104).
     pub key_frames: bool,
-    /// Keys and values of the private attribute for our own receivers.
+    /// The private attribute's keys and values.
     pub ours: Vec<(String, String)>,
 }
 
@@ -85,12 +80,12 @@ pub struct Description {
 pub enum PacketFeedback {
     /// RFC 8888, `ack ccfb`.
     Congestion,
-    /// Transport-wide feedback, `transport-cc`, with the ID of the header-extension element for the sequence numbers.
+    /// Transport-wide feedback, `transport-cc`, with its header-extension id.
     Transport(u8),
 }
 
 impl PacketFeedback {
-    /// Returns the attribute that our sender uses for this format, or `None` if it uses none.
+    /// Returns our sender's attribute for this format; `None` if it needs none.
     pub const fn of(format: FeedbackFormat) -> Option<Self> {
         match format {
             FeedbackFormat::Own | FeedbackFormat::Stats | FeedbackFormat::Blocks => None,
@@ -108,12 +103,12 @@ impl PacketFeedback {
     }
 }
 
-/// A retransmission stream (RFC 4588), which is requested by generic NACKs (RFC 4585).
+/// A retransmission stream (RFC 4588), requested by generic NACKs (RFC 4585).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retransmissions {
     /// RTP payload type of the retransmissions.
     pub payload_type: u8,
-    /// The time for which the sender caches packets (`rtx-time`), if announced.
+    /// How long the sender caches packets (`rtx-time`), if announced.
     pub kept: Option<Span>,
     /// The SSRCs, if announced (RFC 5576).
     pub sources: Option<Sources>,
@@ -133,14 +128,14 @@ pub struct ParityStream {
 pub struct AudioStream {
     /// RTP payload type of the audio.
     pub payload_type: u8,
-    /// The destination port. If both streams are bundled, it is the video's (RFC 9143).
+    /// The destination port, the video's if both are bundled (RFC 9143).
     pub port: u16,
     /// The SSRC and the canonical name, if announced (RFC 5576).
     pub source: Option<(u32, String)>,
 }
 
 impl AudioStream {
-    /// Returns the stream of a media section; `None` if it has no Opus.
+    /// Returns a media section's stream; `None` without Opus.
     fn of(media: &Media) -> Option<Self> {
         let types = || media.fmt.split_whitespace().filter_map(|word| word.parse::<u8>().ok());
         let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
@@ -152,13 +147,13 @@ impl AudioStream {
         Some(Self { payload_type, port: media.port, source: lone_source(media) })
     }
 
-    /// Returns the audio's media section, in a description whose video is `video`.
+    /// Returns the audio's media section beside `video`.
     fn section(&self, video: &Description, of_video: &Media) -> Media {
         let mut media =
             Media::new(MediaType::Audio, self.port, TransportProto::Other(of_video.proto.clone()), self.payload_type);
         media.connections.clone_from(&of_video.connections);
         let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
-        // The number of channels in the map is always two. The packets contain the actual number (RFC 7587, section 7).
+        // The map always says two channels (RFC 7587, section 7).
         put("rtpmap", format!("{} {OPUS}/48000/2", self.payload_type));
         put("fmtp", format!("{} sprop-stereo=1;useinbandfec=1", self.payload_type));
         for value in of_video.get_attribute_values("source-filter").flatten() {
@@ -184,7 +179,6 @@ impl AudioStream {
     }
 }
 
-/// The encoding name of Opus.
 const OPUS: &str = "opus";
 
 /// The SSRCs of the media and of its repair stream.
@@ -199,8 +193,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Returns the lines of a group of two SSRCs (RFC 5576, section 4.2), and the lines of those SSRCs that no earlier
-    /// group contains.
+    /// Returns the lines of a group of two SSRCs (RFC 5576, section 4.2), without SSRCs that were named before.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -219,8 +212,7 @@ const PARITY_ENCODING: &str = "x-steadycast-rs";
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
-    /// Returns the description of a stream of which only the address and perhaps the format are known. The description
-    /// announces no optional feature.
+    /// Returns a description without optional features.
     pub fn bare(address: SocketAddr, format: Option<PayloadFormat>) -> Self {
         Self {
             address,
@@ -231,7 +223,7 @@ impl Description {
             excluded: Vec::new(),
             reports: None,
             secure: false,
-            // 96 is the first dynamic payload type (RFC 3551, section 6).
+            // The first dynamic payload type (RFC 3551, section 6).
             payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
             others: Vec::new(),
             format,
@@ -248,8 +240,7 @@ impl Description {
         }
     }
 
-    /// Returns the announced SSRCs of the media and of its repair streams, the media's first. The flag is true if each
-    /// repair stream announces its SSRC.
+    /// Returns the announced SSRCs, the media's first, and whether each stream announces its own.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -257,7 +248,7 @@ impl Description {
         let mut all: Vec<u32> = [again, covered].into_iter().flatten().flat_map(|of| [of.media, of.repair]).collect();
         all.extend(self.media.iter().map(|(ssrc, _)| *ssrc));
         let each = each && self.audio.as_ref().is_none_or(|audio| audio.source.is_some());
-        // The first SSRC has to be the video's. The audio's SSRC is therefore left out if it would be the only one.
+        // The first SSRC has to be the video's.
         if !all.is_empty() {
             all.extend(self.audio.iter().filter_map(|audio| audio.source.as_ref()).map(|(ssrc, _)| *ssrc));
         }
@@ -274,10 +265,10 @@ impl Description {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Returns the description as text. `own` is the sender's address, `session` the unique session number.
+    /// Returns the description as text, with the sender's address `own` and the unique number `session`.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        // AVPF is only announced if its feedback is used, because some players only support AVP.
+        // Some players only support AVP, so AVPF is used only if needed.
         let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
         let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
@@ -290,7 +281,7 @@ impl Description {
         for payload_type in self.others.iter().copied().chain(more.into_iter().flatten()) {
             media.fmt += &format!(" {payload_type}");
         }
-        // Only IPv4 multicast addresses have a TTL in the c= line (RFC 8866, section 5.7).
+        // Only IPv4 multicast has a TTL in the c= line (RFC 8866, section 5.7).
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -329,8 +320,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // `leap` means that ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888 reports replace the
-            // ECN feedback of RFC 6679 (RFC 8888, section 7).
+            // ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888's reports replace its feedback (RFC
+            // 8888, section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
@@ -350,7 +341,7 @@ impl Description {
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref()).map(|of| ("FEC-FR", of));
-        // The lines of a group already include the line of the media's SSRC.
+        // A group has the line of the media's SSRC already.
         let alone = self.media.as_ref().filter(|_| again.is_none() && covered.is_none());
         for (semantics, sources) in again.into_iter().chain(covered) {
             sources.lines(semantics, &mut named).into_iter().for_each(|(name, value)| put(name, value));
@@ -371,7 +362,6 @@ impl Description {
         let audio = self.audio.as_ref().map(|audio| audio.section(self, &media));
         whole.medias = std::iter::once(media).chain(audio).collect();
         let mut text = Vec::new();
-        // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -379,8 +369,7 @@ impl Description {
     fn encoding(&self) -> (&'static str, Option<String>) {
         let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
-                // Profile 3 at level 5 (advanced simple) covers everything that is sent. Decoders use the
-                // configuration.
+                // Profile 3 at level 5 (advanced simple) covers everything that is sent.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
@@ -416,7 +405,7 @@ impl Description {
             let problem = format!("the video travels by {}", media.proto);
             return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
         }
-        // Port 0 rejects a stream, so the sender sends nothing (RFC 8866, section 5.14).
+        // Port 0 rejects a stream (RFC 8866, section 5.14).
         if media.port == 0 {
             return Err(wrong("its video has port 0: nothing is sent", "give the port to which it is sent"));
         }
@@ -429,8 +418,7 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // If a payload type has no configuration, the configuration of another payload type of the same format is used,
-        // because one encoder produces all of them.
+        // One encoder produces all payload types of a format, so they share a configuration.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
@@ -449,7 +437,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // The bandwidth at session level covers all media together, so it is not used.
+            // The bandwidth at session level covers all media, so it is not used.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -464,10 +452,8 @@ impl Description {
     }
 }
 
-/// Normalises a description, so that the strict parser accepts what cameras write. Repeated blanks are reduced to those
-/// that RFC 8866, section 9, allows. Lines that are not used, and may be malformed, are replaced by a placeholder.
-/// Comments are removed. Text before the version line, such as FFmpeg's line `SDP:`, is also removed (RFC 8866, section
-/// 5.1: the first line is `v=`).
+/// Makes cameras' descriptions acceptable to the strict parser: reduces blanks (RFC 8866, section 9), replaces unused
+/// lines, and removes comments and text before `v=`.
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
     let text = plain_text(&text);
@@ -489,59 +475,53 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first video with a port, or else the first video (RFC 8866, section 5.14: port 0 means that none is
-/// sent).
+/// Returns the first video with a port, or else the first video (port 0 means that none is sent).
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first audio stream that has a port and uses Opus. Its payload type has to differ from the video's,
-/// because the streams are distinguished by payload type.
+/// Returns the first Opus stream with a port and a payload type other than the video's.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
 }
 
-/// Encodings that do not contain video themselves. Their packets retransmit or protect packets of another payload type.
+/// Encodings that repair packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
-/// Returns true if packets of this type are sent in interleaved order. They carry decoding order numbers, which this
-/// program does not support.
+/// Returns whether packets are sent out of decoding order, which this program does not support.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
     };
     match offer.format {
-        // `packetization-mode` 2 is the interleaved mode (RFC 6184, section 8.1).
+        // 2 is the interleaved mode (RFC 6184, section 8.1).
         Some(PayloadFormat::H264) => above("packetization-mode", 1),
-        // A value above 0 means that NAL units may be sent out of decoding order (RFC 7798, section 7.1).
+        // Above 0, NAL units may be sent out of decoding order (RFC 7798, section 7.1).
         Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
         _ => false,
     }
 }
 
-/// Returns the decoder configuration in the parameters of a payload type.
 fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     match format {
         Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
         Some(PayloadFormat::H264) => described(fmtp, &["sprop-parameter-sets"]),
-        // RFC 7798, section 7.1, has one parameter for each kind of parameter set.
+        // RFC 7798, section 7.1.
         Some(PayloadFormat::H265) => described(fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
         _ => Vec::new(),
     }
 }
 
-/// Returns the first payload type that this program supports, or else the first one that is video. Also returns the
-/// other payload types of the same format.
+/// Returns the first supported payload type, or else the first video, and the others of the same format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
-        // If no payload type is supported, the first one that carries video is used. Its packets are counted but not
-        // decoded.
+        // Unsupported video is counted but not decoded.
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
     let Some(best) = best else {
@@ -556,7 +536,7 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     Ok((best, offers))
 }
 
-/// Returns the payload types of the first video stream of a description, each with its encoding.
+/// Returns the payload types and encodings of a description's first video stream.
 pub fn offered(text: &[u8]) -> Vec<String> {
     let session = Session::parse(tidy(text).as_bytes()).ok();
     let media = session.as_ref().and_then(video);
@@ -564,8 +544,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// Returns the first payload type that has a supported encoding but an RTP clock other than 90 kHz. The result is its
-/// encoding, number and clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
+/// Returns the first supported encoding with an RTP clock other than 90 kHz (RFC 6416, section 7.1), with its payload
+/// type and clock in Hz.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -586,7 +566,7 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
             Some("excl") => &mut excluded,
             _ => continue,
         };
-        // The addresses imply the network type and the address type, so these are skipped.
+        // Skips the network and address type, which the addresses imply.
         let destination = words.nth(2);
         if destination.is_some_and(|word| word == "*" || word.parse() == Ok(to)) {
             list.extend(words.filter_map(|word| word.parse::<IpAddr>().ok()));
@@ -601,7 +581,7 @@ fn rtcp_port(media: &Media) -> Option<u16> {
     said.split_whitespace().next()?.parse().ok().filter(|port| *port > 0)
 }
 
-/// Returns the bandwidth of this type, in the unit of the type.
+/// Returns the bandwidth of this type, in the type's unit.
 fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
     lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
@@ -611,7 +591,6 @@ fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
     Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })
 }
 
-/// Returns the parity stream in our payload format.
 fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
     let is_private_encoding =
@@ -641,7 +620,7 @@ fn lone_source(media: &Media) -> Option<(u32, String)> {
     Some((ssrc.parse().ok()?, cname.to_owned()))
 }
 
-/// Returns the NAL units in these parameters of an `fmtp` line, with start codes.
+/// Returns the NAL units of these `fmtp` parameters, with start codes.
 fn described(line: &str, keys: &[&str]) -> Vec<u8> {
     keys.iter()
         .filter_map(|key| parameter(line, key))
@@ -652,7 +631,7 @@ fn described(line: &str, keys: &[&str]) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the format of per-packet feedback. RFC 8888 is preferred if both are offered, because it includes ECN.
+/// Prefers RFC 8888, which includes ECN.
 fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     let asks = |what: &[&str]| rtcp_feedback(lines.media, payload_type).any(|words| words == what);
     if asks(&["ack", "ccfb"]) {
@@ -661,7 +640,7 @@ fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
-/// Returns the ECN codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), which is ECT(0) by default.
+/// Returns the ECN codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), by default ECT(0).
 fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());

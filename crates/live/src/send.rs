@@ -37,25 +37,25 @@ use steadycast_wire::payload::PayloadFormat;
 pub enum Medium {
     /// Zero bytes at the full rate.
     Greedy,
-    /// Frames of an encoder that runs in another thread.
+    /// Frames of an encoder in another thread.
     Encoder {
         /// Payload format.
         format: PayloadFormat,
         /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// Parameters of the encoder's rate control.
+        /// The encoder's rate control.
         steering: Steering,
     },
-    /// A live source that is encoded once for all its viewers.
+    /// A live source that is encoded once for all viewers.
     Broadcast {
         /// Payload format.
         format: PayloadFormat,
         /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// The broadcast from which the session takes its frames.
+        /// The source of frames.
         broadcast: Broadcast,
     },
-    /// A clip that was encoded in advance at every quantizer.
+    /// A clip, encoded in advance at every quantizer.
     Ladder {
         /// Payload format.
         format: PayloadFormat,
@@ -65,7 +65,7 @@ pub enum Medium {
         ladder: Arc<Ladder>,
         /// Encoded frames by quantizer.
         rungs: SharedRungs,
-        /// Number of frames after which the clip ends; `None` plays it in an endless loop.
+        /// The clip's end; `None` loops it endlessly.
         frames: Option<u32>,
     },
 }
@@ -80,7 +80,6 @@ impl Medium {
         }
     }
 
-    /// Returns the source of the medium's frames.
     fn supply(&self) -> Supply {
         match self {
             Self::Greedy => Supply::Endless(None),
@@ -99,64 +98,60 @@ impl Medium {
     }
 }
 
-/// Minimum time that a sender caches sent packets for retransmission.
+/// Minimum time for which sent packets are cached.
 const MIN_CACHE_TIME: Span = Span::secs(1);
 
-/// Options of a sender: the flow, and the transport of its packets.
+/// Options of a sender.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// The keys of the flow. Keys that are left open get the defaults of a live sender.
+    /// The keys of the flow, with a live sender's defaults for those left open.
     pub flow: FlowKeys,
     /// The destination.
     pub to: Destination,
-    /// Options of the sockets, if the destination is an address.
+    /// Options of the sockets for an address.
     pub pair: PairOptions,
     /// Canonical name (CNAME).
     pub cname: String,
-    /// Size of the receivers' play-out buffer, which is announced in the session description.
+    /// The receivers' play-out buffer, for the session description.
     pub buffer: Option<Bytes>,
-    /// Drain rate of the receivers' play-out buffer.
+    /// The drain rate of that buffer.
     pub consume: Option<Rate>,
-    /// SRTP master key. If set, media and reports are protected.
+    /// The SRTP master key that protects media and reports.
     pub key: Option<MasterKey>,
 }
 
 /// A running sender.
 pub struct Sending {
     shared: Arc<Shared>,
-    /// The handle by which other threads observe and stop the sender. The sender ends with its source or by
-    /// [`Handle::stop`].
+    /// Observes and stops the sender, which otherwise ends with its source.
     pub handle: Handle,
-    /// The queue of jobs for its encoder, if it has one.
+    /// The encoder's jobs, if there is an encoder.
     pub encoder_queue: Option<EncoderQueue>,
-    /// The queue of its encoded audio, if the flow has audio.
+    /// The encoded audio, if the flow has audio.
     pub audio_queue: Option<AudioQueue>,
-    /// The session description for receivers, or the answer for a browser, or the offer to a server.
+    /// The session description for receivers, the answer for a browser, or the offer to a server.
     pub sdp: String,
 }
 
-/// Minimum rate to which the operator can lower the floor. A floor that was lower from the start is not raised.
+/// Minimum floor that the operator can set, unless the floor was lower from the start.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
-/// The pacer's credit. After a late wake-up, the pacer may catch up for this time. A longer time would cause bursts.
+/// The pacer's catch-up time after a late wake-up. More would cause bursts.
 const PACER_CREDIT: Span = Span::millis(4);
 
-/// A medium that is ready to be sent.
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
     payloads: Box<dyn Payloads>,
     encoder_queue: Option<EncoderQueue>,
     /// Sizes at which an encoder may code pictures.
     sizes: Vec<(u32, u32)>,
-    /// Becomes true when the ladder, or the broadcast, has returned its last frame.
+    /// Set after the last frame of a ladder or broadcast.
     over: Option<Arc<AtomicBool>>,
-    /// The rung of a broadcast.
     rung: Option<RungStatus>,
 }
 
 impl Prepared {
-    /// Prepares a medium. The feed of a broadcast wakes the loop to which `waker` belongs, and passes audio packets to
-    /// `audio`.
+    /// Prepares a medium. A broadcast's feed wakes `waker`'s loop, and passes audio to `audio`.
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
@@ -185,7 +180,7 @@ impl Prepared {
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
-                // Paper mode reproduces the papers' encoder, which does not change the picture size.
+                // The papers' encoder does not change the picture size.
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
@@ -235,7 +230,7 @@ impl Sending {
         Self::begin(options, medium, entropy::seed()?, connection)
     }
 
-    /// Starts to send. `connection` is the negotiated offer, and the port, of a browser or a server.
+    /// Starts to send; `connection` is the negotiated offer and port of a browser or server.
     fn begin(
         options: SendOptions,
         medium: Medium,
@@ -262,9 +257,9 @@ impl Sending {
         let prepared = Prepared::of(medium, &plan, clock, waker.clone(), audio_queue.as_ref());
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         TempStore::keep(source.stored_rows());
-        // The sender does not learn the fate of each packet, so per-packet records and completed frames are not kept.
+        // A live sender does not learn each packet's fate, so it stores no per-packet records.
         source.frames = SentFrames::lean();
-        // The encoder's audio packets replace audio packets without content.
+        // Replaces audio packets without content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.audio.clone_from(&audio_queue);
@@ -275,7 +270,7 @@ impl Sending {
         let ix = driver.add(wired, pair)?;
         let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
         let (rung, first_seq) = (prepared.rung, plan.first_seq());
-        // The encoder and the audio source run in other threads, which have to wake the loop.
+        // Other threads have to wake the loop.
         if let Some(encoder_queue) = &encoder_queue {
             encoder_queue.wake_by(driver.waker());
         }
@@ -298,17 +293,14 @@ impl Sending {
         Ok(Self { shared, handle, encoder_queue, audio_queue, sdp })
     }
 
-    /// Checks the keys of a flow towards an address as [`Sending::start`] does, without opening sockets.
-    ///
-    /// # Errors
-    /// A key of the flow can't be used.
+    /// Checks the keys of a flow as [`Sending::start`] does, without opening sockets.
     pub fn check(options: SendOptions, medium: &Medium) -> Result<(), LiveError> {
         let (clock, shared) = (Clock::start(), Arc::new(Shared::default()));
         let (_, loaded, place) = options.resolved(medium, clock, &shared, entropy::seed()?, None)?;
         planned(&loaded, medium, place).map(|_| ())
     }
 
-    /// Ignores the reports of the receiver with this canonical name, even if it joins later.
+    /// Ignores the reports of receivers with this canonical name.
     pub fn exclude(&self, name: &str) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
     }
@@ -319,24 +311,24 @@ impl Sending {
         self.shared.orders.admit_all();
     }
 
-    /// Sets the lower and the upper limit of the rate.
+    /// Sets the rate's lower and upper limit.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         self.shared.orders.limit(floor, cap);
     }
 
-    /// Returns the floor of the rate, which the operator may change; `None` in paper mode.
+    /// Returns the rate's floor; `None` in paper mode.
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
 }
 
-/// Returns the session number of a description. The NTP seconds of the start make it unique (RFC 8866, section 5.2).
+/// Returns the NTP seconds of the start as a unique session number (RFC 8866, section 5.2).
 fn session_number(clock: Clock) -> u64 {
     clock.epoch().0 >> 32
 }
 
 impl SendOptions {
-    /// Completes the keys of the flow, and checks them as a scenario. Returns them with the parameters of the host.
+    /// Completes the flow's keys, and checks them as a scenario.
     fn resolved(
         self,
         medium: &Medium,
@@ -357,7 +349,7 @@ impl SendOptions {
         Ok((Self { flow, ..self }, loaded, place))
     }
 
-    /// Returns the further addresses of this end for a browser.
+    /// Returns this end's further addresses for a browser.
     fn others(&self, local: SocketAddr) -> Vec<SocketAddr> {
         match &self.to {
             Destination::Browser { others, .. } => others.iter().map(|ip| SocketAddr::new(*ip, local.port())).collect(),
@@ -365,7 +357,7 @@ impl SendOptions {
         }
     }
 
-    /// Opens the sockets towards an address. Returns them with the session description for receivers.
+    /// Opens the sockets towards an address, and writes the session description.
     fn opened(
         &self,
         video: &Video,
@@ -376,7 +368,7 @@ impl SendOptions {
         let Destination::Address(to) = &self.to else { return Err(LiveError::unwritten("the offer is gone")) };
         let mut pair = Pair::sender(*to, &self.pair)?;
         if video.audio.is_some() {
-            // The audio's two ports follow the video's two ports.
+            // The audio's two ports follow the video's.
             let local = self.pair.local.and_then(|port| port.checked_add(2));
             let beside = PairOptions { local, ..self.pair.clone() };
             pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
@@ -386,16 +378,16 @@ impl SendOptions {
         Ok((pair, described.write(own, session)))
     }
 
-    /// Returns the parameters of a session whose other end is another program.
+    /// Returns the parameters of a session with another program.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {
             cname: self.cname.clone(),
-            // A group has no single peer, so `peer` stays empty.
+            // A group has no single peer.
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
-            // 96 is the first dynamic payload type (RFC 3551, section 6).
+            // The first dynamic payload type (RFC 3551, section 6).
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
             audio: AUDIO_PAYLOAD_TYPE,
@@ -403,7 +395,7 @@ impl SendOptions {
             ids: HeaderIds::default(),
             authenticated: false,
             floor: MIN_FLOOR,
-            // Our receivers use this latency unless the operator sets another one.
+            // Our receivers' default latency.
             playout: LATENCY,
             useful: None,
             operator: shared.orders.clone(),
@@ -411,7 +403,6 @@ impl SendOptions {
     }
 }
 
-/// Plans the flow of a checked scenario for a live session.
 fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Result<(&'l Video, VideoPlan), LiveError> {
     let video = flow::video(loaded)?;
     let plan = VideoPlan::supplied(&loaded.scenario.flows[0], video, medium.supply(), place)?;
@@ -426,8 +417,7 @@ fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Resul
     Ok((video, plan))
 }
 
-/// The offer of a sender that publishes to a server (WHIP, RFC 9725), and the socket whose address the offer names. The
-/// offer is made before the server's answer is known.
+/// A sender's offer to a server (WHIP, RFC 9725), with the socket that it names.
 pub struct LocalOffer {
     options: SendOptions,
     seed: Seed,
@@ -438,10 +428,7 @@ pub struct LocalOffer {
 }
 
 impl LocalOffer {
-    /// Opens a socket, and makes the offer of this medium. The destination in the options has to be a server.
-    ///
-    /// # Errors
-    /// A key of the flow, the address or the medium can't be used.
+    /// Opens a socket, and makes the medium's offer to the server in the options.
     pub fn new(options: SendOptions, medium: &Medium) -> Result<Self, LiveError> {
         let (clock, shared, seed) = (Clock::start(), Shared::default(), entropy::seed()?);
         let negotiated = NegotiatedOffer::to_server(medium, &options.flow)?;
@@ -454,11 +441,7 @@ impl LocalOffer {
         Ok(Self { options, seed, negotiated, pair, sdp })
     }
 
-    /// Starts to send with the parameters of the server's answer. The SSRCs are the same as in the offer, because they
-    /// are drawn from the offer's seed.
-    ///
-    /// # Errors
-    /// The answer can't be used. Nothing was sent in that case.
+    /// Starts to send with the server's answer. The SSRCs are the offer's, drawn from the same seed.
     pub fn start(self, answer: &str, medium: Medium) -> Result<Sending, LiveError> {
         let Self { options, seed, negotiated, pair, sdp } = self;
         let negotiated = negotiated.accepted(answer, &medium, options.to.ip())?;
@@ -474,12 +457,11 @@ impl Drop for Sending {
     }
 }
 
-/// Returns true if key frames are made on request.
+/// Returns whether key frames are made on request.
 fn makes_key_frames(video: &Video, medium: &Medium) -> bool {
     matches!(medium, Medium::Encoder { .. } | Medium::Broadcast { .. }) && video.mode != Mode::Paper
 }
 
-/// Returns the session description for receivers.
 fn describe(
     to: SocketAddr,
     options: &SendOptions,
@@ -497,7 +479,7 @@ fn describe(
     };
     Ok(Description {
         address: to,
-        // Receivers of a source-specific group need the source for their join.
+        // Receivers of a source-specific group need the source to join.
         source: source_specific(to.ip()).then_some(own),
         ttl: options.pair.ttl,
         mux: options.pair.mux,
@@ -521,15 +503,14 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // If the session has a key, the SSRC is announced. Receivers then reject packets that were recorded in another
-        // session with the same key.
+        // With an announced SSRC, receivers reject packets recorded in another session with the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
     })
 }
 
-/// Returns the attributes for our own receivers: the parameters of the receiving half of the controller.
+/// Returns the attributes for our receivers: the controller's parameters.
 fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, String)> {
     let mode = if video.mode == Mode::Paper { "paper" } else { "repaired" };
     let mut all = vec![
@@ -562,23 +543,21 @@ struct Session {
     shared: Arc<Shared>,
     encoder_queue: Option<EncoderQueue>,
     audio_queue: Option<AudioQueue>,
-    /// Widths and heights of an encoder's pictures, which [`SizeStats::now`] indexes.
+    /// The encoder's picture sizes, indexed by [`SizeStats::now`].
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
-    /// The rung of a broadcast.
     rung: Option<RungStatus>,
     options: SendOptions,
     first_seq: u16,
 }
 
-/// Maximum time for draining the pacer. The same limit then applies to sending the BYE.
+/// Maximum time for draining the pacer, and then for the BYE.
 const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {
-    /// Runs the session until its end. It runs in a separate thread.
     fn run_to_end(mut self) -> Result<LiveRecord, LiveError> {
         let record = self.run().and_then(|()| self.finish());
-        // The encoder's thread must not wait for jobs of a session that has ended for any reason.
+        // The encoder's thread must not wait for jobs of an ended session.
         self.encoder_queue.iter().for_each(EncoderQueue::close);
         self.audio_queue.iter().for_each(AudioQueue::close);
         self.rung.iter().for_each(RungStatus::leave);
@@ -608,7 +587,7 @@ impl Session {
                 break;
             }
         }
-        // If the source has ended, the packets queued in the pacer are still sent.
+        // After the source's end, the pacer's packets are still sent.
         let until = clock.now() + DRAIN_TIMEOUT;
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
@@ -619,8 +598,7 @@ impl Session {
         Ok(())
     }
 
-    /// Excludes receivers by canonical name. It runs repeatedly, because a name is known only after the first SDES
-    /// packet.
+    /// Excludes receivers by canonical name, which is known only after the first SDES.
     fn exclude(&self) {
         let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
         for (ssrc, peer) in self.end().peers.as_ref().into_iter().flat_map(Peers::iter) {
@@ -630,7 +608,6 @@ impl Session {
         }
     }
 
-    /// Returns the share of audio packets that receivers report as lost.
     fn audio_loss(&self) -> Option<f64> {
         self.end().source.session()?.audio_loss()
     }
@@ -647,7 +624,7 @@ impl Session {
         self.end().source.session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
     }
 
-    /// Returns the statistics of frame sizes, and the present width and height.
+    /// Returns the statistics of frame sizes, and the present size.
     fn sizes(&self) -> Option<(SizeStats, (u32, u32))> {
         let sizes = match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => encoder_queue.sizes(),
@@ -657,8 +634,7 @@ impl Session {
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Returns the number of pictures not coded because the encoder was too slow, and because the rate had no room for
-    /// them.
+    /// Returns the pictures not coded because of a slow encoder, and because of the rate.
     fn missing(&self) -> (u64, u64) {
         match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => (encoder_queue.left_out(), encoder_queue.no_room()),
@@ -667,7 +643,7 @@ impl Session {
         }
     }
 
-    /// Returns the rung of a broadcast and why it was chosen, for the status.
+    /// Returns a broadcast's rung for the status.
     fn rung(&self) -> Option<Value> {
         let view = self.rung.as_ref()?.view();
         Some(json!({
@@ -677,12 +653,12 @@ impl Session {
         }))
     }
 
-    /// Returns true if the connection to the browser has ended.
+    /// Returns whether the connection to the browser has ended.
     fn is_alone(&self) -> bool {
         self.end().browser.as_ref().is_some_and(|browser| browser.tunnel.state() == State::Ended)
     }
 
-    /// Returns true if the source has ended, or the connection to the browser.
+    /// Returns whether the source or the connection to the browser has ended.
     fn ended(&self) -> bool {
         self.is_alone()
             || self.encoder_queue.as_ref().is_some_and(EncoderQueue::over)
@@ -709,7 +685,7 @@ impl Session {
                 })
             })
             .collect();
-        // The status shows the mean rate of the last second, that is of the last ten samples.
+        // The mean of the last second's ten samples.
         let recent = source.samples.len().saturating_sub(10);
         let sent: u64 = source.samples[recent..].iter().map(|s| s.bytes).sum();
         let span = STEP * (source.samples.len() - recent).max(1) as u64;
@@ -758,7 +734,7 @@ impl Session {
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
         let clock = self.driver.clock;
         let now = clock.now();
-        // `into_ends` consumes the loop, so the loop is replaced by an empty one.
+        // `into_ends` consumes the loop, so an empty one replaces it.
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
@@ -774,7 +750,7 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
-        // The sender knows the throughput at the receivers only from their reports.
+        // The throughput at receivers is known only from their reports.
         let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,
@@ -806,7 +782,7 @@ impl Session {
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
     }
 
-    /// Returns warnings about packets, frames and ECN. `refused` and `unsent` count packets.
+    /// Returns warnings; `refused` and `unsent` count packets.
     fn warnings(&self, source: &VideoSource, (refused, unsent): (u64, u64)) -> Vec<String> {
         let mut warnings = Vec::new();
         let (left_out, no_room) = self.missing();

@@ -1,5 +1,4 @@
-//! Video endpoints on UDP sockets. The simulator passes packets as values. This module encodes and parses them as
-//! bytes.
+//! Video endpoints on UDP sockets, which encode and parse packets as bytes.
 
 use crate::audio::AudioIntake;
 use crate::browser::BrowserConnection;
@@ -24,13 +23,13 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
-/// A source of the payload bytes of a sender's packets.
+/// A source of payload bytes for a sender's packets.
 pub trait Payloads: Send {
-    /// Appends the payload of this packet, which has `media.header.payload_len` bytes.
+    /// Appends the packet's payload of `media.header.payload_len` bytes.
     fn write(&mut self, media: &Media, out: &mut Vec<u8>);
 }
 
-/// Payloads of zero bytes, for media without content.
+/// Payloads of zero bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ZeroPayloads;
 
@@ -42,41 +41,39 @@ impl Payloads for ZeroPayloads {
 
 /// A consumer of the payloads that a receiver has accepted.
 pub trait Consumer: Send {
-    /// Processes a packet that was not received before, with its extended sequence number.
+    /// Processes a new packet, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// Returns `Some` if a key frame is needed; the value is true if none has been received yet.
+    /// Returns `Some` if a key frame is needed; true if none has been received yet.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
 
-    /// Returns the presentation time of this RTP timestamp, in ticks of 1/90000 s from the first received frame; `None`
-    /// while no frame has been received.
+    /// Returns the presentation time in ticks of 1/90000 s from the first frame; `None` before it.
     fn ticks_of(&self, _timestamp: u32) -> Option<i64> {
         None
     }
 
-    /// Processes a lost packet that was retransmitted or recovered, in the form of the original packet.
+    /// Processes a retransmitted or recovered packet, in the original's form.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
     }
 
-    /// Announces that packets from this sequence number on belong to a new run, because the SSRC changed or the source
-    /// restarted.
+    /// Announces a new run from this sequence number on: a new SSRC or a restart of the source.
     fn restart(&mut self, _seq: u64) {}
 
-    /// Returns the time at which [`Consumer::on_wake`] is due.
+    /// Returns when [`Consumer::on_wake`] is due.
     fn wake(&self) -> Time {
         Time::NEVER
     }
 
-    /// Handles the expiry of the timer of [`Consumer::wake`].
+    /// Handles the timer of [`Consumer::wake`].
     fn on_wake(&mut self, _now: Time) {}
 
     /// Announces that no more packets follow.
     fn end(&mut self) {}
 
-    /// Returns the packets that were passed to the consumer but not used, by reason.
+    /// Returns the counts of unused packets, by reason.
     fn unused(&self) -> Unused {
         Unused::default()
     }
@@ -95,18 +92,17 @@ pub struct SocketSource {
     /// The sender.
     pub source: VideoSource,
     payloads: Box<dyn Payloads>,
-    /// The source of the audio's payloads, if the session has audio.
+    /// The audio payloads, if the session has audio.
     pub audio: Option<AudioQueue>,
     /// The peers that send reports, if they are listed.
     pub peers: Option<Peers>,
-    /// Symbols of packets that can be retransmitted or are covered by parity.
+    /// Symbols of packets that may be repaired.
     kept: SentSymbols,
-    /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
+    /// The SRTP context, without which packets are neither protected nor checked.
     pub srtp: Option<Srtp>,
-    /// The operator's limits. The circuit breaker also learns of clock gaps through this handle. Otherwise it would
-    /// count a gap as missing reports.
+    /// The operator's limits. They also pass clock gaps to the circuit breaker.
     pub orders: Option<OperatorControls>,
-    /// The ICE and DTLS connection to a browser. Media starts when it is connected.
+    /// The ICE and DTLS connection to a browser.
     pub(crate) browser: Option<BrowserConnection>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -136,7 +132,7 @@ impl SocketSource {
         }
     }
 
-    /// Ends the session. The sender sends a BYE.
+    /// Ends the session with a BYE.
     pub fn stop(&mut self, now: Time, out: &mut Outbox) {
         if self.is_open() {
             self.with(out, |source, o| source.stop(now, o));
@@ -145,7 +141,7 @@ impl SocketSource {
         self.close(now, out);
     }
 
-    /// Closes the browser's connection after the BYE has been sent.
+    /// Closes the browser's connection after the BYE.
     fn close(&mut self, now: Time, out: &mut Outbox) {
         // While the source has a timer, its BYE has not been sent yet.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
@@ -155,12 +151,12 @@ impl SocketSource {
         }
     }
 
-    /// Returns true if media may be sent: to a browser only while it is connected, to an address always.
+    /// Returns whether media may be sent: to a browser only while connected.
     fn is_open(&self) -> bool {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's pending output, and starts the session when the SRTP keys are available.
+    /// Sends the connection's output, and starts the session when the SRTP keys are available.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         if let Some(srtp) = self.browser.as_mut().and_then(|browser| browser.drain(now, out)) {
             self.srtp = Some(srtp);
@@ -193,14 +189,12 @@ impl SocketSource {
                         let payload = bytes.len();
                         match media.repairs {
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
-                            // The payload of a retransmission is read from the stored original, because the payload
-                            // source may have dropped it.
+                            // The payload source may have dropped the original.
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
-                        // Symbols are only stored if the session repairs losses, since each packet's symbol takes
-                        // memory. A symbol is made from the plain packet before SRTP protects it, because the sender
-                        // computes parity over plain packets.
+                        // Symbols take memory, so they are stored only for repair. Parity is computed over plain
+                        // packets, before SRTP.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -218,8 +212,7 @@ impl SocketSource {
                     let (media, protection) = &*parity;
                     let mut payload = Vec::with_capacity(media.payload_len());
                     if !self.kept.write(protection, &mut payload) {
-                        // The session protects packets only while their symbols are stored. Parity over other bytes
-                        // would corrupt frames.
+                        // Parity over other bytes would corrupt frames.
                         debug_assert!(false, "parity of what is not kept");
                         continue;
                     }
@@ -232,11 +225,10 @@ impl SocketSource {
                         }
                     });
                 }
-                // A video sender does not emit these packet types.
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
-        // The session limits the range that can be repaired. Without repair no symbols are stored.
+        // Without repair, no symbols are stored.
         self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
@@ -263,7 +255,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             let known = browser.sort(now, from, datagram.bytes);
             self.drain(now, out);
-            // RTCP that arrives before the keys are available can't be authenticated, and is ignored.
+            // RTCP before the keys can't be authenticated.
             match known.filter(|_| self.is_open()) {
                 Some(known) => from = known,
                 None => return,
@@ -290,7 +282,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             browser.tunnel.on_authenticated(now, datagram.meta.from);
         }
-        // The list of peers must only contain peers whose feedback was accepted by the session.
+        // Only feedback that the session accepts may enter the list of peers.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
@@ -315,78 +307,74 @@ pub struct SocketSink {
     pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
     clocks: SourceClock,
-    /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
+    /// The SRTP context, without which packets are neither protected nor checked.
     pub srtp: Option<Srtp>,
-    /// The ID of the header-extension element that carries the transport-wide sequence number (1 to 14).
+    /// The id of the transport-wide sequence number's header extension (1 to 14).
     pub number_id: u8,
-    /// The payload type of retransmissions, and the payload type of the packets that they repair (RFC 4588).
+    /// The payload types of retransmissions and of their originals (RFC 4588).
     pub rtx: Option<(u8, u8)>,
-    /// The payload type of parity, and the symbols that have been received.
+    /// The payload type of parity, and the received symbols.
     pub parity: Option<(u8, ReceivedSymbols)>,
     /// The consumer of audio, if the source sends any.
     pub(crate) audio: Option<AudioIntake>,
-    /// Whether to request key frames by RTCP. This requires a source that makes key frames on request.
+    /// Whether to request key frames by RTCP, from a source that can make them.
     pub requests_key_frames: bool,
-    /// The result of [`Consumer::lacks_key_frame`] that was last passed to the session.
+    /// The last result of [`Consumer::lacks_key_frame`].
     lacks: Option<bool>,
-    /// The destination of reports.
     reports: Reports,
-    /// The ICE and DTLS connection to a browser that publishes.
+    /// The ICE and DTLS connection to a publishing browser.
     pub(crate) browser: Option<BrowserConnection>,
     /// Source addresses whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
     unused: Unused,
-    /// The arrival time of the first packet.
+    /// The first packet's arrival.
     first: Option<Time>,
-    /// The arrival time of the latest packet, repaired ones included.
+    /// The latest packet's arrival, repaired ones included.
     last: Option<Time>,
     from: Option<SocketAddr>,
     /// The address whose packet ended the source's stream.
     ended_by: Option<SocketAddr>,
-    /// Packets that may turn out to be the first of a new run.
+    /// Packets that may begin a new run.
     held: RunCandidates,
-    /// The run of the stream whose packets are delivered; see [`Receiver::run`].
+    /// The delivered run; see [`Receiver::run`].
     run: u32,
-    /// The address of another source that sends to this port and whose packets are ignored.
+    /// The address of an ignored other source.
     other_source: Option<SocketAddr>,
 }
 
-/// A packet that was attributed to another stream: its arrival time, metadata, header and bytes, and the reason under
-/// which it was counted.
+/// A packet attributed to another stream, with the reason under which it was counted.
 type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
-/// A buffer for packets that may turn out to be the first of a new run.
 #[derive(Default)]
 struct RunCandidates(VecDeque<UnattributedPacket>);
 
 impl RunCandidates {
-    /// Maximum number of packets held: 5 s of 10 Mb/s in packets of 1200 bytes.
+    /// 5 s of 10 Mb/s in packets of 1200 bytes.
     const MOST: usize = 5_000;
     /// Maximum time for which each packet is held.
     const LONGEST: Span = Span::secs(5);
 
     fn keep(&mut self, packet: UnattributedPacket) {
         let now = packet.0;
-        // The oldest packets are dropped first, because a new run starts with recent ones.
+        // A new run starts with recent packets.
         while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
             self.0.pop_front();
         }
         self.0.push_back(packet);
     }
 
-    /// Drops the old packets of the buffer, because the present stream continues. Packets of the last [`REORDER_WAIT`]
-    /// are kept, because they may have overtaken the first packet of a new run.
+    /// Drops old packets. Those of the last [`REORDER_WAIT`] may have overtaken a new run's first packet.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
         }
     }
 
-    /// Returns the held packets of this packet's source, in order of their sequence numbers, and empties the buffer.
+    /// Returns the held packets of this packet's source by sequence number, and empties the buffer.
     fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
-        // Signed distances sort the packets correctly across a wrap of the sequence number.
+        // Signed distances sort correctly across a wrap of the sequence number.
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
         let mut run: Vec<UnattributedPacket> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
@@ -395,12 +383,11 @@ impl RunCandidates {
     }
 }
 
-/// The clock mapping of a source: the minimum one-way delay and the media clock. Another source has another clock, so a
-/// new SSRC or run starts a new mapping.
+/// A source's clock: its minimum one-way delay and media clock. A new SSRC or run has another one.
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
-    /// The index of the run, as [`Receiver::run`] returns it.
+    /// As in [`Receiver::run`].
     run: u32,
     min_delay: Option<OneWay>,
     sent: Option<PeerTime>,
@@ -408,8 +395,7 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// Returns the clock mapping for this source in this run. If the source or the run has changed, returns a new
-    /// mapping.
+    /// Returns this clock, or a new one if the source or run has changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
@@ -419,8 +405,7 @@ impl SourceClock {
         self
     }
 
-    /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so the
-    /// minimum delay of the source is assumed to be zero.
+    /// Returns a packet's send time on the local clock, as if the source's minimum delay were zero.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -428,7 +413,7 @@ impl SourceClock {
         let one_way = OneWay::between(sent, now);
         let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
         self.min_delay = Some(min_delay);
-        // A delay of more than a minute means that the sender's clock was set. The minimum is then measured again.
+        // A delay of more than a minute means that the sender's clock was set.
         let delay = one_way.variation_since(min_delay).later();
         if delay > Span::secs(60) {
             self.min_delay = None;
@@ -437,13 +422,13 @@ impl SourceClock {
     }
 }
 
-/// The mapping from RTP timestamps to steps of the media clock, counted from the first packet.
+/// Converts RTP timestamps to steps of the media clock, counted from the first packet.
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
-    /// The newest timestamp, and its distance in ticks from the first one.
+    /// The newest timestamp, and its ticks since the first one.
     newest: Option<(u32, i64)>,
-    /// The position of this source's first timestamp in ticks, counted from the first timestamp of the first source.
+    /// The ticks of this source's first timestamp, since the first source's.
     from: i64,
 }
 
@@ -452,15 +437,14 @@ impl MediaClock {
         Self { step, newest: None, from: 0 }
     }
 
-    /// Returns the clock for the next source, which continues one step after the last frame of the previous one.
+    /// Returns the next source's clock, which continues one step after the last frame.
     fn restarted(self) -> Self {
         let step = (self.step.as_nanos() * 9 / 100_000) as i64;
         Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
     }
 
     fn step_of(&mut self, timestamp: u32) -> u32 {
-        // A signed 32-bit distance to the newest timestamp is correct when the timestamp wraps, and is negative for
-        // reordered packets.
+        // A signed 32-bit distance is correct when the timestamp wraps, and negative for reordered packets.
         let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
@@ -472,7 +456,7 @@ impl MediaClock {
     }
 }
 
-/// A parsed RTP packet of media, with its arrival time.
+/// A parsed media packet with its arrival time.
 #[derive(Clone, Copy)]
 struct Arrival<'a> {
     at: Time,
@@ -485,29 +469,29 @@ struct Arrival<'a> {
 /// The destination of a receiver's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reports {
-    /// Reports go to all members of the group.
+    /// All members of the group.
     Group,
-    /// Reports have no destination, because the session has no bandwidth for reports (RFC 3556, section 2).
+    /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
-    /// Reports go to the browser at the other end of the connection, while it is connected.
+    /// The browser at the other end of the connection, while connected.
     Connection,
-    /// Reports go to the sender, to the address from which the sender's own reports arrive. Before the first such
-    /// report, they go to the port after the media's port, or to the media's port if `mux` is set.
+    /// The address of the sender's own reports. Before the first one, the port after the media's, or the media's if
+    /// `mux` is set.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
         /// Whether RTP and RTCP share a port.
         mux: bool,
-        /// Whether the address was confirmed by a report of the sender.
+        /// Whether a report of the sender confirmed the address.
         heard: bool,
     },
 }
 
 impl Reports {
-    /// Sets the address from media of the current source. `anew` is true if the source has changed.
+    /// Sets the address from media; `anew` if the source has changed.
     fn on_media(&mut self, from: SocketAddr, anew: bool) {
         let Self::Sender { known, mux, heard } = self else { return };
-        // If the source has changed, the confirmed address belongs to the previous one.
+        // The confirmed address belongs to the previous source.
         *heard &= !anew;
         if !*heard {
             let port = if *mux { from.port() } else { from.port().saturating_add(1) };
@@ -515,8 +499,8 @@ impl Reports {
         }
     }
 
-    /// Sets the address from a report. `of_source` is true if the report is from the current source, and `None` if no
-    /// media has arrived yet; the first media packet then confirms or replaces the address.
+    /// Sets the address from a report; `of_source` is `None` before the first media packet, which confirms or replaces
+    /// the address.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -526,7 +510,7 @@ impl Reports {
 }
 
 impl SocketSink {
-    /// Creates the endpoint of this receiver, whose media goes to `consumer`.
+    /// Creates a receiver's endpoint, whose media goes to `consumer`.
     pub fn new(sink: VideoSink, consumer: Box<dyn Consumer>, reports: Reports) -> Self {
         Self {
             sink,
@@ -555,7 +539,7 @@ impl SocketSink {
         }
     }
 
-    /// Informs the session that a key frame is needed or no longer needed, if this has changed.
+    /// Tells the session whether a key frame is needed, if this has changed.
     fn update_key_frame_need(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
         if self.requests_key_frames && lacks != self.lacks {
@@ -564,7 +548,7 @@ impl SocketSink {
         }
     }
 
-    /// Numbers frames by the media clock, in steps of `step`. The play-out buffer needs these numbers.
+    /// Numbers frames by the media clock in steps of `step`, for the play-out buffer.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
@@ -576,7 +560,7 @@ impl SocketSink {
         self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1))
     }
 
-    /// Returns the packets that arrived but were not used, by reason.
+    /// Returns the counts of unused packets, by reason.
     pub fn unused(&self) -> Unused {
         self.unused.clone().with(&self.consumer.unused())
     }
@@ -596,12 +580,12 @@ impl SocketSink {
         self.from
     }
 
-    /// Returns a source that sends to this port but is ignored, with its address.
+    /// Returns an ignored source that sends to this port, and its address.
     pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
         self.sink.session()?.waiting(now).zip(self.other_source)
     }
 
-    /// Returns the address from which the BYE of the source arrived, if the source has ended.
+    /// Returns the address of the BYE that ended the source.
     pub fn ended_by(&self) -> Option<SocketAddr> {
         self.ended_by.filter(|_| self.source_ended())
     }
@@ -610,8 +594,7 @@ impl SocketSink {
         self.sink.session().is_some_and(Receiver::source_ended)
     }
 
-    /// Returns the address to which reports are sent. Returns `None` if the address is unknown, or if reports are sent
-    /// to the whole group.
+    /// Returns the address of reports; `None` if unknown or the whole group.
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
@@ -619,18 +602,18 @@ impl SocketSink {
         }
     }
 
-    /// Returns true if packets may be exchanged: with a browser only while it is connected, with an address always.
+    /// Returns whether packets may be exchanged: with a browser only while connected.
     fn is_open(&self) -> bool {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's pending output, and stores the SRTP keys when they are available.
+    /// Sends the connection's output, and stores the SRTP keys when they are available.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         let srtp = self.browser.as_mut().and_then(|browser| browser.drain(now, out));
         self.srtp = srtp.or(self.srtp.take());
     }
 
-    /// Closes the browser's connection after the BYE has been sent.
+    /// Closes the browser's connection after the BYE.
     fn hang_up(&mut self, now: Time, out: &mut Outbox) {
         let is_left = self.ended && !self.sink.leaving();
         if let Some(browser) = self.browser.as_mut().filter(|_| is_left) {
@@ -666,7 +649,6 @@ impl SocketSink {
         result
     }
 
-    /// Sends the datagrams that the receiver emitted.
     fn send(&mut self, out: &mut Outbox) {
         let is_open = self.is_open();
         for (_, _, body) in self.outgoing.drain(..) {
@@ -674,7 +656,7 @@ impl SocketSink {
             let to = match self.reports {
                 Reports::Group => None,
                 Reports::Connection if is_open => None,
-                // Without an address, the report can't be sent and must not be counted as sent.
+                // Without an address, the report must not be counted as sent.
                 Reports::Nowhere | Reports::Connection | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
@@ -685,7 +667,6 @@ impl SocketSink {
         }
     }
 
-    /// Parses an RTP packet that arrived at this time.
     fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Arrival<'a>> {
         let (header, extensions, payload) = RtpHeader::parse(bytes).ok()?;
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
@@ -693,7 +674,7 @@ impl SocketSink {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
-                // The first other element is the controller's notice. An element that is too long is ignored.
+                // The first other element is the controller's notice.
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}
             }
@@ -706,7 +687,7 @@ impl SocketSink {
             return self.unused.add(UnusedReason::Malformed);
         };
         let header = arrival.header;
-        // Retransmissions and parity are recognised by payload type, because their SSRCs may not be announced.
+        // By payload type, because SSRCs may not be announced.
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
             return self.on_repair(now, datagram, &arrival, apt, out);
         }
@@ -719,7 +700,7 @@ impl SocketSink {
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
-        // The held packets of the new run precede this one, so they are processed first.
+        // The new run's held packets precede this one.
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
@@ -728,7 +709,7 @@ impl SocketSink {
         }
     }
 
-    /// Holds a packet that was attributed to another stream, if the receiver may switch to this stream later.
+    /// Holds a packet that may belong to a stream that the receiver follows later.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -740,7 +721,6 @@ impl SocketSink {
         }
     }
 
-    /// Counts a packet that the session did not use.
     fn count(&mut self, received: Received, header: &RtpHeader) {
         match received {
             Received::Unused(reason) => self.unused.add_of_type(reason, header.payload_type),
@@ -749,8 +729,7 @@ impl SocketSink {
         }
     }
 
-    /// Starts a new run with the packets held for it. If the present packet was sent before them and reordered, the run
-    /// begins with the present packet.
+    /// Starts a new run with the held packets, or with the present packet if they overtook it.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -758,7 +737,7 @@ impl SocketSink {
         let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes, reason) in held {
-            // The packet is counted again when the session processes it.
+            // The session counts the packet again.
             self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
             if let Some(arrival) = self.read(at, &bytes) {
@@ -767,11 +746,10 @@ impl SocketSink {
         }
     }
 
-    /// Passes a media packet to the session and, if it is new, to the consumer.
+    /// Passes a media packet to the session and, if new, to the consumer.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
         let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
-        // The clocks are updated only for a packet that the session accepts, because packets of other sources must not
-        // shift them.
+        // Packets of other sources must not shift the clocks.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
@@ -784,7 +762,7 @@ impl SocketSink {
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
         self.count(received, &header);
         if let Received::New(_) = received {
-            // The reports' destination must be known before `send` emits the first report.
+            // The destination must be known before `send` emits the first report.
             self.reports.on_media(from, self.clocks.ssrc.is_some_and(|before| before != header.ssrc));
         }
         self.send(out);
@@ -810,7 +788,6 @@ impl SocketSink {
         received
     }
 
-    /// Processes an audio packet.
     fn on_audio(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         let Arrival { at, header, transport, payload, .. } = *arrival;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
@@ -818,8 +795,7 @@ impl SocketSink {
         let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        // An audio packet's send time is on the clock of the video. A copy is used so that audio packets do not change
-        // the clocks.
+        // A copy, so that audio does not change the video's clocks.
         let mut clocks = self.clocks;
         let sent = clocks.send_time(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };
@@ -831,13 +807,12 @@ impl SocketSink {
         self.align_audio();
     }
 
-    /// Passes audio packets to their reader as soon as their presentation times are known.
+    /// Passes audio packets on as soon as their presentation times are known.
     fn align_audio(&mut self) {
         let (Some(audio), Some(session)) = (&mut self.audio, self.sink.session()) else { return };
         audio.align(|timestamp| self.consumer.ticks_of(session.video_timestamp(timestamp)?));
     }
 
-    /// Processes a parity packet, which may make lost packets recoverable.
     fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         let Arrival { header, transport, payload, .. } = *arrival;
         let Ok((parity_header, symbol)) = ParityHeader::parse(payload) else {
@@ -861,7 +836,7 @@ impl SocketSink {
         self.update_key_frame_need(now, out);
     }
 
-    /// Recovers packets from parity, and passes them on as the originals.
+    /// Passes packets recovered from parity on as the originals.
     fn recover_packets(&mut self, now: Time) {
         let Some((_, symbols)) = &mut self.parity else { return };
         let computable = self.sink.take_computable();
@@ -878,7 +853,7 @@ impl SocketSink {
         }
     }
 
-    /// Processes an RTX packet. Its payload is passed on as the original packet (RFC 4588).
+    /// Processes an RTX packet (RFC 4588), whose payload is passed on as the original.
     fn on_repair(
         &mut self,
         now: Time,
@@ -888,14 +863,13 @@ impl SocketSink {
         out: &mut Outbox,
     ) {
         let Arrival { header, payload, notice, transport, .. } = *retransmission;
-        // An RTX packet without an original sequence number (OSN) is padding, which fills the rate during probing.
+        // An RTX packet without an original sequence number is padding of a probe.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             self.unused.add(UnusedReason::NoPayload);
             return self.report_padding(now, datagram, retransmission, out);
         };
         let number = u16::from_be_bytes(*number);
-        // Retransmissions use the timestamps and the clock of the media, although their SSRC differs. A copy is used so
-        // that a late packet does not change the clocks.
+        // A copy, so that a late packet does not change the clocks.
         let mut clocks = self.clocks;
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let fragment = Fragment { frame, ..Fragment::default() };
@@ -927,8 +901,7 @@ impl SocketSink {
         }
     }
 
-    /// Reports the arrival of a browser's packet that carries no media. Browsers probe the path with such packets.
-    /// Without a report, these packets would count as lost. SRTP has authenticated the packet.
+    /// Reports a browser's probing packet without media, which would otherwise count as lost.
     fn report_padding(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         if self.browser.is_none() {
             return;
@@ -947,7 +920,6 @@ impl SocketSink {
             self.unused.add(UnusedReason::OtherReport);
         }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
-        // A compound without a sender's SSRC can't be attributed to a source.
         if let Some(ssrc) = compound.sender() {
             let of_source =
                 self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
@@ -955,7 +927,7 @@ impl SocketSink {
         }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
-        // The address is recorded only once, so that a later BYE of another sender does not replace it.
+        // A later BYE of another sender must not replace the address.
         if !ended && self.source_ended() {
             self.ended_by = Some(datagram.meta.from);
         }
@@ -986,14 +958,14 @@ impl End for SocketSink {
         if let Some(browser) = &mut self.browser {
             let known = browser.sort(now, at, datagram.bytes);
             self.drain(now, out);
-            // A packet before the keys are available can't be authenticated, and is ignored.
+            // A packet before the keys can't be authenticated.
             match known.filter(|_| self.is_open()) {
                 Some(known) => datagram.meta.from = known,
                 None => return,
             }
         }
         let datagram = &datagram;
-        // An IPv4 address may arrive in IPv6-mapped form, depending on the socket.
+        // An IPv4 address may arrive in IPv6-mapped form.
         let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
         let excluded = excluded.then_some(UnusedReason::ExcludedSource);
         if let Some(reason) = excluded.or_else(|| foreign(datagram.bytes)) {
@@ -1032,7 +1004,7 @@ impl End for SocketSink {
     }
 }
 
-/// Appends a compound, protected by SRTP if there is a context.
+/// Appends a compound, protected if there is an SRTP context.
 fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(compound);
@@ -1046,7 +1018,7 @@ pub(crate) fn host(of: IpAddr) -> Origin {
     Origin(address(SocketAddr::new(of, 0)).0.into())
 }
 
-/// Returns a number that identifies this address in the session's member table. Equal addresses have equal numbers.
+/// Returns the number of an address in the session's member table.
 fn address(from: SocketAddr) -> AgentIx {
     let folded = origin(from.ip()).0;
     AgentIx((folded ^ folded >> 32) as u32)

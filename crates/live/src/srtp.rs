@@ -1,8 +1,7 @@
 //! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, or with AES-GCM (RFC 7714), with replay protection.
 //!
-//! It is implemented here because the library `webrtc-srtp` depends on an asynchronous runtime and eighty more crates.
-//! The ciphers are those of RustCrypto. The tests use the vectors of RFC 3711, appendix B, and of RFC 7714, sections 16
-//! and 17.
+//! Implemented here because the library `webrtc-srtp` needs an asynchronous runtime and eighty more crates. The ciphers
+//! are RustCrypto's. Test vectors: RFC 3711, appendix B; RFC 7714, sections 16 and 17.
 
 use crate::sdp::unbase64;
 use aes::cipher::consts::{U12, U16};
@@ -15,23 +14,23 @@ use sha1::Sha1;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// Length of the SRTCP index with the E flag ("encrypted"), in bytes.
+/// In bytes, with the E flag ("encrypted").
 const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
-/// Length in bytes of the unencrypted part of SRTCP: the header and the first SSRC.
+/// Unencrypted bytes of SRTCP: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;
-/// Maximum number of sources whose state is kept. Each source has proved that it has the key.
+/// Maximum number of sources, all of which have proved that they have the key.
 const MAX_SOURCES: usize = 4_096;
-/// Replay window in packets (RFC 3711, section 3.3.2, requires at least 64).
+/// In packets; RFC 3711, section 3.3.2, requires at least 64.
 const REPLAY_WINDOW: u64 = 128;
 
-/// Number of rollover counters that are tried for an unknown source, because its sequence numbers may have wrapped
-/// before the receiver joined. At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
+/// Rollover counters tried for an unknown source, which may have wrapped before the receiver joined: every nine minutes
+/// at 1 Mb/s.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
-/// Number of rollovers that are tried after an outage.
+/// Rollovers tried after an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
-/// SRTP protection profiles, which DTLS negotiates (RFC 5764, section 4.1.2; RFC 7714, section 14.2).
+/// SRTP protection profiles of DTLS (RFC 5764, section 4.1.2; RFC 7714, section 14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpProfile {
     /// AES-CM with 128-bit keys, and HMAC-SHA1 truncated to 80 bits.
@@ -43,7 +42,7 @@ pub enum SrtpProfile {
 }
 
 impl SrtpProfile {
-    /// Returns the length of the authentication tag of an RTP packet in bytes.
+    /// Returns the length of an RTP authentication tag in bytes.
     pub const fn tag(self) -> usize {
         if let Self::Aes128CmSha1 = self { 10 } else { 16 }
     }
@@ -63,8 +62,7 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// The salt. The 12 bytes of AES-GCM are padded with zeros as in libsrtp, because RFC 7714 does not specify the
-    /// padding.
+    /// AES-GCM's 12 bytes are padded with zeros as in libsrtp, because RFC 7714 does not specify it.
     salt: [u8; 14],
 }
 
@@ -75,17 +73,15 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Reads a key and salt of 30 bytes in base64, as `openssl rand -base64 30` writes and RFC 4568 carries them.
-    /// Returns `None` for any other text.
+    /// Reads key and salt of 30 bytes in base64 (RFC 4568), as `openssl rand -base64 30` writes; `None` for other text.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;
         (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// Splits the keying material that DTLS has exported into the master keys of client and server. The material's
-    /// order is client key, server key, client salt, server salt (RFC 5764, section 4.2). Returns `None` if it is too
-    /// short.
+    /// Splits DTLS's exported material into the client's and the server's master key (RFC 5764, section 4.2). `None` if
+    /// it is too short.
     pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
         let (key, salt) = profile.lengths();
         let (keys, salts) = material.split_at_checked(2 * key)?;
@@ -104,8 +100,7 @@ impl MasterKey {
         self.profile
     }
 
-    /// Derives the session key with this label (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188,
-    /// section 2, for longer keys).
+    /// Derives a session key (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188, section 2).
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
@@ -124,7 +119,7 @@ fn key_stream<C: KeyIvInit + StreamCipher>(key: &[u8], iv: &[u8; 16], data: &mut
     C::new_from_slices(key, iv).unwrap_or_else(|_| unreachable!("the lengths are the profile's")).apply_keystream(data);
 }
 
-/// The SSRC and the packet index, which make up the initialisation vector.
+/// The SSRC and packet index in the initialisation vector.
 #[derive(Clone, Copy)]
 struct PacketIndex {
     ssrc: u32,
@@ -132,8 +127,8 @@ struct PacketIndex {
 }
 
 impl PacketIndex {
-    /// Returns the initialisation vector: the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC
-    /// 3711, section 4.1.1; RFC 7714, sections 8.1 and 9.1).
+    /// Returns the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC 3711, section 4.1.1; RFC 7714,
+    /// sections 8.1 and 9.1).
     fn iv(self, salt: &[u8]) -> [u8; 16] {
         let mut iv = [0; 16];
         iv[..salt.len()].copy_from_slice(salt);
@@ -148,10 +143,9 @@ impl PacketIndex {
     }
 }
 
-/// A protected packet, split into its parts.
 struct Sealed<'a> {
     packet: &'a [u8],
-    /// The number of leading bytes that are not encrypted.
+    /// The leading bytes that are not encrypted.
     clear: usize,
     tag: &'a [u8],
     /// The SRTCP index with its E flag.
@@ -170,7 +164,6 @@ impl Keys {
         match master.profile {
             SrtpProfile::Aes128CmSha1 => {
                 let auth: [u8; 20] = master.derive(label + 1);
-                // HMAC accepts keys of any length.
                 let auth = Hmac::<Sha1>::new_from_slice(&auth).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
                 Self::Cm { cipher: master.derive(label), salt: master.derive(label + 2), auth }
             }
@@ -193,8 +186,7 @@ impl Keys {
         }
     }
 
-    /// Protects the packet in `bytes` from `start` on. Encrypts all but its first `clear` bytes, and appends the tag
-    /// and the SRTCP `index`.
+    /// Encrypts `bytes` from `start` on, except for `clear` bytes, and appends the tag and the SRTCP `index`.
     fn seal(&self, at: PacketIndex, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
         let (head, body) = bytes[start..].split_at_mut(clear);
         let tag = match self {
@@ -202,7 +194,7 @@ impl Keys {
                 key_stream::<Ctr128BE<Aes128>>(cipher, &at.iv(salt), body);
                 bytes.extend_from_slice(index);
                 let signed = auth.clone().chain_update(&bytes[start..]);
-                // For SRTP the rollover counter is authenticated but not sent (RFC 3711, section 4.2).
+                // SRTP authenticates the rollover counter, but does not send it (RFC 3711, section 4.2).
                 let whole = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed }.finalize();
                 return bytes.extend_from_slice(&whole.into_bytes()[..self.profile().tag()]);
             }
@@ -213,13 +205,12 @@ impl Keys {
         bytes.extend_from_slice(index);
     }
 
-    /// Verifies and decrypts a packet into `out`. Returns false if the tag is wrong. Tags are compared in constant
-    /// time.
+    /// Verifies in constant time, and decrypts into `out`. Returns false if the tag is wrong.
     fn open(&self, at: PacketIndex, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
             let signed = auth.clone().chain_update(packet);
-            // SRTP's tag also covers the roll-over counter, and SRTCP's tag the packet index (RFC 3711, section 4.2).
+            // RFC 3711, section 4.2.
             let signed = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed.chain_update(index) };
             if signed.verify_truncated_left(tag).is_err() {
                 return false;
@@ -238,12 +229,11 @@ impl Keys {
         }
     }
 
-    /// Splits a datagram into packet, tag and SRTCP index, which has `index` bytes.
+    /// Splits a datagram into packet, tag and an SRTCP index of `index` bytes.
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
-        // The HMAC tag follows the SRTCP index and protects it. The GCM tag belongs to the ciphertext and precedes the
-        // index (RFC 7714, section 9.2).
+        // The HMAC tag follows the SRTCP index, which it protects. The GCM tag precedes it (RFC 7714, section 9.2).
         let (tag, index) = match profile {
             SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
             _ => more.split_at(profile.tag()),
@@ -252,7 +242,7 @@ impl Keys {
     }
 }
 
-/// Encrypts in place (RFC 7714, section 5.2.1) and returns the tag. Only the first 12 bytes of `iv` are the nonce.
+/// Encrypts in place and returns the tag (RFC 7714, section 5.2.1). The first 12 bytes of `iv` are the nonce.
 fn encrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8]) -> [u8; 16]
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -275,7 +265,7 @@ fn nonce(iv: &[u8; 16]) -> [u8; 12] {
     std::array::from_fn(|n| iv[n])
 }
 
-/// The replay window: the newest index, and a bit per index before it.
+/// The newest index, and a bit per index before it.
 #[derive(Clone, Copy, Default)]
 struct Replay {
     newest: Option<u64>,
@@ -309,11 +299,10 @@ struct Source {
     rtcp: Replay,
 }
 
-/// Maximum number of packets per second for which several rollover counters are tried. It bounds the CPU time that an
-/// attacker with forged SSRCs can cause.
+/// Packets per second with several tried rollover counters. Bounds the CPU time that forged SSRCs can cause.
 const MAX_GUESSES_PER_SECOND: u32 = 200;
 
-/// The number of packets with several tries in the present second of the clock.
+/// The packets with several tries in the present second.
 #[derive(Default)]
 struct GuessLimit {
     second: u64,
@@ -331,7 +320,6 @@ impl GuessLimit {
     }
 }
 
-/// The session keys of one direction.
 struct Direction {
     rtp: Keys,
     rtcp: Keys,
@@ -343,14 +331,14 @@ impl Direction {
     }
 }
 
-/// The SRTP context of one end of a session. Either all members share a master key, or each of two members has its own.
+/// The SRTP context of one end, with one master key for all members or one per direction.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
-    /// SSRCs whose media is accepted. If it is empty, all are accepted.
+    /// The only SSRCs whose media is accepted; all if empty.
     described: Vec<u32>,
-    /// For each outgoing SSRC, the extended sequence number of the newest packet and the next SRTCP index.
+    /// For each outgoing SSRC, the newest extended sequence number and the next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
     guessed: GuessLimit,
@@ -372,7 +360,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Returns the extended sequence number nearest to `near` with these lower 16 bits (RFC 3711, section 3.3.1).
+/// Returns the extended sequence number nearest to `near` (RFC 3711, section 3.3.1).
 fn extend(seq: u16, near: u64) -> u64 {
     let ahead = i64::from(seq.wrapping_sub(near as u16) as i16);
     near.checked_add_signed(ahead).unwrap_or(u64::from(seq))
@@ -384,7 +372,7 @@ impl Srtp {
         Self::pair(master, master)
     }
 
-    /// Creates a context with a key per direction, see [`MasterKey::exported`].
+    /// Creates a context with a key per direction ([`MasterKey::exported`]).
     pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
         let (scratch, guessed, described) = (Vec::new(), GuessLimit::default(), Vec::new());
@@ -392,14 +380,14 @@ impl Srtp {
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Accepts media of these SSRCs only, or of all if the list is empty. Each session has new SSRCs, so packets that
-    /// were recorded in an earlier session with the same key can't be replayed.
+    /// Accepts media of these SSRCs only, or of all if empty. Packets recorded in another session then can't be
+    /// replayed.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
     }
 
-    /// Returns the number of rejected datagrams: those with a wrong key, and those that were modified or replayed.
+    /// Returns the number of datagrams rejected as forged, modified or replayed.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -419,14 +407,14 @@ impl Srtp {
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
-        // The SRTCP index has 31 bits, because the highest bit is the E flag.
+        // The highest of 32 bits is the E flag.
         let index = *next & !ENCRYPTED;
         *next = index + 1;
         let at = PacketIndex { ssrc, index: index.into() };
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// Returns the RTP packet in a datagram, or `None` if it is not authentic.
+    /// Returns the RTP packet in a datagram; `None` if it is not authentic.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -437,7 +425,6 @@ impl Srtp {
         let sealed = self.incoming.rtp.split(datagram, 0)?;
         let packet = sealed.packet;
         let (sealed, ssrc) = (Sealed { clear: payload_at(packet)?, ..sealed }, word(packet, 8)?);
-        // Only the SSRCs that `of_sources` has named are accepted.
         if !self.described.is_empty() && !self.described.contains(&ssrc) {
             return None;
         }
@@ -445,12 +432,11 @@ impl Srtp {
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let mut right = |index: &u64| {
             let at = PacketIndex { ssrc, index: *index };
-            // The replay check is cheap and precedes the authentication.
+            // The replay check is cheaper than the authentication.
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // The rollover counter is unknown if the sender's numbers wrapped before this end joined, or during an outage.
-        // The tag shows which guess is right.
+        // The rollover counter is unknown after a wrap before the join or in an outage. The tag shows the right guess.
         let (first, wraps) =
             nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
@@ -463,7 +449,7 @@ impl Srtp {
         Some(())
     }
 
-    /// Returns the RTCP compound in a datagram, or `None` if it is not authentic.
+    /// Returns the RTCP compound in a datagram; `None` if it is not authentic.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
@@ -477,9 +463,8 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // An index below this end's next index shows that the packet is this end's own. Anyone can reflect such a
-        // packet without knowing the key. Packets of another end with the same SSRC are accepted as soon as their index
-        // is higher, so that the collision is detected.
+        // A low index shows this end's own packet, which anyone can reflect. Higher ones pass, so that an SSRC
+        // collision is detected.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };
@@ -492,7 +477,7 @@ impl Srtp {
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
-        // Sources are stored after authentication, so only a member with the key can reach this limit.
+        // Only members with the key get this far.
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&ssrc) {
             self.sources.pop_first();
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use steadycast_endpoints::{Store, StoredRows};
 
-/// An unnamed temporary file in the system's folder (`TMPDIR`). The file is deleted when this value is dropped.
+/// An unnamed temporary file in the system's folder (`TMPDIR`), deleted on drop.
 #[derive(Debug)]
 pub struct TempStore {
     file: File,
@@ -24,12 +24,12 @@ impl TempStore {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.rows", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        // The file has no name any more, so it disappears with its descriptor, even if the process is killed.
+        // The file disappears with its descriptor, even if the process is killed.
         remove_file(&path)?;
         Ok(Self { file, end: AtomicU64::new(0) })
     }
 
-    /// Moves the storage of these rows to a temporary file. If none can be created, the rows stay in memory.
+    /// Moves these rows to a temporary file. If none can be created, they stay in memory.
     pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn StoredRows>) {
         let Ok(spool) = Self::new() else { return };
         let store: Arc<dyn Store> = Arc::new(spool);

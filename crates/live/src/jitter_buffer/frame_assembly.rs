@@ -1,4 +1,4 @@
-//! Reassembly of frames from packets in sequence: frame boundaries, presentation times, and the fate of each frame.
+//! Reassembly of frames from packets in sequence: boundaries, presentation times, and fates.
 
 use super::frame_queue::{FRAME_ARRIVAL_TIME, FrameQueue, ReceivedFrame};
 use super::markers::{Markers, Proof};
@@ -10,10 +10,10 @@ use steadycast_wire::ParseError;
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
 use steadycast_wire::rtp::RtpHeader;
 
-/// A key frame that is expected within this many ticks (100 ms) is not requested.
+/// A key frame expected within this time (100 ms, in ticks) is not requested.
 const EXPECTED_SOON: i64 = 9_000;
 
-/// The reference from which the time of the next frame is computed. Timestamps of different runs are not comparable.
+/// The reference for the next frame's time. Timestamps of different runs are not comparable.
 #[derive(Clone, Copy)]
 struct PreviousFrame {
     timestamp: u32,
@@ -23,57 +23,53 @@ struct PreviousFrame {
 
 struct OpenFrame {
     timestamp: u32,
-    /// The arrival time of the frame's first packet.
+    /// The first packet's arrival.
     first: Time,
-    /// The latest arrival time of its packets.
+    /// The latest packet's arrival.
     last: Time,
     /// Whether packets of the frame may be missing.
     damaged: bool,
-    /// Whether packets are missing before the frame's first packet.
+    /// Whether packets before the frame are missing.
     after_gap: bool,
-    /// Number of the frame's packets so far.
     packets: u32,
-    /// The marker bit of the frame's latest packet.
+    /// The latest packet's marker.
     marked: bool,
-    /// Whether the frame starts a new run, because the SSRC changed or the source restarted.
+    /// Whether the frame starts a new run.
     anew: bool,
 }
 
-/// Maximum error of the first timestamp of a new run, in ticks: 1 s. If the step of the timestamps to the new run
-/// differs from the step of the arrival times by at most this, the new run continues the timestamps of the previous
-/// one.
+/// Maximum difference in ticks (1 s) between the steps of timestamps and of arrivals for which a new run continues the
+/// old timestamps.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// Maximum step of a timestamp within a run, in ticks, by which it may be ahead of the arrival time: 60 s.
+/// Maximum step ahead of the arrival time within a run, in ticks: 60 s.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
-/// Maximum step backwards of a timestamp within a run, in ticks: 10 s.
+/// Maximum step backwards within a run, in ticks: 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
-/// Reassembles frames from packets in sequence, and puts them into the queue.
+/// Reassembles frames from packets in sequence, and queues them.
 pub(super) struct FrameAssembler {
     frame_queue: FrameQueue,
     format: PayloadFormat,
     pub(super) unused: Unused,
     chain: DecodeChain,
     depacketiser: Depacketiser,
-    /// Number of packets lost since the last frame.
+    /// Packets lost since the last frame.
     lost: u64,
-    /// The frame that is being reassembled.
     open: Option<OpenFrame>,
-    /// The previous frame.
     before: Option<PreviousFrame>,
     /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// If there is a gap before the next packet: how many packets are known to be missing in it.
+    /// For a gap before the next packet: how many packets are known to be missing.
     gap: Option<u64>,
     pub(super) markers: Markers,
     /// Whether the next packet starts a new run.
     anew: bool,
-    /// `Some` if a key frame is needed. The value is true if no key frame has been received so far.
+    /// `Some` if a key frame is needed; true before the first one.
     lacks: Option<bool>,
-    /// Whether no key frame has been received so far.
+    /// Whether no key frame has been received yet.
     fresh: bool,
-    /// The number of frames since the last key frame, and the number of frames between the last two key frames.
+    /// Frames since the last key frame, and between the last two.
     group: (Option<u32>, Option<u32>),
 }
 
@@ -99,38 +95,36 @@ impl FrameAssembler {
         }
     }
 
-    /// Records that this number of packets before the next one is lost. Zero means a gap of unknown size.
+    /// Records lost packets before the next one; zero is a gap of unknown size.
     pub(super) fn lose(&mut self, lost: u64) {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
 
-    /// Records that the source may have changed before the next packet. `in_sequence` is true if the next packet's
-    /// sequence number follows the previous one, so that it is the same stream under a new SSRC.
+    /// Records that the source may have changed. With `in_sequence`, it is the same stream under a new SSRC.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
 
-    /// Returns `Some` if a key frame is needed. The value is true if no key frame has been received so far.
+    /// Returns `Some` if a key frame is needed; true before the first one.
     pub(super) fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }
 
-    /// Returns the presentation time of this timestamp on the clock of the frames; `None` before the first frame.
+    /// Returns a timestamp's presentation time; `None` before the first frame.
     pub(super) fn ticks_of(&self, timestamp: u32) -> Option<i64> {
         let PreviousFrame { timestamp: known, ticks, .. } = self.before?;
         Some(ticks + i64::from(timestamp.wrapping_sub(known) as i32))
     }
 
-    /// Finishes the last frame of the stream.
+    /// Finishes the stream's last frame.
     pub(super) fn end(&mut self) {
-        // If a sender stops within a frame, no packet is lost, so the incomplete frame is not reported as damaged.
+        // A sender that stops within a frame loses no packet.
         let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
         }
     }
 
-    /// Adds the next packet of the stream, which has a payload.
     pub(super) fn packet(&mut self, at: Time, header: &RtpHeader, payload: &[u8]) {
         let RtpHeader { timestamp, marker, .. } = *header;
         let (lost, anew) = (self.gap.take(), std::mem::take(&mut self.anew));
@@ -151,7 +145,7 @@ impl FrameAssembler {
             // Another sender may use markers differently.
             self.markers = Markers::default();
         }
-        // If no frame is open, the gap is between two frames, and only affects the start of the new one.
+        // The gap is between two frames, so only the new one's start is affected.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -175,7 +169,7 @@ impl FrameAssembler {
                 self.unused.add_payload(UnusedReason::MalformedPayload, error.what());
             }
         }
-        // A marker on a fragment that is not the last of its unit can't end the frame.
+        // A marker within a unit can't end the frame.
         let within = self.depacketiser.is_within_unit();
         open.marked = marker && !within;
         self.markers.wrong |= marker && within && !open.damaged;
@@ -185,7 +179,7 @@ impl FrameAssembler {
         }
     }
 
-    /// Finishes the open frame, because the next packet belongs to another one.
+    /// Finishes the open frame before a packet of another one.
     fn next_frame(&mut self, gap: bool, anew: bool) {
         self.frame_queue.set_one_stamp(false);
         let proof = self.proof();
@@ -194,8 +188,7 @@ impl FrameAssembler {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Packets between two frames were lost. It is unknown to which of the two frames they belong, so both count
-            // as damaged.
+            // Lost packets between two frames may belong to either, so both count as damaged.
             self.depacketiser.gap();
             open.damaged = true;
         }
@@ -213,7 +206,7 @@ impl FrameAssembler {
         (self.kind(), self.open.as_ref().is_some_and(|open| open.packets > 1 && !open.damaged))
     }
 
-    /// Returns the kind of the open frame's picture, if the packets so far show it.
+    /// Returns the open frame's kind, if its packets show it so far.
     fn kind(&self) -> Option<PictureKind> {
         picture_kind(self.format, self.depacketiser.so_far())
     }
@@ -222,21 +215,20 @@ impl FrameAssembler {
         self.open.as_ref().is_some_and(|open| open.damaged)
     }
 
-    /// Returns the arrival time of the open frame's last packet, if that packet has the marker.
+    /// Returns the last packet's arrival, if it has the marker.
     pub(super) fn marked_at(&self) -> Option<Time> {
         let open = self.open.as_ref().filter(|open| open.marked && !self.markers.wrong)?;
         self.kind().is_some().then_some(open.last)
     }
 
-    /// Returns the presentation time of a frame in ticks, counted from the first frame. It is computed from the
-    /// timestamp, or from the arrival time if the timestamp is not plausible.
+    /// Returns a frame's presentation time in ticks from the first frame, by its timestamp or, if implausible, its
+    /// arrival.
     fn ticks(&self, open: &OpenFrame) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run may start at any timestamp. It continues the old timeline only if its step matches the arrival
-        // times.
+        // A new run may start at any timestamp, and continues the old timeline only if its step matches the arrivals.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),
@@ -255,8 +247,7 @@ impl FrameAssembler {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // After a loss, a larger step of the timestamps means that frames are missing, each of at least one packet.
-            // Without a loss, the sender has skipped them.
+            // After a loss, a larger step means missing frames. Otherwise the sender has skipped them.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
@@ -266,12 +257,12 @@ impl FrameAssembler {
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
         if !same {
-            // A new run does not reference frames of the previous one.
+            // A new run does not reference the previous one's frames.
             self.chain = DecodeChain::default();
         }
         let gap = open.after_gap || missing > 0;
         if gap {
-            // The lost frames are assumed to be references, because their kind is unknown.
+            // The lost frames are assumed to be references.
             self.chain.next(FrameKind::P, false);
         }
         let kind = match picture_kind(self.format, &frame.bytes) {
@@ -279,7 +270,7 @@ impl FrameAssembler {
             Some(PictureKind::Disposable) => FrameKind::B,
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
-        // A frame without bytes and without loss consists of unsupported packets only.
+        // A frame without bytes and without loss consists of unsupported packets.
         let unsupported = frame.unsupported || frame.bytes.is_empty();
         let fate = match self.chain.next(kind, !damaged && !unsupported) {
             FrameFate::Lost if !damaged => FrameFate::Undecodable,
@@ -291,8 +282,7 @@ impl FrameAssembler {
         self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 
-    /// Updates whether a key frame is needed after this frame. `gap` is true if frames are missing before this frame.
-    /// The missing frames may be references.
+    /// Updates whether a key frame is needed; after a `gap`, references may be missing.
     fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
@@ -301,8 +291,7 @@ impl FrameAssembler {
             (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
             (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
             _ => {
-                // If the present group is longer than the previous one, the time of the next key frame can't be
-                // predicted.
+                // In a group longer than the previous one, the next key frame can't be predicted.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
                 let left = left.filter(|left| *left > 0).map(i64::from);
                 let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= EXPECTED_SOON);

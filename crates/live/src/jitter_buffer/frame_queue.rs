@@ -1,5 +1,4 @@
-//! The queue of received frames, from which a reader in another thread takes them. The queue also counts and records
-//! the frames.
+//! The queue of received frames for a reader in another thread, with their counts and records.
 
 use crate::TempStore;
 use std::collections::VecDeque;
@@ -10,7 +9,7 @@ use steadycast_endpoints::{Fields, Row, Rows, StoredRows};
 use steadycast_media::FrameFate;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A frame that was reassembled from its packets.
+/// A reassembled frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
     /// Presentation time in ticks of 1/90000 s from the first received frame.
@@ -19,58 +18,57 @@ pub struct ReceivedFrame {
     pub bytes: Vec<u8>,
     /// Whether a part of the frame is missing.
     pub damaged: bool,
-    /// Whether the frame is complete, and all frames on which it depends are complete.
+    /// Whether the frame and all frames on which it depends are complete.
     pub whole: bool,
-    /// Arrival time of the first packet.
+    /// The first packet's arrival.
     pub first: Time,
-    /// Arrival time of the last packet.
+    /// The last packet's arrival.
     pub last: Time,
 }
 
-/// How many frames had each fate, as far as the packets show it.
+/// Frames by fate, as far as packets show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Frames that are complete, and for which all frames on which they depend are complete, too.
+    /// Complete frames whose references are complete, too.
     pub whole: u64,
-    /// Frames that are complete but not decodable: a reference is missing, or the packetisation is not supported.
+    /// Complete frames with a missing reference or an unsupported packetisation.
     pub undecodable: u64,
-    /// Frames of which a part is missing.
+    /// Frames with a missing part.
     pub damaged: u64,
-    /// Frames of which no packet arrived, by the gaps of the timestamps.
+    /// Frames without any packet, by the gaps of the timestamps.
     pub missing: u64,
-    /// Arrival time of the last packet of the latest frame that can be shown.
+    /// Arrival of the latest displayable frame's last packet.
     pub shown: Option<Time>,
-    /// Whether all packets of more than `FRAME_ARRIVAL_TIME` have the same timestamp.
+    /// Whether all packets of more than `FRAME_ARRIVAL_TIME` have one timestamp.
     pub one_stamp: bool,
 }
 
-/// Time within which the packets of a frame usually arrive.
+/// Time in which a frame's packets usually arrive.
 pub(super) const FRAME_ARRIVAL_TIME: Span = Span::secs(2);
 
 impl FrameCounts {
-    /// Returns a warning about the frames, if there is one.
+    /// Returns a warning about the frames, if any.
     pub fn warning(&self) -> Option<String> {
         self.one_stamp.then(|| "all packets have one RTP time stamp, which makes one frame of them".into())
     }
 }
 
-/// The record of a frame, which is kept when its bytes are dropped.
+/// A frame's record, without its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRow {
-    /// Presentation time, as [`ReceivedFrame::ticks`].
+    /// See [`ReceivedFrame::ticks`].
     pub ticks: i64,
-    /// The frame's size in bytes.
+    /// In bytes.
     pub size: Bytes,
-    /// The frame's fate, as far as the packets show it. Whether it is late is unknown, because the play-out time is
-    /// unknown.
+    /// As far as packets show it; late frames are unknown without a play-out time.
     pub fate: FrameFate,
-    /// Arrival times of the first and the last packet.
+    /// The arrivals of the first and the last packet.
     pub came: (Time, Time),
 }
 
 impl Row for FrameRow {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // The time is negative for a frame that is displayed before the first received one.
+        // Negative for a frame displayed before the first received one.
         self.ticks.pass(by);
         self.size.pass(by);
         by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);
@@ -86,7 +84,7 @@ struct FrameQueueState {
     rows: Rows<FrameRow>,
     wanted: bool,
     closed: bool,
-    /// Frames dropped because the reader was too slow.
+    /// Frames dropped for a slow reader.
     overrun: u64,
 }
 
@@ -94,7 +92,7 @@ struct FrameQueueState {
 #[derive(Clone, Debug, Default)]
 pub struct FrameQueue(Arc<(Mutex<FrameQueueState>, Condvar)>);
 
-/// Maximum number of frames that wait for a slow reader. The oldest are dropped.
+/// Maximum number of frames for a slow reader; the oldest are dropped.
 const MAX_WAITING_FRAMES: usize = 1_024;
 
 impl FrameQueue {
@@ -102,7 +100,7 @@ impl FrameQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the records of older frames to a temporary file. If none can be created, they stay in memory.
+    /// Moves older frames' records to a temporary file, or leaves them in memory if that fails.
     #[must_use]
     pub fn spooled(self) -> Self {
         let mut frame_queue = self.locked();
@@ -111,12 +109,12 @@ impl FrameQueue {
         self
     }
 
-    /// Registers a reader. Without a reader, only sizes and times of frames are kept.
+    /// Registers a reader. Without one, only sizes and times are kept.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
 
-    /// Returns the frames in the queue. Waits up to `patience` for one. Returns `None` when no more frames follow.
+    /// Takes the queued frames. Waits up to `patience` for one. `None` after the last one.
     pub fn take(&self, patience: Duration) -> Option<Vec<ReceivedFrame>> {
         let waits = |frame_queue: &mut FrameQueueState| frame_queue.frames.is_empty() && !frame_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -133,17 +131,16 @@ impl FrameQueue {
         self.0.1.notify_all();
     }
 
-    /// Sets whether all packets so far have the same timestamp.
     pub(super) fn set_one_stamp(&self, one_stamp: bool) {
         self.locked().counts.one_stamp = one_stamp;
     }
 
-    /// Returns the number of frames by their fate so far.
+    /// Returns the counts of frames by fate.
     pub fn counts(&self) -> FrameCounts {
         self.locked().counts
     }
 
-    /// Returns the number of frames dropped because the reader was too slow.
+    /// Returns the number of frames dropped for a slow reader.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -153,7 +150,7 @@ impl FrameQueue {
     /// # Errors
     /// Records can't be read from the temporary file.
     pub fn rows(&self) -> io::Result<Vec<FrameRow>> {
-        // The copy releases the lock before the file is read.
+        // The lock is released before the file is read.
         let rows = self.locked().rows.clone();
         rows.whole()
     }
@@ -163,8 +160,7 @@ impl FrameQueue {
         self.locked().rows.len()
     }
 
-    /// Counts a frame, records it and, if there is a reader, adds it to the queue. `missing` is the number of frames
-    /// before this one of which no packet arrived.
+    /// Counts and records a frame, and queues it for a reader. `missing` frames before it had no packet.
     pub(super) fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
         let mut frame_queue = self.locked();
         frame_queue.counts.missing += missing;
@@ -187,7 +183,7 @@ impl FrameQueue {
             frame_queue.overrun += 1;
         }
         frame_queue.frames.push_back(frame);
-        // The reader that is woken needs the lock, so it is released first.
+        // The woken reader needs the lock.
         drop(frame_queue);
         self.0.1.notify_all();
     }

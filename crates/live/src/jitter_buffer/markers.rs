@@ -2,40 +2,34 @@
 
 use steadycast_wire::payload::PictureKind;
 
-/// The reliability of a sender's marker bits. Some senders set none; some mark each packet, NAL unit or slice. A
-/// receiver must not rely on them (RFC 6184, section 5.1), so in general a frame ends where the next timestamp starts.
-/// A marker ends it earlier only if two conditions hold: a marker was right for this kind of picture before, and a
-/// frame had unmarked packets before its last one. The second condition excludes senders that mark each packet but have
-/// sent frames of one packet only.
+/// The reliability of a sender's marker bits, on which a receiver must not rely (RFC 6184, section 5.1). A marker ends
+/// a frame only if it was right for this kind of picture before, and the sender does not mark each packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Markers {
-    /// Whether a marker was right before, for intra, predicted and disposable pictures.
+    /// Whether a marker was right, for intra, predicted and disposable pictures.
     pub(super) proved: [bool; 3],
-    /// Whether a frame of several packets had a marker only on its last packet.
+    /// Whether a frame of several packets had a marker only on its last one.
     pub(super) sparing: bool,
-    /// Whether a marker was set before the end of a frame.
+    /// Whether a marker was set before a frame's end.
     pub(super) wrong: bool,
-    /// If the last frame was finished at its marker: its timestamp, and what this marker proves.
+    /// After a frame was finished at its marker: its timestamp, and what the marker proves.
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// The evidence that a marker gives if the next packet belongs to another frame: the kind of picture, and whether
-/// unmarked packets preceded the marker.
+/// A right marker's evidence: the kind of picture, and whether unmarked packets preceded it.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Returns true if a marker at the last packet ends the frame. The kind may be unknown if the start of a damaged
-    /// frame is missing.
+    /// Returns whether a marker ends the frame. The kind may be unknown if a damaged frame's start is missing.
     pub(super) fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
 
-    /// Returns true if all frames of this kind so far ended with a marker.
+    /// Returns whether all frames of this kind so far ended with a marker.
     pub(super) fn needed(&self, kind: Option<PictureKind>) -> bool {
         !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
 
-    /// Records that a marker was right.
     pub(super) fn prove(&mut self, (kind, sparing): Proof) {
         if let Some(kind) = kind {
             self.proved[kind as usize] = true;
@@ -43,7 +37,7 @@ impl Markers {
         }
     }
 
-    /// Handles the first packet of a frame with this timestamp. `next` is true if no packet is missing before it.
+    /// Handles a frame's first packet; `next` if no packet is missing before it.
     pub(super) fn on_frame(&mut self, timestamp: u32, next: bool) {
         if let Some((before, proof)) = self.early.take() {
             if before == timestamp {
