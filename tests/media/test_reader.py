@@ -200,6 +200,50 @@ def test_what_is_not_honoured_is_told(tmp_path: Path, transfer: int, name: str) 
     ]
 
 
+@pytest.mark.parametrize("pixels", ["argb", "rgba", "yuva444p10le", "pal8", "rgba64be"])
+@pytest.mark.parametrize("is_opaque", [True, False])
+def test_transparency_that_is_not_sent_is_told(tmp_path: Path, pixels: str, is_opaque: bool) -> None:
+    codec = {"argb": "qtrle", "yuva444p10le": "prores_ks", "pal8": "gif"}.get(pixels, "png")
+    path = tmp_path / ("film.gif" if codec == "gif" else "film.mov")
+    with av.open(str(path), "w") as file:
+        stream: Any = file.add_stream(codec, rate=RATE)
+        stream.width, stream.height = SIDES
+        stream.pix_fmt = pixels
+        for number in range(4):
+            colours = np.full((SIDES[1], SIDES[0], 4), (200, 100, 50, 255), np.uint8)
+            # Only the third picture is transparent in a part.
+            colours[:8, :8, 3] = 0 if number == 2 and not is_opaque else 255
+            given = av.VideoFrame.from_ndarray(colours, "rgba")
+            if pixels == "pal8":
+                index = (colours[..., 3] == 0).astype(np.uint8)
+                palette = np.zeros((256, 4), np.uint8)
+                palette[:2] = (255, 200, 100, 50), (0, 200, 100, 50)
+                indexed: Any = (index, palette)
+                given = av.VideoFrame.from_ndarray(indexed, "pal8")
+            frame = given if given.format.name == pixels else given.reformat(format=pixels)
+            frame.pts, frame.time_base = number, Fraction(1, RATE)
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    pictures = Clip.of(path).pictures("clip", "auto")
+    list(pictures.frames)
+    what = "it is transparent in part, and transparent parts are sent opaque, in the colours that are stored there"
+    assert pictures.warnings == ([] if is_opaque else [f"{path.name}: {what}"])
+
+
+def test_a_webm_with_an_alpha_channel_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "alpha.webm"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libvpx-vp9", rate=RATE)
+        stream.width, stream.height = SIDES
+        stream.pix_fmt = "yuv420p"
+        stream.metadata["alpha_mode"] = "1"
+        file.mux(stream.encode(painted(0, "bt601", full=False)))
+        file.mux(stream.encode(None))
+    pictures = Clip.of(path).pictures("clip", "clip")
+    list(pictures.frames)
+    assert "has an alpha channel, and transparent parts are sent opaque" in pictures.warnings[0]
+
+
 def y4m(path: Path, head: str, pictures: list[np.ndarray]) -> Path:
     body = b"".join(b"FRAME\n" + each.astype(np.uint8).tobytes() for each in pictures)
     path.write_bytes(f"YUV4MPEG2 W{SIDES[0]} H{SIDES[1]} F25:1 {head}\n".encode() + body)

@@ -46,6 +46,8 @@ _NOTHING = 64
 
 The unit is 1/65536.
 """
+_OPAQUE = "transparent parts are sent opaque, in the colours that are stored there"
+_OPAQUE_ALPHA = 255
 _HDR = {16: "PQ", 18: "HLG"}
 """The transfer functions of SMPTE ST 2084 and ARIB STD-B67, by their codes in ITU-T H.273, table 3."""
 _TURNS = {
@@ -153,6 +155,16 @@ def _untouched(stream: av.VideoStream, first: av.VideoFrame) -> Iterator[str]:
         yield f"its colours are coded in a way that is not converted (matrix {colours} of ITU-T H.273)"
     if _turn(first) is None:
         yield "its pictures are to be turned by less than a right angle, and are not"
+    # VP8 and VP9 in WebM have transparency in a second stream, which FFmpeg's own decoders do not read.
+    if ("ALPHA_MODE", "1") in ((name.upper(), value) for name, value in stream.metadata.items()):
+        yield f"it has an alpha channel, and {_OPAQUE}"
+
+
+def _is_transparent(frame: av.VideoFrame) -> bool:
+    """Return whether any sample of a picture is transparent; pictures with an alpha channel may be opaque."""
+    if not any(component.is_alpha for component in frame.format.components):
+        return False
+    return int(frame.reformat(format="rgba").to_ndarray()[..., 3].min()) < _OPAQUE_ALPHA
 
 
 def _turn(frame: av.VideoFrame) -> Turn | None:
@@ -256,8 +268,12 @@ class Reader:
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
         # The first picture was decoded when the file was opened, to learn its properties.
         count = 0
+        is_opaque = True
         for frame in itertools.chain((self._first,), self._decoded):
             count += 1
+            if is_opaque and _is_transparent(frame):
+                is_opaque = False
+                self.warnings.append(f"{self._label}: it is transparent in part, and {_OPAQUE}")
             if frame.is_corrupt:
                 self._note("pictures marked as corrupt")
             if (note := clock.tell(_shown(frame, self._stream))) is not None:
