@@ -2,22 +2,20 @@
 
 use steadycast_units::{Span, Time};
 
-/// One transfer, or one period in which the source had data to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: Time,
-    /// The end of the period; [`Time::NEVER`] while it lasts.
+    /// [`Time::NEVER`] while it lasts.
     until: Time,
     complete: bool,
 }
 
-/// The periods in which a source had data to send. A period lasts until all data is acknowledged or, without
-/// acknowledgments, until all is sent.
+/// The periods in which a source had data: until all is acknowledged or, without acknowledgments, sent.
 #[derive(Clone, Debug, Default)]
 pub struct Activity(Vec<Stretch>);
 
 impl Activity {
-    /// Begins a period, unless a period is already open.
+    /// Begins a period, unless one is open.
     pub fn begin(&mut self, now: Time) {
         if self.open().is_none() {
             self.0.push(Stretch { from: now, until: Time::NEVER, complete: false });
@@ -42,23 +40,23 @@ impl Activity {
         self.0.last_mut().filter(|stretch| stretch.until == Time::NEVER)
     }
 
-    /// Returns the begin and end of each complete transfer.
+    /// Returns each complete transfer's begin and end.
     pub fn transfers(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().filter(|stretch| stretch.complete).map(|stretch| (stretch.from, stretch.until))
     }
 
-    /// Returns the begin and end of each period.
+    /// Returns each period's begin and end.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().map(|stretch| (stretch.from, stretch.until))
     }
 }
 
-/// Returns how much of the time between two times lies within the given periods.
+/// Returns how much of the time lies within the periods.
 pub(crate) fn within(stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> Span {
     stretches.map(|(start, stop)| stop.min(until).since(start.max(from))).fold(Span::ZERO, |sum, span| sum + span)
 }
 
-/// Returns true if a single period covers all the time between two times.
+/// Returns whether a single period covers all the time.
 pub(crate) fn throughout(mut stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> bool {
     stretches.any(|(start, stop)| start <= from && until <= stop)
 }

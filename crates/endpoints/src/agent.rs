@@ -1,4 +1,4 @@
-//! The endpoints of flows. An agent processes packets that arrive and timers that expire, and returns packets to send.
+//! The endpoints of flows, which process packets and timers, and return packets to send.
 
 mod kernel;
 mod plain;
@@ -28,7 +28,7 @@ pub(crate) use tcp::TcpPoint;
 
 /// The packets that an agent sends.
 pub struct Out<'a> {
-    /// The IP size, the ECN field and the content of each packet, in the order of sending.
+    /// Each packet's IP size, ECN field and content, in the order of sending.
     pub packets: &'a mut Vec<(Bytes, Ecn, Body)>,
 }
 
@@ -39,39 +39,35 @@ impl Out<'_> {
     }
 }
 
-/// The results of an agent for the record of the run. A source writes the figures of its flow, and a sink the figures
-/// of its receiver.
+/// An agent's results for the record: a source's for its flow, a sink's for its receiver.
 pub(crate) trait Recorded {
-    /// Writes the agent's figures.
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest of the agent's actions, and a count that makes equal digests by chance less likely. A sink's
-    /// digest covers the arrivals.
+    /// Returns a digest of the agent's actions, and a count. A sink's digest covers the arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }
 
-    /// Returns a sink's arrivals.
     fn intake(&self) -> Option<&Intake> {
         None
     }
 
-    /// Returns when the agent first joined its session, which is when its measurement begins.
+    /// Returns when the agent's measurement begins.
     fn joined(&self) -> Time {
         Time::ZERO
     }
 
-    /// Returns the periods in which a source that may pause had data to send.
+    /// Returns when a source that may pause had data to send.
     fn activity(&self) -> Option<&Activity> {
         None
     }
 
-    /// Returns the bytes that a source sent in each step of the series, and its rates.
+    /// Returns a source's bytes and rates per step of the series.
     fn sent(&self) -> Vec<SentStep> {
         self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
 
-    /// Writes a table row for each decision of a sender, or for each report of a receiver.
+    /// Writes a row per decision of a sender, or per report of a receiver.
     fn decisions(&self, _origin: &RowOrigin<'_>, _into: &mut Table) {}
 
     /// Returns TCP's window in each step.
@@ -79,38 +75,34 @@ pub(crate) trait Recorded {
         &[]
     }
 
-    /// Returns the run-time checks of the agent's half of the controller.
     fn promises(&self) -> Vec<Check> {
         Vec::new()
     }
 
-    /// Returns RTCP's share of the session bandwidth in each step of the series.
+    /// Returns RTCP's share of the session bandwidth per step.
     fn rtcp_shares(&self) -> &[f64] {
         &[]
     }
 }
 
-/// The data with which an agent computes its figures.
 pub(crate) struct FigureContext<'a> {
-    /// The time for which the agent's flow was active.
+    /// For how long the agent's flow was active.
     pub(crate) active: Span,
-    /// The time from which mean values are computed.
+    /// The start of mean values.
     pub(crate) from: Time,
-    /// The first step of the series that is included in mean values.
+    /// The first step of mean values.
     pub(crate) first_step: usize,
-    /// For a video sink, the source of its flow.
+    /// A video sink's source.
     pub(crate) source: Option<&'a VideoSource>,
-    /// For a source, the other sources of its flow. Each receiver may have a separate session, and thus a separate
-    /// source.
+    /// The flow's other sources, if each receiver has its own.
     pub(crate) others: Vec<&'a Agent>,
 }
 
-/// One step of a source's series.
 #[derive(Clone, Copy)]
 pub(crate) struct SentStep {
-    /// The IP bytes sent.
+    /// In IP bytes.
     pub(crate) bytes: u64,
-    /// For a video, the target and the pacing rate at the end of the step.
+    /// A video's target and pacing rate at the end of the step.
     pub(crate) decided: Option<(Rate, Rate)>,
 }
 
@@ -120,11 +112,10 @@ impl SentStep {
     }
 }
 
-/// The identification of an agent's table rows.
 pub(crate) struct RowOrigin<'a> {
     pub(crate) flow: &'a str,
     pub(crate) node: &'a str,
-    /// The names of the flow's receivers by their SSRCs.
+    /// The flow's receivers by SSRC.
     pub(crate) receivers: &'a BTreeMap<u32, String>,
     /// The end of the run.
     pub(crate) until: Time,
@@ -132,9 +123,9 @@ pub(crate) struct RowOrigin<'a> {
 
 /// One end of a flow.
 pub enum Agent {
-    /// A source of packets at a constant rate. It sends either always or in periods.
+    /// A source of packets at a constant rate, always or in periods.
     PlainSource(Box<PlainSource>),
-    /// The sink of packets at a constant rate.
+    /// A sink of packets at a constant rate.
     PlainSink(Box<PlainSink>),
     /// A TCP sender.
     TcpSource(Box<TcpSource>),
@@ -151,7 +142,6 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// Returns the agent's results for the record.
     pub(crate) fn recorded(&self) -> &dyn Recorded {
         match self {
             Self::PlainSource(source) => &**source,
@@ -173,8 +163,7 @@ impl Agent {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }
 
-    /// Processes a packet. Packets of another kind are ignored. For TCP, callers use [`TcpSource::take`] and
-    /// [`TcpSink::take`] instead.
+    /// Processes a packet. For TCP, use [`TcpSource::take`] and [`TcpSink::take`].
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {
             (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, *n, packet.size, packet.sent),
@@ -188,13 +177,12 @@ impl Agent {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
-            // The other combinations occur in a multicast group: a source ignores its own packets, and a member ignores
-            // media of other members.
+            // Members of a multicast group ignore their own packets and other members' media.
             _ => {}
         }
     }
 
-    /// Processes the expiry of the timer that [`Agent::wake`] returned.
+    /// Processes the timer of [`Agent::wake`].
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.on_wake(now, out),
@@ -206,7 +194,7 @@ impl Agent {
         }
     }
 
-    /// Returns when [`Agent::on_wake`] has to be called next; `Time::NEVER` if the agent only waits for packets.
+    /// Returns when [`Agent::on_wake`] is due; `Time::NEVER` if only packets are awaited.
     pub fn wake(&self) -> Time {
         match self {
             Self::PlainSource(source) => source.wake(),
@@ -218,7 +206,7 @@ impl Agent {
         }
     }
 
-    /// Starts the agent. Sinks other than video sinks need no start.
+    /// Starts the agent. Only video sinks among the sinks need it.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.start(now),
@@ -229,7 +217,7 @@ impl Agent {
         }
     }
 
-    /// Stops the agent. It starts no new transmission.
+    /// Stops the agent from new transmissions.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.stop(now),
@@ -240,7 +228,7 @@ impl Agent {
         }
     }
 
-    /// Returns true if the agent is about to leave its group but has not left it yet.
+    /// Returns whether the agent has still to leave its group.
     pub fn leaving(&self) -> bool {
         matches!(self, Self::VideoSink(sink) if sink.leaving())
     }
@@ -255,7 +243,6 @@ impl Agent {
         }
     }
 
-    /// Returns the rows that the agent keeps for the record.
     fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         match self {
             Self::PlainSource(source) => vec![&mut source.samples],
@@ -269,12 +256,12 @@ impl Agent {
         }
     }
 
-    /// Sets the store to which the agent moves the older part of its rows.
+    /// Sets the store for the older rows.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.stored_rows().into_iter().for_each(|rows| rows.keep_in(store));
     }
 
-    /// Fetches the agent's rows from the store after the run.
+    /// Fetches the rows from the store after the run.
     ///
     /// # Errors
     /// Returns an error of the store.
@@ -282,7 +269,7 @@ impl Agent {
         self.stored_rows().into_iter().try_for_each(StoredRows::recall)
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self, now: Time) {
         match self {
             Self::PlainSource(source) => source.sample(),
@@ -290,7 +277,7 @@ impl Agent {
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
             Self::KernelSource(source) => source.sample(),
-            // The driver that captures the host's packets ends the steps of this sink.
+            // The driver that captures the host's packets ends this sink's steps.
             Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
             Self::VideoSink(sink) => sink.sample(now),

@@ -1,5 +1,4 @@
-//! Batched delivery of packets to agents. In a simulation with many receivers, each receiver is visited once for many
-//! packets.
+//! Batched delivery of packets to agents, so that a large simulation visits each receiver once for many packets.
 
 use crate::intake::Bundle;
 use crate::{Agent, Arriving, Body};
@@ -9,13 +8,13 @@ use steadycast_units::Time;
 /// The packets that [`Agent::catch_up`] may deliver to an agent later.
 #[derive(Clone, Copy, Debug)]
 pub enum Batchable {
-    /// Plain packets. The agent sends nothing and has no timer.
+    /// Plain packets, to an agent that sends nothing and has no timer.
     Plain,
     /// Packets from the source of the agent's session.
     Session(session::Batchable),
 }
 
-/// The properties that decide whether a packet can be delivered in a batch.
+/// The properties that decide whether a packet is batched.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchKey {
     /// A packet of plain traffic.
@@ -25,7 +24,7 @@ pub enum BatchKey {
 }
 
 impl BatchKey {
-    /// Returns the key of a packet with this content; `None` if it can't be delivered later.
+    /// Returns the key of this content; `None` if it can't be delivered later.
     pub fn of(body: &Body) -> Option<Self> {
         match body {
             Body::Plain(_) => Some(Self::Plain),
@@ -37,8 +36,7 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns true if the delivery of the packet can be postponed. The packet still has to be delivered before any
-    /// packet that can't be postponed.
+    /// Returns whether the packet can be delivered later, but before any that can't.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
@@ -49,7 +47,7 @@ impl Batchable {
     }
 }
 
-/// A run of consecutive plain packets of one flow that have reached many agents at the same times.
+/// Consecutive plain packets of a flow that reached many agents at the same times.
 #[derive(Debug)]
 pub struct PlainRun {
     first: u64,
@@ -57,8 +55,7 @@ pub struct PlainRun {
 }
 
 impl PlainRun {
-    /// Creates a run from packets with these arrival times; `None` if they are not plain packets with consecutive
-    /// numbers.
+    /// Creates a run; `None` unless all packets are plain with consecutive numbers.
     pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
         let mut run = None;
         for (at, packet) in packets {
@@ -74,14 +71,12 @@ impl PlainRun {
 }
 
 impl Agent {
-    /// Delivers all packets of `run`, with the same result as [`Agent::catch_up`]. If they have to be delivered
-    /// individually, does nothing and returns false.
+    /// Delivers `run` like [`Agent::catch_up`]. Returns false, without effect, if the packets need individual delivery.
     pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }
 
-    /// Returns which packets may be delivered later. They have to be delivered before the agent's timer expires and
-    /// before the agent processes anything else. Returns `None` if each packet has to be delivered immediately.
+    /// Returns which packets may be delivered later, before the agent's timer and any other event; `None` if none.
     pub fn batchable(&self) -> Option<Batchable> {
         match self {
             Self::PlainSink(_) => Some(Batchable::Plain),
@@ -90,8 +85,7 @@ impl Agent {
         }
     }
 
-    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times. They do not make the agent send
-    /// anything, and do not move its timer to an earlier time.
+    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times.
     #[inline]
     pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
         match self {

@@ -4,21 +4,19 @@ use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// The number of shown pictures over which the mean duration is taken (W3C, Identifiers for WebRTC's Statistics API,
-/// `freezeCount`).
+/// Pictures of the mean duration (W3C, Identifiers for WebRTC's Statistics API, `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
-/// A freeze is longer than the mean duration of a picture by at least this.
+/// Minimum excess of a freeze over the mean duration.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// Counts of freezes.
 ///
-/// An interval between two consecutively shown pictures is a freeze if it is at least max(3·avg, avg + 150 ms). Here,
-/// avg is the mean duration of the last 30 shown pictures, including the one that is shown in the interval. The
-/// interval from the last picture to the end is judged in the same way; the W3C's definition leaves it out.
+/// An interval between two shown pictures is a freeze from max(3·avg, avg + 150 ms) on; avg is the mean duration of the
+/// last 30 pictures, including this one. Unlike in the W3C's definition, the interval to the end counts, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
-    /// The sum of the squares of the pictures' durations in ns².
+    /// The sum of squared durations in ns².
     squares_ns2: u128,
     /// The number of freezes.
     pub count: u64,
@@ -28,15 +26,15 @@ pub struct Freezes {
     pub longest: Span,
     /// Whether the last freeze continued until the end.
     pub at_end: bool,
-    /// The number of pictures that were shown for more than one slot.
+    /// Number of pictures shown for more than one slot.
     pub stills: u64,
     /// The time from the first picture to the end.
     pub shown: Span,
 }
 
 impl Freezes {
-    /// Counts the freezes in display slots. Each slot states whether a new picture appears, and how long it lasts.
-    /// Slots before the first picture are blank.
+    /// Counts the freezes in display slots: whether a new picture appears, and how long the slot lasts. Slots before
+    /// the first picture are blank.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
         let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT_PICTURES);
@@ -48,14 +46,14 @@ impl Freezes {
             }
             (lasts, held) = (lasts + span, held + 1);
         }
-        // The last picture stays until the end, even if no picture follows it.
+        // The last picture stays until the end.
         if held > 0 {
             all.at_end = all.interval(lasts, held, &mut recent);
         }
         all
     }
 
-    /// Counts a picture that was shown for `span`. Returns true if this interval was a freeze.
+    /// Counts a picture shown for `span`. Returns whether it was a freeze.
     fn interval(&mut self, span: Span, slots: u64, recent: &mut VecDeque<Span>) -> bool {
         if recent.len() == RECENT_PICTURES {
             recent.pop_front();
@@ -75,13 +73,12 @@ impl Freezes {
         frozen
     }
 
-    /// Returns the harmonic frame rate: the time divided by the sum of the squares of the pictures' durations, as in
-    /// libwebrtc.
+    /// Returns the harmonic frame rate as in libwebrtc: the time divided by the sum of squared durations.
     pub fn harmonic_fps(&self) -> Option<f64> {
         (self.squares_ns2 > 0).then(|| self.shown.as_nanos() as f64 * 1e9 / self.squares_ns2 as f64)
     }
 
-    /// Writes the counts as figures of a receiver.
+    /// Writes the counts as a receiver's figures.
     pub fn figures(&self, into: &mut Figures) {
         let shown = Some(self.shown.as_secs_f64()).filter(|s| *s > 0.0);
         into.put(&receiver::FREEZE_COUNT, self.count);

@@ -4,18 +4,18 @@ use crate::{Fields, Row, Rows};
 use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// The counts of arrivals. Sampling them in each step gives a series.
+/// The counts of arrivals, sampled as a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
-    /// The start of the period over which mean values are computed.
+    /// The start of mean values.
     from: Time,
-    /// The end of the period over which mean values are computed.
+    /// The end of mean values.
     until: Time,
-    /// The pauses of the flow. Mean values leave them out.
+    /// Pauses of the flow, which means leave out.
     pauses: Vec<(Time, Time)>,
-    /// The IP bytes of distinct packets in the period of the mean values.
+    /// The means' IP bytes of distinct packets.
     pub bytes: Bytes,
-    /// The one-way delays of packets in the period of the mean values.
+    /// The means' one-way delays.
     pub delay: Spread,
     now: Sample,
     last: Sample,
@@ -36,17 +36,17 @@ struct Sample {
 /// One step of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// IP bytes in the step.
+    /// IP bytes.
     pub bytes: u64,
-    /// Packets in the step.
+    /// Packets.
     pub packets: u32,
-    /// The packets that were expected in the step.
+    /// Packets expected in the step.
     pub expected: u32,
-    /// Mean one-way delay in the step.
+    /// The mean one-way delay.
     pub delay: Option<Span>,
-    /// Bytes in the play-out buffer at the end of the step, if there is one.
+    /// Bytes in the play-out buffer at the end, if any.
     pub buffer: Option<Bytes>,
-    /// The play-out delay at the end of the step, if there is one.
+    /// The play-out delay at the end, if any.
     pub playout: Option<Span>,
 }
 
@@ -56,7 +56,7 @@ impl Row for Point {
         self.packets.pass(by);
         self.expected.pass(by);
         self.delay.pass(by);
-        // Most points have neither a buffer level nor a play-out delay, so one flag replaces both.
+        // Most points have neither, so one flag replaces both.
         let mut more = self.buffer.is_some() || self.playout.is_some();
         more.pass(by);
         if more {
@@ -67,24 +67,24 @@ impl Row for Point {
 }
 
 impl Intake {
-    /// Creates counts whose mean values are computed over the time from `from` to `until`.
+    /// Creates counts whose means are from `from` to `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until, ..Self::default() }
     }
 
-    /// Stores the series compactly. A receiver in a very large group needs this.
+    /// Stores the series compactly, for very large groups.
     #[must_use]
     pub fn packed(self) -> Self {
         Self { samples: Rows::packed(), ..self }
     }
 
-    /// Excludes the pauses between these active periods from the means.
+    /// Excludes the pauses between these periods from the means.
     pub fn active(mut self, stretches: &[(Time, Time)]) -> Self {
         self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
         self
     }
 
-    /// Counts a packet of `size` that was sent at `sent` and is not a duplicate.
+    /// Counts a distinct packet of `size`, sent at `sent`.
     #[inline]
     pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         let delay = now.since(sent);
@@ -96,13 +96,11 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Counts a bundle of packets, with the same result as [`Intake::add`] for each packet. If the period of the mean
-    /// values begins, ends or pauses between the bundle's first and last packet, the function does nothing and returns
-    /// false.
+    /// Counts a bundle like [`Intake::add`] each packet. Returns false, without effect, if the means begin, end or
+    /// pause within it.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
-        // If the period of the mean values begins or ends during the bundle, it contains only some of the bundle's
-        // packets.
+        // Only some of the packets would count.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }
@@ -115,31 +113,28 @@ impl Intake {
         true
     }
 
-    /// Counts a retransmission or parity packet of `size`. Its bytes count as arrived, but the lost packet still counts
-    /// as lost.
+    /// Counts a repair packet's bytes. The lost packet still counts as lost.
     pub fn add_repair(&mut self, now: Time, size: Bytes) {
         self.now.bytes += size.get();
         if self.counts(now) {
             self.bytes += size;
         }
-        // A repair's bits are inverted, so that a repair and an original packet with equal time and size have different
-        // digests.
+        // Inverted, so that a repair's digest differs from an original's.
         self.digest.add(!digested(now, size));
     }
 
-    /// Returns true if `now` lies in the period of the means.
+    /// Returns whether `now` lies in the period of the means.
     pub fn counts(&self, now: Time) -> bool {
         let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
         now >= self.from && now <= self.until && !pauses
     }
 
-    /// Returns the number of distinct packets over the whole run.
+    /// Returns the number of distinct packets of the run.
     pub const fn packets(&self) -> u64 {
         self.now.packets
     }
 
-    /// Returns the number of expected packets and the number of arrived packets, counted from step `first_step` of the
-    /// series on.
+    /// Returns the expected and the arrived packets from step `first_step` on.
     pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
         let all = self.samples.all();
         let counted = all.get(first_step..).unwrap_or(&[]);
@@ -147,19 +142,17 @@ impl Intake {
         (sum(|p| p.expected), sum(|p| p.packets))
     }
 
-    /// Writes the loss, counted from step `first_step` of the series on, and the delay.
+    /// Writes the loss from step `first_step` on, and the delay.
     pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
         let (expected, got) = self.expected_and_got(first_step);
-        // Packets that were expected before this step may arrive after it, so that more packets arrive than are
-        // expected.
+        // Packets expected earlier may arrive after this step, so that more arrive than are expected.
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);
         into.put_span(&receiver::DELAY_MEAN, self.delay.mean());
     }
 
-    /// Appends the values of the time step that ends now to the series. `expected` is the number of packets that should
-    /// have arrived so far.
+    /// Appends the present time step to the series. `expected` packets should have arrived so far.
     pub fn sample(&mut self, expected: u64) {
         self.now.expected = expected;
         let packets = self.now.packets - self.last.packets;
@@ -175,8 +168,7 @@ impl Intake {
     }
 }
 
-/// Distinct packets that have reached many receivers at the same times. Their sums are computed once for all these
-/// receivers.
+/// Distinct packets that reached many receivers at the same times, summed once for all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     begins: Time,
@@ -212,14 +204,12 @@ impl Sample {
     }
 }
 
-/// Returns the value that a packet adds to the digest.
 #[inline]
 const fn digested(now: Time, size: Bytes) -> u64 {
     now.as_nanos() ^ size.get() << 48
 }
 
-/// A running digest of a record. Adding a packet is cheap. Different records have different digests with high
-/// probability.
+/// A running digest of a record, different for different records with high probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -227,7 +217,7 @@ impl Digest {
     /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        // Multiplication by an odd constant and rotation make each bit of the past affect all later states.
+        // An odd multiplier and rotation let each bit affect all later states.
         self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
     /// Returns the digest so far.

@@ -1,10 +1,8 @@
-//! The endpoints of flows, and the record of a run that they make.
+//! The endpoints of flows, and the record of a run.
 //!
-//! An [`Agent`] is one end of a flow on one host: a video sender with its encoder, a video receiver with its frame
-//! assembly, or one of the two ends of TCP or of plain traffic. The environment in which a scenario runs is called its
-//! world: simulated, emulated or live. The world passes arriving packets and expired timers to the agents, takes the
-//! packets that they send, transports these packets, and advances the time. The counts of a world's agents and links
-//! form a [`Record`]. The summary and the tables of a run are made from it in the same way for all worlds.
+//! An [`Agent`] is one end of a flow on one host. A scenario's world (simulated, emulated or live) passes packets and
+//! timers to the agents, transports what they send, and advances the time. The counts of agents and links form a
+//! [`Record`], from which the summary and tables of any world are made.
 
 mod activity;
 mod agent;

@@ -13,27 +13,26 @@ use steadycast_session::Siblings;
 use steadycast_tcp as tcp;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Inputs that a scenario needs to run.
+/// A scenario's inputs for a run.
 #[derive(Default)]
 pub struct Inputs {
-    /// The ladder of each video flow that is not greedy.
+    /// The ladders of video flows that are not greedy.
     pub ladders: BTreeMap<String, Arc<Ladder>>,
-    /// The factories of controllers that are not in the registry, by flow.
+    /// Controllers outside of the registry, by flow.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
-    /// The factories of switching rules that are a class or a program, by flow.
+    /// Switching rules that are a class or a program, by flow.
     pub switching: BTreeMap<String, Arc<dyn SwitchingFactory>>,
-    /// The maximum time for which a source may catch up after a late wake-up. It is zero in virtual time, where no
-    /// wake-up is late.
+    /// The maximum catch-up time of a source after a late wake-up; zero in virtual time.
     pub credit: Span,
 }
 
-/// The reason why a scenario can't be simulated or emulated.
+/// Why a scenario can't be simulated or emulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BuildError {
-    /// The key of the scenario to which the error belongs, such as `flow.video.media`.
+    /// The scenario's key, such as `flow.video.media`.
     pub key: String,
-    /// What is wrong with the key or its value.
+    /// The problem with the key or its value.
     pub what: String,
 }
 
@@ -44,15 +43,15 @@ impl BuildError {
     }
 }
 
-/// Creates a source. The argument is the name of the source's session.
+/// Creates a source from its session's name.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
 
-/// Creates a sink. The arguments are its index among the receivers and the name of its session.
+/// Creates a sink from its receiver's index and its session's name.
 pub type MakeSink<'a> = Box<dyn FnMut(usize, &str) -> Agent + 'a>;
 
 /// The constructors of a flow's agents.
 pub struct Makers<'a> {
-    /// Creates the source. If each receiver has its own source, it is called for each receiver.
+    /// Creates the source, once per receiver if each has its own.
     pub source: MakeSource<'a>,
     /// Creates the sinks.
     pub sink: MakeSink<'a>,
@@ -74,18 +73,18 @@ impl<'a> AgentFactory<'a> {
         Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
-    /// Returns the active periods and the measurement time of flow `n`, still without agents.
+    /// Returns flow `n`'s active periods and measurement time, without agents.
     pub fn ends(&self, n: u32) -> FlowEnds {
         let active = self.activity(n, &self.scenario.flows[n as usize]);
         let start = active.first().map_or(Time::NEVER, |a| a.0);
         let stop = active.last().map_or(Time::NEVER, |a| a.1);
-        // Means exclude the warm-up and the time before the flow's start.
+        // Means exclude the warm-up.
         let means_from = start.max(Time::ZERO + self.scenario.warmup);
         let (sources, sinks): (Vec<AgentIx>, Vec<AgentIx>) = (Vec::new(), Vec::new());
         FlowEnds { start, stop, active, means_from, sources, sinks }
     }
 
-    /// Returns functions that create the agents of flow `n`.
+    /// Returns the constructors of flow `n`'s agents.
     ///
     /// # Errors
     /// The controller, the TCP configuration or the ladder is not valid.
@@ -105,7 +104,7 @@ impl<'a> AgentFactory<'a> {
         }
     }
 
-    /// Returns the active periods of a flow in the order of time. They follow from its start and stop, and from events.
+    /// Returns a flow's active periods in order, by its start, stop and events.
     fn activity(&self, n: u32, flow: &sc::Flow) -> Vec<(Time, Time)> {
         let own = match flow.start {
             sc::Start::At(at) => Some(at),
@@ -122,7 +121,7 @@ impl<'a> AgentFactory<'a> {
             sc::EventKind::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
-        // Because the sort is stable, a flow's own start and stop precede other events at the same time.
+        // The sort is stable, so a flow's own start and stop precede events.
         transitions.sort_by_key(|(at, _)| *at);
         let (mut active, mut since) = (Vec::new(), None);
         for (at, on) in transitions {
@@ -132,7 +131,7 @@ impl<'a> AgentFactory<'a> {
                     active.push((from, at));
                     since = None;
                 }
-                // A start of a running flow and a stop of a stopped flow have no effect.
+                // No effect.
                 _ => {}
             }
         }
@@ -167,10 +166,10 @@ impl<'a> AgentFactory<'a> {
     fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, BuildError> {
         let mut config = tcp_config(flow, spec)?;
         if !config.tick.is_zero() {
-            // As in ns-2, a connection's clock starts at a random time within a tick.
+            // As in ns-2, a connection's clock starts within a tick.
             let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
             let phase = chance.span_between(Span::ZERO, config.tick);
-            // Rounding can make the phase a whole tick long, but a phase must be shorter than a tick.
+            // Rounding can make the phase a whole tick.
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
         config.check().map_err(|error| BuildError::new(format!("flow.{}", flow.name), error))?;
@@ -206,7 +205,7 @@ impl<'a> AgentFactory<'a> {
         )?;
         let (plan, chosen) = (Arc::new(plan), siblings.is_some());
         let of_source = Arc::clone(&plan);
-        // The receivers of a large group store only the necessary data, to bound the memory.
+        // A large group's receivers store only necessary data.
         let crowd = flow.to.len() > 1_000;
         let audio = video.audio.is_some() && self.scenario.record.audio;
         Ok(Makers {
@@ -234,12 +233,12 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
     let mut config = spec.config.clone();
     config.bytes = match spec.source {
         sc::Workload::File(bytes) | sc::Workload::Transfers { bytes, .. } => Some(bytes),
-        // An on-off application offers no data in advance: it writes packet by packet.
+        // An on-off application writes packet by packet.
         sc::Workload::OnOff { .. } => Some(Bytes::ZERO),
         sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
-        // When ns-2 delays sends (`overhead_`), it has no limit on the segments per acknowledgment during recovery.
+        // With `overhead_`, ns-2 does not limit segments per acknowledgment in recovery.
         config.recovery_burst = 0;
     }
     Ok(config)

@@ -1,5 +1,4 @@
-//! The plan of a run: when the ends of flows start, stop, join and leave. Simulations and emulations follow the same
-//! plan.
+//! The plan of a run, for simulations and emulations: when ends of flows start, stop, join and leave.
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};
@@ -8,22 +7,22 @@ use steadycast_units::Time;
 /// A start, stop, join or leave of one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// The time of the transition.
+    /// Its time.
     pub at: Time,
-    /// The flow.
+    /// Its flow.
     pub flow: FlowIx,
-    /// The end of the flow.
+    /// Its end of the flow.
     pub end: End,
-    /// The action of the end.
+    /// Its action.
     pub does: Action,
 }
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The source of the flow, or all sources if each receiver has a separate one.
+    /// The source, or all sources if each receiver has its own.
     Source,
-    /// The receiver with this index among the flow's receivers.
+    /// The receiver with this index.
     Receiver(usize),
 }
 
@@ -41,26 +40,24 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns true if the end is active after this action.
+    /// Returns whether the end is active after this action.
     pub const fn begins(self) -> bool {
         matches!(self, Self::Start | Self::Join)
     }
 }
 
-/// Returns the plan of a scenario. The transitions of one end are in the order of time. Of transitions at the same
-/// time, starts and stops come first, flow by flow. The scenario's events follow.
+/// Returns a scenario's plan. At the same time, starts and stops come first, flow by flow, then events.
 pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
         let ix = FlowIx(n as u32);
         let transition = |at, end, does| Transition { at, flow: ix, end, does };
-        // Only a video receiver has a session, and thus a start of its own.
+        // Only a video receiver has a session to start.
         if matches!(flow.kind, sc::FlowKind::Video(_)) {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Receivers that are members at the start join before the first packet. A receiver that joined before
-                // the flow's first start already has its session, so it does not join again.
+                // Members join before the first packet. An earlier joiner already has its session.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));
@@ -85,7 +82,7 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     plan
 }
 
-/// Returns the transitions of one end in the order of time.
+/// Returns one end's transitions in the order of time.
 pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Action)> + use<> {
     let of = |transition: &&Transition| transition.flow == flow && transition.end == end;
     let mut transitions: Vec<_> = plan.iter().filter(of).map(|transition| (transition.at, transition.does)).collect();
@@ -93,7 +90,7 @@ pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Itera
     transitions.into_iter()
 }
 
-/// Returns for each receiver whether it is in the group at a time, after the events of that time.
+/// Returns for each receiver whether it is a member after this time's events.
 fn members(scenario: &Scenario, flow: FlowIx, receivers: usize, at: Time) -> Vec<bool> {
     let mut inside = vec![true; receivers];
     for receiver in scenario.starts_outside(flow) {

@@ -1,5 +1,4 @@
-//! The results of checking the promises of the controllers and of the session: `invariants` of `summary.json`. A
-//! promise is a property that must hold at every step of a run.
+//! The checked promises of controllers and session, which must hold at every step: `invariants` of `summary.json`.
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
@@ -9,16 +8,13 @@ use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::counted;
 
-/// The maximum share of the session bandwidth for RTCP: 5 % (RFC 3550, section 6.2), plus a tolerance of one percentage
-/// point, over half a minute.
+/// RTCP's 5 % of the session bandwidth (RFC 3550, section 6.2) plus one percentage point, over half a minute.
 const MAX_RTCP_SHARE: f64 = 0.06;
 /// Maximum number of flows that a warning names.
 const MAX_NAMED_FLOWS: usize = 3;
 
-/// The result of checking a promise in a run.
 pub(crate) struct CheckedPromise<'a> {
     check: Check,
-    /// The flows in which the promise was broken.
     broken_by: Vec<&'a str>,
 }
 
@@ -45,7 +41,6 @@ impl<'a> CheckedPromise<'a> {
         into
     }
 
-    /// Returns a warning if the promise was broken.
     pub(crate) fn warning(&self) -> Option<String> {
         let Check { promise, checked, broken } = self.check;
         let flows = match self.broken_by.len().checked_sub(MAX_NAMED_FLOWS).filter(|more| *more > 0) {
@@ -64,8 +59,7 @@ impl<'a> CheckedPromise<'a> {
 }
 
 impl Record<'_> {
-    /// Returns the results of all checked promises, ordered by id. The controllers and the session check most of them
-    /// at run time. RTCP's share of the session bandwidth is checked here, for each step.
+    /// Returns all promises' results by id. RTCP's share is checked here per step, the others at run time.
     pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
@@ -88,8 +82,7 @@ impl Record<'_> {
     }
 }
 
-/// Returns true if RTCP's timer rules limit the flow's feedback. Per-packet feedback is limited by the arriving packets
-/// instead.
+/// Returns whether RTCP's timer rules limit the feedback. The arriving packets limit per-packet feedback.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
         && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)

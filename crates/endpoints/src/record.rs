@@ -8,28 +8,28 @@ use steadycast_record::row;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// The record of a run, as a simulation, an emulation or a live session delivers it.
+/// The record of a simulation, an emulation or a live session.
 pub struct Record<'a> {
-    /// How the scenario was run: `simulated`, `emulated` or `live`.
+    /// `simulated`, `emulated` or `live`.
     pub world: &'static str,
     /// The scenario that was run.
     pub scenario: &'a Scenario,
     /// All agents.
     pub agents: &'a [Agent],
-    /// The scenario's flows in the scenario's order, each with its agents.
+    /// The flows in the scenario's order.
     pub flows: &'a [FlowEnds],
     /// The receivers of simulcasts, in the scenario's order.
     pub viewers: &'a [Viewer],
-    /// The scenario's links in the scenario's order, with two directions each. Empty if the links are not modelled.
+    /// The scenario's links with two directions each; empty if not modelled.
     pub links: Vec<LinkRecord<'a>>,
-    /// For each flow, the directions of links that its data uses, as indices into `links`. There is one list for all
-    /// receivers or, if each receiver has a separate source, one list for each.
+    /// For each flow, the link directions of its data as indices into `links`: one list, or one per receiver with its
+    /// own source.
     pub ways: Vec<Vec<Vec<u32>>>,
-    /// For each agent whose flow is recorded packet by packet: its packets.
+    /// The packets of each agent whose flow records them.
     pub logs: &'a [Option<Vec<PacketRow>>],
-    /// The number of packets that have left a link, summed over all links.
+    /// Number of packets that left a link, over all links.
     pub hops: u64,
-    /// The duration of a step of all series.
+    /// The step of all series.
     pub step: Span,
     /// The time up to which the run has advanced.
     pub now: Time,
@@ -39,13 +39,13 @@ pub struct Record<'a> {
 pub struct LinkRecord<'a> {
     /// The link, with its counts.
     pub link: &'a Link,
-    /// The counts at the end of the warm-up; `None` if there is no warm-up.
+    /// The counts at the end of the warm-up, if any.
     pub before: Option<&'a Counts>,
-    /// The bytes that the transmitter had sent when the run ended, or has sent so far.
+    /// The bytes that the transmitter has sent.
     pub sent: Bytes,
-    /// The packets that have reached the link's end.
+    /// The packets at the link's end.
     pub carried: u64,
-    /// The link's state in each step of the series; empty if it is not recorded.
+    /// The state per step of the series; empty if not recorded.
     pub series: &'a [LinkPoint],
 }
 
@@ -57,16 +57,16 @@ pub struct FlowEnds {
     pub stop: Time,
     /// The active periods, each from a start to a stop.
     pub active: Vec<(Time, Time)>,
-    /// The time from which mean values are computed.
+    /// The start of mean values.
     pub means_from: Time,
-    /// The source, or one source per receiver if several receivers are served by unicast.
+    /// The source, or one per receiver.
     pub sources: Vec<AgentIx>,
     /// The receivers, in the scenario's order.
     pub sinks: Vec<AgentIx>,
 }
 
 impl FlowEnds {
-    /// Returns the source that serves the receiver with this index.
+    /// Returns the source of the receiver with this index.
     pub fn source_of(&self, receiver: usize) -> Option<AgentIx> {
         self.sources.get(if self.sources.len() > 1 { receiver } else { 0 }).copied()
     }
@@ -76,7 +76,7 @@ impl FlowEnds {
         within(self.active.iter().copied(), from, until)
     }
 
-    /// Returns true if the flow is active all the time between two times.
+    /// Returns whether the flow is active all the time between two times.
     pub fn active_throughout(&self, from: Time, until: Time) -> bool {
         throughout(self.active.iter().copied(), from, until)
     }
@@ -85,43 +85,42 @@ impl FlowEnds {
 /// One step of a link's series.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkPoint {
-    /// The bytes that the transmitter sent in the step.
+    /// The transmitter's bytes in the step.
     pub bytes: u64,
     /// Number of packets dropped in the step.
     pub dropped: u64,
-    /// Number of packets that wait at the end of the step.
+    /// Packets that wait at the end of the step.
     pub queued: u32,
-    /// The waiting time of the packet that was offered last.
+    /// The wait of the packet offered last.
     pub wait: Span,
 }
 
 row!(LinkPoint { bytes, dropped, queued, wait });
 
-/// One recorded packet. The row takes only four words, because a run may have millions of packets.
+/// A recorded packet, in four words because a run may have millions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketRow {
     at: Time,
     seq: u64,
-    /// The one-way delay; `Span::MAX` if the packet was not recorded on arrival.
+    /// `Span::MAX` if not recorded on arrival.
     delay: Span,
-    /// The frame to which the packet belongs; `u32::MAX` if there is none.
+    /// `u32::MAX` if there is none.
     frame: u32,
-    /// The IP size of at most 16 bits, combined with the flag [`PacketRow::CE`] and the stream.
+    /// The IP size, the flag [`PacketRow::CE`] and the stream.
     size: u32,
 }
 
 impl PacketRow {
     const CE: u32 = 1 << 31;
-    /// The position of the stream's code in `size`. 0 is no stream, and n is `STREAMS[n - 1]`.
+    /// 0 is no stream, and n is `STREAMS[n - 1]`.
     const STREAM_SHIFT: u32 = 24;
     const SIZE: u32 = (1 << Self::STREAM_SHIFT) - 1;
-    /// The streams of a video flow whose packets are recorded, with their names in the table.
+    /// The recorded streams of a video flow, with their names in the table.
     const STREAMS: [(Stream, &str); 4] =
         [(Stream::Media, "video"), (Stream::Repair, "repair"), (Stream::Padding, "padding"), (Stream::Audio, "audio")];
 
-    /// Creates the row of a packet. `at` is the time at which it was sent or arrived. `seq` is its number in the flow.
-    /// `frame` is the number of the frame that it belongs to, if any. `ecn` sets the CE flag. `delay` is the one-way
-    /// delay, if the row is of an arrival.
+    /// Creates the row of packet `seq`, sent or arrived at `at`. `frame` is the packet's frame, if any, and `delay` an
+    /// arrival's one-way delay.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & Self::SIZE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
@@ -140,7 +139,7 @@ impl PacketRow {
     pub const fn size(&self) -> u32 {
         self.size & Self::SIZE
     }
-    /// Returns the name of the packet's stream in a video flow; `None` in other flows.
+    /// Returns the stream's name in a video flow.
     pub fn stream(&self) -> Option<&'static str> {
         let code = ((self.size & !Self::CE) >> Self::STREAM_SHIFT) as usize;
         Self::STREAMS.get(code.checked_sub(1)?).map(|(_, name)| *name)
@@ -151,29 +150,28 @@ impl PacketRow {
         self.size |= code << Self::STREAM_SHIFT;
         self
     }
-    /// Returns the frame to which the packet belongs; `None` if it belongs to none.
+    /// Returns the packet's frame, if any.
     pub fn frame(&self) -> Option<u32> {
         (self.frame != u32::MAX).then_some(self.frame)
     }
-    /// Returns true if the packet arrived CE-marked.
+    /// Returns whether the packet arrived CE-marked.
     pub const fn ce(&self) -> bool {
         self.size & Self::CE != 0
     }
-    /// Returns the one-way delay; `None` if this is not an arrival.
+    /// Returns an arrival's one-way delay.
     pub fn delay(&self) -> Option<Span> {
         (self.delay != Span::MAX).then_some(self.delay)
     }
 
-    /// Creates the row of a packet with this content. Returns `None` for packets that are not recorded, such as
-    /// feedback and parity.
+    /// Creates the row of this content; `None` if it is not recorded, as feedback and parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let seq = match body {
             Body::Plain(n) => *n,
             Body::Tcp(_, segment) => u64::from(segment.seq),
             Body::Rtp(media) => {
-                // A retransmission is recorded under the number of its original, as in TCP.
+                // Under the original's number, as in TCP.
                 let seq = media.repairs.unwrap_or(media.seq);
-                // The index in the fragment of an audio packet counts audio packets, not frames.
+                // In audio, the fragment's index counts packets.
                 let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);
                 return Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream));
             }

@@ -1,28 +1,27 @@
-//! The rate score: a number from 1 to 5 for the video quality that a viewer saw. It is not an ITU MOS;
-//! docs/viewing-score.md has its formula.
+//! The rate score, from 1 to 5, of the video quality that a viewer saw. It is not an ITU MOS; docs/viewing-score.md has
+//! the formula.
 
 use steadycast_units::Span;
 
-/// The time for which a picture may be shown beyond its slot without an effect on the score.
+/// Time beyond its slot for which a picture may be shown without effect.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// The share of time with frozen pictures at which the quality falls to 1/e. The value is fitted to P.1203.3 (equation
-/// 29) for half a minute with one to five freezes of 0.4 s and 0.5 s.
+/// Share of frozen time at which quality falls to 1/e, fitted to P.1203.3 (equation 29) for half a minute with one to
+/// five freezes of 0.4 s and 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
-/// The width of G.1070's curve over frame rates, at 1 Mb/s (`D_FrV`).
+/// Width of G.1070's curve over frame rates at 1 Mb/s (`D_FrV`).
 const FRAME_RATE_WIDTH: f64 = 1.5;
 
-/// Returns `1 + (Q − 1) · S`, where `Q` is the coding quality (1 to 5) and `S` the smoothness (0 to 1).
+/// Returns `1 + (Q − 1) · S` for the coding quality `Q` (1 to 5) and the smoothness `S` (0 to 1).
 pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
 
-/// Returns G.1070's video quality without loss (1 to 5), with its provisional coefficients for H.264 in VGA. This
-/// quality depends only on the bit rate and the frame rate. It is used if the quality of the pictures themselves is not
-/// measured.
+/// Returns G.1070's video quality without loss (1 to 5), by its provisional H.264 coefficients for VGA, from bit rate
+/// and frame rate only.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
-    // These three values are G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
+    // G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));
     let width = 1.15 + 3.55e-4 * kbps;
@@ -30,13 +29,11 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns the smoothness (0 to 1): the factor by which missing and frozen pictures reduce the quality. Each slot
-/// states whether its picture appeared and how long the slot lasts. Returns `None` without slots.
+/// Returns the smoothness (0 to 1) of slots: whether a picture appeared, and how long the slot lasts. `None` without
+/// slots.
 ///
-/// The smoothness is the product of two factors, and neither rises if a picture is removed. The first factor is
-/// G.1070's curve over frame rates, for the ratio of the number of pictures to the number of slots. The second factor
-/// depends on the share of time in which a picture was shown for longer than its slot plus 100 ms. If two gaps merge,
-/// the result lasts at least as long as both together. A longer freeze is therefore never better than two short ones.
+/// It is the product of G.1070's curve for the ratio of pictures to slots, and of a factor for the share of time beyond
+/// a slot plus 100 ms. Neither rises if a picture is removed, so one long freeze is never better than two short ones.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -52,7 +49,7 @@ pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span
     if total.is_zero() {
         return None;
     }
-    // Without any picture the logarithm below would not be finite.
+    // The logarithm below would not be finite.
     if shown == 0 {
         return Some(0.0);
     }

@@ -1,5 +1,4 @@
-//! Max–min fair shares of a run's flows. The shares change over time with the links' capacities, the active flows and
-//! each flow's demand. A flow's rate is compared with its share over the time in which the flow competes.
+//! Max–min fair shares of a run's flows over time. A flow's rate is compared with its share while it competes.
 
 use crate::activity::within;
 use crate::{AgentIx, FlowEnds, Record, Viewer};
@@ -10,52 +9,49 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// A flow that claims a share of the capacities of its links. If a flow has a separate session per receiver, each
-/// session is a stream.
+/// A flow, or one of its sessions per receiver, that claims a share of its links.
 pub(crate) struct Stream {
     flow: usize,
     links: Vec<u32>,
-    /// The periods in which the stream is present, in the order of time.
+    /// The periods of presence, in order.
     there: Vec<(Time, Time)>,
-    /// The time from which the stream's share is measured.
+    /// The start of the share's measurement.
     from: Time,
     wants: Wants,
 }
 
-/// The fair share of a flow, and the values with which its rate is compared.
+/// A flow's fair share, and its rate for comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowShare {
-    /// The mean max–min share over the time in which the flow competes. If it never competes, the mean is over the time
-    /// in which the flow is present. `None` if nothing limits the share.
+    /// The mean max–min share while the flow competes or, if it never does, while it is present; `None` if unlimited.
     pub(crate) fair: Option<Rate>,
-    /// The time in which the flow competes; `None` if no link has a known capacity.
+    /// The time of competition; `None` without a link of known capacity.
     pub(crate) competing: Option<Span>,
     /// The flow's rate while it competes.
     pub(crate) rate: CompetingRate,
 }
 
-/// The rate of a flow while it competes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum CompetingRate {
     /// The flow never competes.
     #[default]
     None,
-    /// The flow competes whenever it is present, so its overall mean rate applies.
+    /// The flow always competes, so its overall mean applies.
     OfAllTime,
-    /// The rate in bit/s; `None` if no receiver measures it.
+    /// In bit/s; `None` if no receiver measures it.
     Bps(Option<f64>),
 }
 
-/// The demand of a stream while the stream is present.
+/// A stream's demand while it is present.
 enum Wants {
     Always(Demand),
-    /// The demand in each second of the run.
+    /// Per second of the run.
     BySecond(Vec<Demand>),
 }
 
 impl Stream {
     fn is_there(&self, at: Time) -> bool {
-        // The periods are in the order of time, so the latest one that has begun decides.
+        // The latest period that has begun decides.
         let begun = self.there.partition_point(|(begin, _)| *begin <= at);
         begun > 0 && at < self.there[begun - 1].1
     }
@@ -85,7 +81,7 @@ impl Record<'_> {
     }
 
     fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
-        // The groups of a simulcast count as one flow, so a single group has no share.
+        // A simulcast's groups count as one flow.
         if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
             return FlowShare::default();
         }
@@ -95,18 +91,18 @@ impl Record<'_> {
             let fair = mean(streams.iter().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
-        // A stream that never competes is left out, because it has no share while competing.
+        // A stream that never competes has no share while competing.
         let fair =
             mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
         FlowShare { fair, competing: Some(time / streams.len() as u64), rate }
     }
 
-    /// Returns the mean rate of a flow's receivers while their streams compete, in bit/s.
+    /// Returns the receivers' mean rate while their streams compete, in bit/s.
     fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
-            // A flow has either one stream for all its receivers, or one stream per receiver.
+            // One stream for all receivers, or one per receiver.
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
             let joined = self.recorded(*sink).joined();
             let samples = self.recorded(*sink).intake()?.samples.all();
@@ -120,7 +116,7 @@ impl Record<'_> {
                 for place in steps {
                     let (from, until) =
                         ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
-                    // A step in which the flow starts or stops competing counts in part.
+                    // A step counts by its competing part.
                     let part = until.saturating_sub(from) as f64 / step as f64;
                     bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
                 }
@@ -131,27 +127,25 @@ impl Record<'_> {
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    /// Returns the mean max–min share that a receiver would have if it were the only one of its simulcast. `streams`
-    /// are the streams of the run.
+    /// Returns the mean max–min share of a simulcast's receiver if it were the only one.
     pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut [Stream]) -> Option<Rate> {
         if self.links.is_empty() {
             return None;
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // For this computation, only the path to this receiver counts as the path of the simulcast's stream.
+        // Only this receiver's path counts.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
         share
     }
 
-    /// Returns the streams that share the capacities of the links.
     pub(crate) fn streams(&self) -> Vec<Stream> {
         let mut streams = Vec::new();
         for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
             let group = self.scenario.group_of(FlowIx(n as u32));
-            // Only the lowest group of a simulcast is listed. It represents the whole simulcast.
+            // A simulcast's lowest group represents the whole.
             if group.is_some_and(|(_, place)| place > 0) {
                 continue;
             }
@@ -160,12 +154,11 @@ impl Record<'_> {
                 let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
                 let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
                 let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
-                // If each receiver has a session of its own, the share is measured from the receiver's join on.
+                // A receiver's own session is measured from its join on.
                 let own =
                     sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
-                    // A receiver can change to a group with a higher rate, so the rate of the lowest group is not a
-                    // limit.
+                    // A receiver can change to a higher group, so the lowest one's rate is no limit.
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, sinks, &there),
                 };
@@ -187,8 +180,8 @@ impl Record<'_> {
         )
     }
 
-    /// Returns the mean share of each flow's receivers in each interval of length `interval`, from the beginning of the
-    /// run. Receivers of the same session share a series. The groups of a simulcast have no series.
+    /// Returns each flow's receivers' mean shares per `interval`. Receivers of one session share a series; a
+    /// simulcast's groups have none.
     pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
         let mut each = vec![Vec::new(); self.flows.len()];
         if self.links.is_empty() {
@@ -210,8 +203,7 @@ impl Record<'_> {
         each
     }
 
-    /// Returns the times, from `begin` on, at which the presence of streams, demands or capacities may change. Between
-    /// two consecutive times, all three are constant.
+    /// Returns the times between which presence, demands and capacities are constant.
     fn edges(&self, streams: &[Stream], claims: &Claims, begin: Time) -> Vec<Time> {
         let links = || claims.links().iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
         let mut edges = vec![begin, self.now];
@@ -225,7 +217,7 @@ impl Record<'_> {
         }
         let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
         if by_second || links().any(Link::is_traced) {
-            // Demands are per second, and a traced link's capacity is sampled per second.
+            // Demands and traced capacities are per second.
             edges.extend((0..=self.now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
         }
         edges.retain(|edge| (begin..=self.now).contains(edge));
@@ -234,13 +226,12 @@ impl Record<'_> {
         edges
     }
 
-    /// Returns the periods of a flow between start and stop.
     fn active(&self, ends: &FlowEnds) -> Vec<(Time, Time)> {
         let until_now = ends.active.iter().map(|(begin, end)| (*begin, (*end).min(self.now)));
         until_now.filter(|(begin, end)| begin < end).collect()
     }
 
-    /// Returns the periods in which a stream is present: it is started and not stopped, and has data to send.
+    /// Returns when a stream is active with data to send.
     fn there(&self, spec: &sc::Flow, ends: &FlowEnds, source: Option<AgentIx>) -> Vec<(Time, Time)> {
         let active = self.active(ends);
         let Some(source) = source else { return active };
@@ -258,9 +249,8 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// Returns the demand of a stream while it is present. In a second in which a video's encoder or cap limited its
-    /// rate, the demand is the rate that it used. In other seconds, the demand may be up to the mean rate of the best
-    /// quality.
+    /// Returns a stream's demand while present: the used rate in seconds that its encoder or cap limited, otherwise up
+    /// to the best quality's mean rate.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
@@ -268,27 +258,25 @@ impl Record<'_> {
             return at_most(spec.kind.rate_while_active());
         };
         let content = video.self_limited(self.now);
-        // If neither the encoder nor the cap ever limited the video, its demand is constant.
+        // Without such limits, the demand is constant.
         if content.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
         let second = |(n, (content, took)): (usize, (&Span, Bytes))| {
             let begin = Time::ZERO + SECOND * n as u64;
             let present = within(there.iter().copied(), begin, begin + SECOND);
-            // If the source itself limited the rate for at least half of the time that the stream was present in this
-            // second, the stream's demand is the rate that arrived.
+            // For at least half of the presence, the source itself limited the rate.
             Demand::AtMost(if *content * 2 >= present { took.per(present) } else { video.most })
         };
         Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())
     }
 
-    /// Returns the bytes that arrived in each of the first `seconds` seconds, at the receiver to which most bytes
-    /// arrived.
+    /// Returns the bytes per second at the receiver that got most.
     fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; seconds];
         for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {
             let mut took = vec![Bytes::ZERO; seconds];
-            // The bytes of a step that is longer than a second are spread over its seconds.
+            // A longer step is spread over its seconds.
             let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
             for (n, point) in intake.samples.iter().enumerate() {
                 let first = (self.step * n as u64).as_nanos() / SECOND.as_nanos();
@@ -301,13 +289,12 @@ impl Record<'_> {
     }
 }
 
-/// Returns the claims of streams on the links of their paths.
 fn claims(streams: &[Stream]) -> Claims {
     let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
     Claims::new(&ways)
 }
 
-/// Returns the mean of the shares; `None` if any share is unlimited.
+/// `None` if any share is unlimited.
 fn mean(shares: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
     let known: Option<Vec<u64>> = shares.map(|share| share.map(Rate::as_bps)).collect();
     let known = known.filter(|known| !known.is_empty())?;

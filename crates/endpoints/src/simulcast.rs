@@ -1,4 +1,4 @@
-//! Results of simulcasts: their part of the summary, and the table of moves of receivers between groups.
+//! Results of simulcasts: their summary, and the table of moves between groups.
 
 use crate::shares::Stream;
 use crate::{Record, Viewer};
@@ -6,8 +6,7 @@ use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns the figures of each simulcast: the rate that its receivers got from all groups together, and the rate
-    /// that each receiver could have had.
+    /// Returns each simulcast's figures: what its receivers got from all groups, and what they could have had.
     pub(crate) fn simulcasts(&self) -> Vec<Figures> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();
@@ -15,7 +14,7 @@ impl Record<'_> {
             let mut streams = self.streams();
             let seen: Vec<_> = viewers.iter().map(|viewer| self.viewer(n, viewer, &names, &mut streams)).collect();
             let rates = seen.iter().filter_map(|(_, rate, _)| *rate);
-            // If the share of one receiver is unknown, the utilisation is unknown too.
+            // With one unknown share, the utilisation is unknown.
             let shares: Option<f64> = seen.iter().map(|(.., share)| *share).sum();
             let sum: f64 = rates.sum();
             let moves: usize = viewers.iter().map(|v| v.moves.len()).sum();
@@ -36,7 +35,7 @@ impl Record<'_> {
         &self.scenario.flows[n as usize].name
     }
 
-    /// Returns a receiver's part of the summary, the receiver's rate, and its max–min share.
+    /// Returns a receiver's summary, rate and max–min share.
     fn viewer(
         &self,
         n: usize,
@@ -65,12 +64,12 @@ impl Record<'_> {
     }
 
     fn receiver_name(&self, viewer: &Viewer) -> &str {
-        // All groups have the same list of receivers, so the lowest group is used.
+        // All groups have the same receivers.
         let lowest = self.scenario.simulcasts[viewer.simulcast].flows[0];
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
     }
 
-    /// Writes the moves of receivers between groups, with their times and reasons.
+    /// Writes the receivers' moves between groups.
     pub(crate) fn moves(&self, into: &mut Table) {
         let mut all: Vec<_> = self.viewers.iter().flat_map(|v| v.moves.iter().map(move |m| (v, m))).collect();
         all.sort_by_key(|(_, m)| m.at);
@@ -81,7 +80,7 @@ impl Record<'_> {
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
             into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
             into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
-            // A receiver that has observed no loss computes an unlimited rate, which is not written.
+            // Without loss, a receiver's own rate is unlimited.
             into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
             into.real(&moves::AGAINST, change.against.as_bps_f64());
             into.text(&moves::WHY, change.why());

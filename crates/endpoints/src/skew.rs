@@ -2,8 +2,7 @@
 
 use steadycast_units::{Offset, Span, Time};
 
-/// The period after which the send-time stamps in packets wrap. Two clocks that differ by a multiple of it look
-/// synchronous.
+/// Period after which send-time stamps wrap, so that clocks a multiple apart look synchronous.
 const STAMP_RANGE: Span = Span::secs(1 << 14);
 
 const PARTS_PER_BILLION: u128 = 1_000_000_000;
@@ -12,20 +11,20 @@ const PARTS_PER_BILLION: u128 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skew {
     ahead: Span,
-    /// The drift in parts per billion; positive if the clock is fast.
+    /// In parts per billion; positive if the clock is fast.
     drift: i64,
 }
 
 impl Skew {
-    /// Creates the skew of a clock that is ahead of the network's by `ahead` and runs fast by `ppm` parts per million.
+    /// Creates the skew of a clock ahead by `ahead` and fast by `ppm`.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
-        // A clock has no times before its start. A clock that is behind is therefore set ahead by the wrap period minus
-        // the offset. For time stamps, a clock that is one hour behind looks the same as one that is 3.5 hours ahead.
+        // A clock has no times before its start, so one that is behind is set ahead by the wrap period minus the
+        // offset.
         let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
-    /// Returns what this clock shows at the network's time `at`.
+    /// Returns this clock's time at the network's time `at`.
     pub fn own(self, at: Time) -> Time {
         if self == Self::default() || at == Time::NEVER {
             return at;
@@ -34,7 +33,7 @@ impl Skew {
         Time::from_nanos(passed as u64) + self.ahead
     }
 
-    /// Returns the earliest time of the network at which this clock shows `own` or a later time.
+    /// Returns the network's earliest time at which this clock shows `own`.
     pub fn network(self, own: Time) -> Time {
         if self == Self::default() || own == Time::NEVER {
             return own;
@@ -43,7 +42,7 @@ impl Skew {
         Time::from_nanos((passed * PARTS_PER_BILLION).div_ceil(self.pace()) as u64)
     }
 
-    /// Returns the clock's speed, as the number of its nanoseconds per second of the network's time.
+    /// Returns the clock's nanoseconds per second of the network.
     const fn pace(self) -> u128 {
         (1_000_000_000 + self.drift) as u128
     }

@@ -14,14 +14,12 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
-    /// Returns the summary of the run so far, without the figures that need pixels. `complete` says whether the run has
-    /// reached its end.
+    /// Returns the summary so far, without figures of pixels; `complete` if the run has reached its end.
     pub fn summary(&self, complete: bool) -> Value {
         self.tree(complete).into()
     }
 
-    /// Returns the summary as a tree to be written or extended. The figures of receivers and links are computed when
-    /// they are written.
+    /// Returns the summary as a tree, whose receivers and links are computed when written.
     pub fn tree(&self, complete: bool) -> Tree<'_> {
         let shares = self.fair_shares();
         let mut into = Figures::new(Of::Run);
@@ -39,7 +37,7 @@ impl Record<'_> {
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
         into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
-        // The caller evaluates the expectations and adds the results.
+        // The caller evaluates the expectations.
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -90,7 +88,7 @@ impl Record<'_> {
             let about = FigureContext { others, ..about };
             self.recorded(*source).figures(&about, &mut into);
         }
-        // A live sender knows its receivers only from their reports, and has already listed them.
+        // A live sender has listed the receivers from their reports.
         let listed = into.get(&flow::RECEIVERS).is_some();
         let mut tree = Tree::from(into);
         if !listed {
@@ -99,7 +97,6 @@ impl Record<'_> {
         tree
     }
 
-    /// Returns an agent's results for the record.
     pub(crate) fn recorded(&self, agent: AgentIx) -> &dyn Recorded {
         self.agents[agent.0 as usize].recorded()
     }
@@ -109,30 +106,29 @@ impl Record<'_> {
         FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
-    /// Returns the time from which a sink's mean values are computed. For a member that joins late, this is the time of
-    /// its join.
+    /// Returns the start of a sink's mean values, for a late member its join.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
         self.recorded(sink).joined().max(ends.means_from)
     }
 
-    /// Returns how long the flow was active in the period of a sink's mean values.
+    /// Returns how long the flow was active in a sink's means.
     fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
         ends.active(self.means_from(ends, sink), self.now)
     }
 
-    /// Returns a sink's mean rate over a span in bit/s.
+    /// In bit/s.
     fn rate_over(&self, sink: AgentIx, span: Span) -> Option<f64> {
         let bytes = self.recorded(sink).intake()?.bytes;
         (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
     }
 
-    /// Returns a sink's mean rate in bit/s.
+    /// In bit/s.
     fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Returns the mean rate of the receivers while the flow is present, in bit/s. The result differs from
-    /// [`Record::throughput`] only if the source has sent all its data.
+    /// Returns the receivers' mean rate in bit/s while the flow is present. Differs from [`Record::throughput`] only
+    /// after the end of the source's data.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];
         let amount = |video: &sc::Video| matches!(video.media, sc::Media::Greedy { bytes: Some(_) });
@@ -147,23 +143,23 @@ impl Record<'_> {
         mean(ends.sinks.iter().enumerate().filter_map(rate))
     }
 
-    /// Returns the mean rate of the receivers in bit/s.
+    /// Returns the receivers' mean rate in bit/s.
     fn throughput(&self, ends: &FlowEnds) -> Option<f64> {
         mean(ends.sinks.iter().filter_map(|sink| self.sink_rate(ends, *sink)))
     }
 
-    /// Returns the periods in which the source of this receiver had data to send.
+    /// Returns when this receiver's source had data to send.
     fn activity(&self, ends: &FlowEnds, receiver: usize) -> Option<&Activity> {
         self.recorded(ends.source_of(receiver)?).activity()
     }
 
-    /// Returns how long a receiver's source had data to send in the period of the receiver's mean values.
+    /// Returns how long a receiver's source had data to send in its means.
     fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
         let from = self.means_from(ends, ends.sinks[receiver]);
         Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
     }
 
-    /// Writes the figures of a flow whose source pauses. Returns the flow's mean rate while it is active, in bit/s.
+    /// Writes the figures of a pausing source. Returns its mean rate while active, in bit/s.
     fn pauses(&self, ends: &FlowEnds, into: &mut Figures) -> Option<f64> {
         let each = || ends.sinks.iter().enumerate().filter_map(|(n, sink)| Some((*sink, self.time_active(ends, n)?)));
         let rate = mean(each().filter_map(|(sink, active)| self.rate_over(sink, active)));
@@ -174,7 +170,7 @@ impl Record<'_> {
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
-            // Transfers that ended in the warm-up are left out of the mean value, as all values of the warm-up are.
+            // Means leave out the warm-up.
             let counted = transfers.iter().filter(|(_, ended)| *ended >= ends.means_from);
             counted.for_each(|(began, ended)| times.add(ended.since(*began)));
             into.put(&flow::TRANSFERS, transfers.len());
@@ -185,8 +181,7 @@ impl Record<'_> {
         rate
     }
 
-    /// Returns the mean bytes per receiver in each step of the series. If all receivers are in other programs, returns
-    /// the bytes that were sent.
+    /// Returns the mean bytes per receiver and step, or the sent bytes if all receivers are other programs.
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
@@ -207,25 +202,25 @@ impl Record<'_> {
         (Span::secs(1).as_nanos() / self.step.as_nanos()).max(1) as usize
     }
 
-    /// Returns the rates of all whole seconds in the period of the flow's mean values, in bit/s.
+    /// Returns the rates of all whole seconds of the flow's means, in bit/s.
     fn seconds_from(&self, ends: &FlowEnds, bins: &[f64]) -> Vec<f64> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
         let whole = bins.len() / per;
-        // Only whole seconds count, because a partial second would show a lower rate.
+        // A partial second would show a lower rate.
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
         let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
         (first.min(last)..last).filter(|n| ends.active_throughout(instant(*n), instant(n + 1))).map(second).collect()
     }
 
-    /// Returns the number of seconds after which the rate over a second first reached `bps`.
+    /// Returns after how many seconds the rate over a second first reached `bps`.
     fn ramp(&self, ends: &FlowEnds, bins: &[f64], bps: f64) -> Option<f64> {
         let per = self.steps_per_second();
         let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
         let windows = bins.get(begin..).unwrap_or(&[]).windows(per);
         let n = windows.map(|w| w.iter().sum::<f64>() * 8.0).position(|rate| rate >= bps)?;
-        // The first window with this rate begins `n` steps after the start, and ends `per` steps later.
+        // The window begins `n` steps after the start, and ends `per` steps later.
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
@@ -249,7 +244,7 @@ impl Record<'_> {
         })
     }
 
-    /// Returns the summary of one direction of a link; `None` if no packet was offered.
+    /// Returns a direction's summary; `None` if no packet was offered.
     fn link_summary(&self, name: &str, direction: &str, hop: &LinkRecord<'_>) -> Option<Figures> {
         let counts = hop.link.counts(self.now);
         if counts.offered == 0 {
@@ -280,7 +275,7 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// Returns true if a flow's source had no data to send during a part of the period of its mean values.
+    /// Returns whether the source had no data during a part of the flow's means.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
         let pauses = |(receiver, sink): (usize, &AgentIx)| {
@@ -289,7 +284,7 @@ impl Record<'_> {
         self.scenario.flows[n].kind.pauses() && ends.sinks.iter().enumerate().any(pauses)
     }
 
-    /// Returns true if a flow was active, and its sources had data to send, all the time between two times.
+    /// Returns whether a flow was active with data to send all the time.
     fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
         let ends = &self.flows[n];
         let mut activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
@@ -297,21 +292,20 @@ impl Record<'_> {
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
 
-    /// Writes the fairness figures over the flows that adapt their rate. A flow that does not adapt gets its rate in
-    /// any case, so it can't be treated unfairly.
+    /// Writes the fairness of flows that adapt their rate. Others get theirs in any case.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
-                // The groups of a simulcast compete as one flow, so a single group does not count.
+                // A simulcast's groups compete as one flow.
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
-        // A flow that paused got a lower rate because it sent less, which is not unfair.
+        // A flow that paused is not treated unfairly.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
         let bins: Vec<Vec<f64>> = flows.iter().map(|n| self.bins(&self.flows[*n])).collect();
-        // Jain's index of a second needs the rates of all flows in that second.
+        // Jain's index of a second needs all flows' rates.
         let whole = bins.iter().map(|b| b.len() / per).min().unwrap_or(0);
         let from = self.scenario.warmup.as_secs_f64().ceil() as usize;
         let mut seconds: Vec<f64> = (from.min(whole)..whole)
@@ -322,7 +316,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
-        // The fifth percentile below needs sorted values.
+        // For the fifth percentile.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));
@@ -344,7 +338,6 @@ impl Record<'_> {
         }
         hash.update(self.hops.to_le_bytes());
         hash.finalize().iter().fold(String::new(), |mut text, byte| {
-            // Writing to a string can't fail.
             let _ = write!(text, "{byte:02x}");
             text
         })

@@ -9,8 +9,8 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns the table called `name`: rates, decisions, frames, missing, audio, links, tcp, moves, packets or,
-    /// without rows, wire; `None` for another name.
+    /// Returns a table: rates, decisions, frames, missing, audio, links, tcp, moves, packets or, without rows, wire;
+    /// `None` for another name.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
         match name {
@@ -30,7 +30,7 @@ impl Record<'_> {
         Some(table)
     }
 
-    /// Returns the number of the series' steps per interval of the record.
+    /// Returns the series' steps per interval of the record.
     fn steps(&self) -> usize {
         (self.scenario.record.interval.as_nanos() / self.step.as_nanos()).max(1) as usize
     }
@@ -43,7 +43,7 @@ impl Record<'_> {
         self.scenario.flows.iter().zip(self.flows)
     }
 
-    /// Splits a series into intervals of the record. Returns the begin, the steps and the duration of each interval.
+    /// Splits a series into the record's intervals: begin, steps and duration.
     fn intervals<'s, T>(&self, series: &'s [T]) -> impl Iterator<Item = (f64, &'s [T], Span)> {
         let (interval, step) = (self.interval(), self.step);
         let chunks = series.chunks(self.steps()).enumerate();
@@ -67,24 +67,22 @@ impl Record<'_> {
             }
             for (place, (to, sink)) in spec.to.iter().zip(&ends.sinks).enumerate() {
                 let Some(intake) = self.recorded(*sink).intake() else { continue };
-                // Receivers of one session share one series. Otherwise each receiver has its own.
+                // Receivers of one session share a series.
                 let shares = shares.get(if shares.len() > 1 { place } else { 0 }).map_or(&[][..], Vec::as_slice);
                 self.arrived(spec, self.scenario.node_name(*to), intake, shares, into);
             }
         }
     }
 
-    /// Writes the rates of one receiver.
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, shares: &[Option<Rate>], into: &mut Table) {
-        // TCP retransmits lost segments, so its application loses nothing.
+        // TCP retransmits, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
-            // Each step is weighted by its number of packets, so the result is the mean over packets.
+            // Weighted by packets.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
-            // Packets that were expected in earlier steps may arrive in these steps, so that more packets arrive than
-            // are expected.
+            // Packets expected earlier may arrive in these steps, so that more arrive than are expected.
             let lost = (expected > 0 && !lossless).then(|| (1.0 - packets as f64 / expected as f64).max(0.0));
             into.real(&rates::T, at);
             into.text(&rates::FLOW, &spec.name);
@@ -115,14 +113,14 @@ impl Record<'_> {
         let sinks = spec.to.iter().zip(&ends.sinks);
         let videos = sinks.filter_map(|(to, sink)| Some((to, self.agents[sink.0 as usize].video_sink()?)));
         let names = videos.flat_map(|(to, sink)| {
-            // A collision changes the SSRC of the present session (RFC 3550, section 8.2).
+            // A collision changes the present SSRC (RFC 3550, section 8.2).
             let now = sink.session().map(|s| s.ssrc());
             sink.ssrcs.iter().copied().chain(now).map(|ssrc| (ssrc, self.scenario.node_name(*to).to_owned()))
         });
         names.collect()
     }
 
-    /// Returns the receivers of each video flow with their sources.
+    /// Returns each video flow's receivers with their sources.
     fn views(&self) -> Vec<(&sc::Flow, &str, &VideoSource, &VideoSink)> {
         let mut all = Vec::new();
         for (spec, ends) in self.flows() {
@@ -143,8 +141,7 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // A frame that was sent while the receiver was not a member gets no row, because it was not sent to
-                // this receiver. A gap gets no row either, because it is only a skipped frame number.
+                // Frames outside of the membership were not sent to this receiver, and a gap is only a skipped number.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
@@ -193,7 +190,7 @@ impl Record<'_> {
                 .filter_map(|arrival| Some((source.audio_index(arrival.seq, arrival.at)?, arrival)))
                 .collect();
             for (packet, sent) in all.iter().enumerate() {
-                // Packets that were sent while the receiver was not a member are left out.
+                // Outside of the membership.
                 if !sink.stayed(*sent) {
                     continue;
                 }
@@ -217,7 +214,7 @@ impl Record<'_> {
 
     fn link_table(&self, into: &mut Table) {
         for (n, hop) in self.links.iter().enumerate() {
-            // A link without traffic has neither rows nor a summary.
+            // A link without traffic has no summary either.
             if hop.link.counts(self.now).offered == 0 {
                 continue;
             }
@@ -227,7 +224,7 @@ impl Record<'_> {
                 let capacity = hop.link.capacity(from, from + span).map(|could| could.per(span).as_bps_f64());
                 let last = steps.last().copied().unwrap_or_default();
                 into.real(&links::T, at);
-                // The two directions of a link follow each other, as in `DirIx`.
+                // A link's two directions are adjacent, as in `DirIx`.
                 into.text(&links::LINK, &self.scenario.links[n / 2].name);
                 into.text(&links::DIRECTION, if n % 2 == 0 { "forward" } else { "back" });
                 into.real(&links::THROUGHPUT, bps);
@@ -284,8 +281,7 @@ impl Record<'_> {
                         into.text(&packets::KIND, coded.kind.word());
                         into.whole(&packets::Q, i64::from(coded.quantizer));
                     }
-                    // The log records only whether a packet was CE-marked; 3 is the ECN field's value for CE (RFC 3168,
-                    // section 5).
+                    // Only CE is recorded; its ECN field is 3 (RFC 3168, section 5).
                     into.whole(&packets::ECN, if row.ce() { 3 } else { 0 });
                     into.millis(&packets::DELAY, row.delay());
                     into.end_row();
@@ -295,7 +291,7 @@ impl Record<'_> {
     }
 }
 
-/// Returns bytes over a span as a rate in bit/s.
+/// In bit/s.
 fn rate_of(bytes: u64, span: Span) -> f64 {
     Rate::as_bps_f64(Bytes::new(bytes).per(span))
 }

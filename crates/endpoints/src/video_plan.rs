@@ -1,5 +1,4 @@
-//! The configuration of the two ends of a video flow. Simulated, emulated and live runs all derive it here, from the
-//! flow and the context of the host.
+//! The configuration of a video flow's two ends, for simulated, emulated and live runs.
 
 use crate::make::BuildError;
 use crate::{Intake, MakeReceiver, Player, Skew, VideoSink, VideoSource};
@@ -20,28 +19,26 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
-/// The bytes of the IP, UDP and RTP headers with the send time. Their sum is a packet's overhead without the
-/// controller's notice.
+/// Bytes of a packet's headers without a notice: IP, UDP, RTP and the send time.
 const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
-/// The bytes of the controller's largest notice, including the header of its header extension element.
+/// Bytes of the largest notice with its extension element's header.
 const MAX_NOTICE_BYTES: u64 = 24;
-/// The bytes of the header extension element with the transport-wide sequence number.
+/// Bytes of the extension element with the transport-wide sequence number.
 const TRANSPORT_NUMBER_BYTES: u64 = 4;
-/// The RTP payload type of media whose format has no static type.
+/// The RTP payload type of media without a static type.
 const MEDIA_PAYLOAD_TYPE: u8 = 96;
-/// The RTP payload type of retransmissions, unless another one is negotiated.
+/// The default RTP payload type of retransmissions.
 pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
 const PARITY_PAYLOAD_TYPE: u8 = 98;
-/// The RTP payload type of audio, unless another one is negotiated. It is the one that libwebrtc uses for Opus.
+/// The default RTP payload type of audio, libwebrtc's for Opus.
 pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
 
-/// The settings of the host on which an end of a flow runs. They complete the flow's settings.
+/// The host's settings, which complete a flow's.
 #[derive(Clone, Debug)]
 pub struct HostContext {
-    /// The random seed for values that the flow leaves open: SSRCs, first sequence numbers and first timestamps.
+    /// The seed of SSRCs, first sequence numbers and first timestamps that the flow leaves open.
     pub seed: Seed,
-    /// The maximum time for which a source may catch up after a late wake-up. It is zero in virtual time, where no
-    /// wake-up is late.
+    /// The maximum catch-up time of a source after a late wake-up; zero in virtual time.
     pub credit: Span,
     /// The MTU of the path.
     pub mtu: Bytes,
@@ -50,18 +47,16 @@ pub struct HostContext {
 }
 
 impl HostContext {
-    /// Creates the context of a simulation or an emulation, in which both ends are in this program and use the whole
-    /// scenario.
+    /// Creates the context of a simulation or emulation, in which both ends are in this program.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
     }
 }
 
-/// Settings for a flow whose other end is another program. The receiver then announces its play-out delay, frames are
-/// packetised before the notices in their packets are known, and an operator may change the limits of the rate.
+/// Settings for a flow whose other end is another program.
 #[derive(Clone, Debug)]
 pub struct RemotePeer {
-    /// The canonical name (CNAME) of this end.
+    /// This end's canonical name (CNAME).
     pub cname: String,
     /// The address of a sender's only receiver.
     pub peer: Option<Origin>,
@@ -75,19 +70,18 @@ pub struct RemotePeer {
     pub again: u8,
     /// The RTP payload type of audio.
     pub audio: u8,
-    /// Whether audio packets are covered by the video's per-packet feedback ([`AudioSettings::shares_feedback`]).
+    /// Whether the video's per-packet feedback covers audio packets ([`AudioSettings::shares_feedback`]).
     pub audio_shares_feedback: bool,
     /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
-    /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
+    /// Whether the receiver is authenticated, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor of the rate if neither the scenario nor the media has a lowest rate. An operator can't lower the floor
-    /// below this value.
+    /// The rate's floor if neither scenario nor media has one, and the lowest that an operator can set.
     pub floor: Rate,
-    /// The play-out delay that is assumed for a receiver that announces none.
+    /// The assumed play-out delay of a receiver that announces none.
     pub playout: Span,
-    /// The time for which a packet is still useful to the receiver, counted from when its frame was ready. This value
-    /// applies if the receiver does not announce a play-out delay. `None` stands for one second.
+    /// For how long a packet is useful after its frame was ready, without an announced play-out delay; `None` is one
+    /// second.
     pub useful: Option<Span>,
     /// The limits that an operator may change.
     pub operator: OperatorControls,
@@ -96,23 +90,22 @@ pub struct RemotePeer {
 /// The source of a flow's frames.
 #[derive(Clone, Debug)]
 pub enum Supply {
-    /// There are no frames: the source always has data, or a total of this many bytes.
+    /// No frames: data without end, or this number of bytes.
     Endless(Option<Bytes>),
     /// A clip that was encoded at each quantizer.
     Ladder(Arc<Ladder>),
-    /// RFC 8593's codec. Its traced models use the frame sizes of a ladder.
+    /// RFC 8593's codec, whose traced models use a ladder's frame sizes.
     Codec(CodecSettings, Option<Arc<Ladder>>),
     /// An encoder that runs during the flow.
     Encoder,
 }
 
-/// Checks that a ladder's frame sizes can be used.
 fn fits(flow: &str, ladder: &Ladder) -> Result<(), BuildError> {
     ladder.check().map_err(|error| BuildError::new(format!("flow.{flow}.media"), error))
 }
 
 impl Supply {
-    /// Returns the supply of frames for the scenario's media. `ladder` has the frame sizes, if the media has pictures.
+    /// Returns the supply for the scenario's media; `ladder` has the frame sizes of pictures.
     fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, BuildError> {
         let checked = || {
             let none = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
@@ -123,11 +116,10 @@ impl Supply {
             sc::Media::Greedy { bytes } => Ok(Self::Endless(*bytes)),
             sc::Media::Rfc8593 { codec, .. } => {
                 let ladder = if codec.model == CodecModel::Statistical { None } else { Some(checked()?) };
-                // With a ladder, the frame period is that of the ladder's clip.
+                // The frame period of the ladder's clip.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
-                    // Without a ladder, the default is 30 frames per second, the rate for which RFC 8593 defines its
-                    // values.
+                    // RFC 8593 defines its values for 30 frames per second.
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))
@@ -140,8 +132,7 @@ impl Supply {
         matches!(self, Self::Endless(_))
     }
 
-    /// Returns the lowest and the highest rate that the frames need. Packets have `payload` bytes after `headers`
-    /// bytes.
+    /// Returns the lowest and highest rate of the frames, in packets of `payload` and `headers` bytes.
     fn range(&self, payload: u64, headers: u64) -> Option<(Rate, Rate)> {
         match self {
             Self::Endless(_) | Self::Encoder => None,
@@ -150,7 +141,6 @@ impl Supply {
         }
     }
 
-    /// Returns a description of the pictures for the controller.
     fn pictures(&self, gop: u32, payload: u64, headers: u64) -> Option<Pictures> {
         match self {
             Self::Endless(_) | Self::Encoder => None,
@@ -160,18 +150,14 @@ impl Supply {
     }
 }
 
-/// The kinds of repair that a flow uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Repairs {
-    /// Whether lost packets are retransmitted.
     again: bool,
-    /// Whether parity is sent.
     parity: bool,
 }
 
 impl Repairs {
-    /// Returns the kinds of repair of a video. `auto` uses retransmissions if there is a single receiver and the
-    /// profile is AVPF, and parity in all cases.
+    /// Returns a video's kinds of repair. `auto` is parity, plus retransmissions for a single receiver under AVPF.
     fn of(video: &sc::Video, group: bool) -> Self {
         let asks = !group && video.rtcp.profile == sc::RtcpProfile::Avpf;
         let auto = video.repair == sc::Repair::Auto;
@@ -181,7 +167,7 @@ impl Repairs {
         }
     }
 
-    /// Returns the number of bytes by which a repair packet exceeds the packet that it repairs.
+    /// Returns the bytes by which a repair packet exceeds the original.
     const fn more(self) -> u64 {
         match self {
             Self { parity: true, .. } => PARITY_MORE.get(),
@@ -191,7 +177,7 @@ impl Repairs {
     }
 }
 
-/// The parts of a video flow that are a class or a program. The caller that runs a scenario supplies their factories.
+/// The parts of a video flow that are a Python class or a program.
 #[derive(Clone, Copy, Default)]
 pub struct ExternalParts<'a> {
     /// The factory of a controller that is not in the registry.
@@ -200,36 +186,34 @@ pub struct ExternalParts<'a> {
     pub switching: Option<&'a Arc<dyn SwitchingFactory>>,
 }
 
-/// The configuration of the two ends of a video flow.
+/// The configuration of a video flow's two ends.
 pub struct VideoPlan {
     flow: String,
     video: sc::Video,
     place: HostContext,
-    /// The factory of the controller's sender halves, with their wrappers (`ControllerChoice::senders`).
+    /// Creates sender halves with their layers (`ControllerChoice::senders`).
     senders: Arc<dyn Factory>,
-    /// The factory of the controller's receiver halves.
     receivers: Arc<dyn Factory>,
     /// Whether the controller is in the registry.
     registered: bool,
-    /// The factory of a switching rule that is a class or a program.
+    /// Set if the switching rule is a class or a program.
     switching: Option<Arc<dyn SwitchingFactory>>,
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// The setup of each half of the controller, except its identity and its random source.
+    /// The halves' setup, except identity and random source.
     setup: Setup,
     /// The highest rate that the media needs.
     top: Option<Rate>,
     payload: u64,
     headers: u64,
     repairs: Repairs,
-    /// The rate of the audio stream's IP packets; zero without audio.
+    /// As IP packets; zero without audio.
     audio: Rate,
 }
 
 impl VideoPlan {
-    /// Creates the plan of a scenario's flow. `external` has the flow's parts that are a class or a program. `ladder`
-    /// has the sizes of the flow's frames.
+    /// Creates the plan of a scenario's flow; `ladder` has its frame sizes.
     ///
     /// # Errors
     /// The controller or the ladder is not valid.
@@ -245,10 +229,10 @@ impl VideoPlan {
         Ok(choice.planned(flow, video, supply, place))
     }
 
-    /// Creates the plan of a flow whose frames come from `supply` instead of the flow's media.
+    /// Creates the plan of a flow with frames from `supply`.
     ///
     /// # Errors
-    /// The same as for [`VideoPlan::of`].
+    /// See [`VideoPlan::of`].
     pub fn supplied(
         flow: &sc::Flow,
         video: &sc::Video,
@@ -261,7 +245,7 @@ impl VideoPlan {
         Ok(ControllerChoice::of(flow, video, ExternalParts::default())?.planned(flow, video, supply, place))
     }
 
-    /// Returns the name that identifies the controller's APP packets.
+    /// Returns the name of the controller's APP packets.
     pub fn app(&self) -> [u8; 4] {
         self.senders.terms().app
     }
@@ -277,12 +261,12 @@ impl VideoPlan {
         Self { rtcp: change(self.rtcp), ..self }
     }
 
-    /// Returns a random source that depends only on the seed and on this name.
+    /// Returns a random source that depends only on the seed and the name.
     pub fn chance(&self, name: &str) -> Chance {
         self.place.seed.part(name)
     }
 
-    /// Returns the mode of the controller: the repaired algorithm, or the paper's text taken literally.
+    /// Returns the controller's mode: the repaired algorithm, or the paper's text taken literally.
     pub const fn mode(&self) -> Mode {
         self.video.mode
     }
@@ -302,9 +286,9 @@ impl VideoPlan {
         self.headers
     }
 
-    /// Creates an encoder that produces the frame sizes of this ladder.
+    /// Creates an encoder with a ladder's frame sizes.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
-        // `paper` follows Evalvid-RA, in which a backlog persists. `repaired` lets the backlog drain within a GoP.
+        // In Evalvid-RA (`paper`), a backlog persists.
         let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };
         let encoder = Encoder::new(Arc::clone(ladder), self.video.vbr.clone(), waiting, self.payload, self.headers);
         match &self.switching {
@@ -313,7 +297,7 @@ impl VideoPlan {
         }
     }
 
-    /// Creates an encoder of frames that have sizes but no bytes.
+    /// Creates an encoder of frames with sizes but no bytes.
     fn sized_feed(&self, name: &str) -> Option<Box<dyn Feed>> {
         match &self.supply {
             Supply::Endless(_) | Supply::Encoder => None,
@@ -326,18 +310,16 @@ impl VideoPlan {
         }
     }
 
-    /// Returns the identity of the end with this name. It depends only on the name, so that additional receivers do not
-    /// change the SSRCs of other ends.
+    /// Returns an end's identity, which depends on its name only, so that further receivers change no SSRCs.
     fn identity(&self, name: &str) -> Identity {
         let ssrc = self.place.seed.part(&format!("{name}.ssrc")).bits32();
         let cname = self.place.apart.as_ref().map_or(name, |apart| &apart.cname).to_owned();
         Identity { ssrc, cname }
     }
 
-    /// Returns the setup of the controller's half at the end with this name.
     fn setup(&self, name: &str, ssrc: u32) -> Setup {
         let chance = self.place.seed.part(&format!("{name}.half"));
-        // If the rate were zero, a multiplicative controller would never increase it.
+        // A multiplicative controller would never leave a rate of zero.
         Setup { id: ReceiverId(ssrc), chance, ..self.setup.clone() }.alive()
     }
 
@@ -347,7 +329,7 @@ impl VideoPlan {
         self.video.first.seq.unwrap_or_else(drawn)
     }
 
-    /// Returns the settings of the retransmission stream in session `session`; `None` if there is no such stream.
+    /// Returns the settings of a session's retransmission stream, if any.
     pub fn repair(&self, session: &str) -> Option<RepairSettings> {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
@@ -356,7 +338,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of the parity stream in session `session`; `None` if there is no such stream.
+    /// Returns the settings of a session's parity stream, if any.
     pub fn parity(&self, session: &str) -> Option<ParitySettings> {
         let known = || self.video.playout.most();
         self.repairs.parity.then(|| ParitySettings {
@@ -366,7 +348,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of the audio stream in session `session`; `None` if there is no such stream.
+    /// Returns the settings of a session's audio stream, if any.
     pub fn audio(&self, session: &str) -> Option<AudioSettings> {
         let drawn = |what: &str| self.place.seed.part(&format!("{session}.audio.{what}")).bits32();
         self.video.audio.map(|_| AudioSettings {
@@ -402,8 +384,7 @@ impl VideoPlan {
         }
     }
 
-    /// Creates the source of a session. `feed` supplies frames with their bytes; without it the frames have only sizes.
-    /// Averages leave out the time before `from`.
+    /// Creates a session's source. Without `feed`, frames have only sizes. Averages begin at `from`.
     pub fn source(
         &self,
         session: &str,
@@ -418,8 +399,7 @@ impl VideoPlan {
             room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
             padding: video.padding,
             parity: self.parity(session),
-            // A single receiver that uses retransmissions gets parity only if it announces that retransmissions would
-            // arrive too late.
+            // With retransmissions, a receiver gets parity only if it announces that retransmissions would be late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,
             audio: self.audio(session),
@@ -428,7 +408,7 @@ impl VideoPlan {
         };
         let setup = self.setup(&name, settings.identity.ssrc);
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
-        // A cap at or above the media's highest rate never takes effect.
+        // A cap at or above the media's highest rate has no effect.
         let by_ladder = self.top.is_some_and(|top| self.setup.cap >= top);
         let feed = feed.or_else(|| self.sized_feed(&name));
         let senders = Arc::clone(&self.senders);
@@ -438,8 +418,7 @@ impl VideoPlan {
         source
     }
 
-    /// Returns a function that creates receiver number `n` of a session. `chosen` is true if the receiver is in one of
-    /// several groups of a simulcast.
+    /// Returns a function that creates a session's receiver `n`, `chosen` from several groups of a simulcast or not.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
@@ -462,8 +441,8 @@ impl VideoPlan {
         })
     }
 
-    /// Creates a receiver without repair, and returns it with its name. `times` is the number of its join, from 0. A
-    /// receiver that joins again needs a new SSRC, because it has sent BYE with the old one.
+    /// Creates a receiver without repair, and returns it with its name. `times` is the join's number, from 0. A further
+    /// join needs a new SSRC after the BYE.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -475,7 +454,7 @@ impl VideoPlan {
         (receiver, name)
     }
 
-    /// Creates a receiver's sink. `make` is the function that [`VideoPlan::receiver`] returned.
+    /// Creates a sink from the function of [`VideoPlan::receiver`].
     pub fn sink(&self, make: MakeReceiver, intake: Intake) -> VideoSink {
         let video = &self.video;
         let period = self.setup.pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
@@ -487,7 +466,7 @@ impl VideoPlan {
         sink.audio = video.audio.map(|_| Box::default());
         sink.player = match video.playout {
             sc::Playout::Adaptive(bounds) => {
-                // Frames from a codec are not evenly spaced in time, so the player is given no period.
+                // Frames from a codec are not evenly spaced in time.
                 let regular = !matches!(self.supply, Supply::Codec(..));
                 Player::adaptive(bounds, regular.then_some(period))
             }
@@ -497,14 +476,13 @@ impl VideoPlan {
     }
 }
 
-/// The controller of a flow, and the feedback that the controller needs.
 struct ControllerChoice {
     factory: Arc<dyn Factory>,
-    /// The factory of a switching rule that is a class or a program.
+    /// Set if the switching rule is a class or a program.
     switching: Option<Arc<dyn SwitchingFactory>>,
     /// Whether the controller is in the registry.
     registered: bool,
-    /// The format of per-packet feedback that the controller needs.
+    /// The per-packet feedback that the controller needs.
     own: FeedbackFormat,
     group: bool,
 }
@@ -520,7 +498,7 @@ impl ControllerChoice {
         let format = FeedbackFormat::own_of(&*factory, group);
         let switching = external.switching.map(Arc::clone);
         if let (Some(name), None) = (video.outside_switching(), &switching) {
-            // Live sessions have no interpreter and start no programs, because either could delay the packets.
+            // An interpreter or a program could delay a live session's packets.
             let what = format!(
                 "{name} switches simulated and emulated flows alone; the built-in rule is \"{BUILT_IN_SWITCHING}\""
             );
@@ -533,8 +511,7 @@ impl ControllerChoice {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
-            // If both ends are in this program, a notice's size is known when its packet is made, so no room is
-            // reserved.
+            // If both ends are in this program, a notice's size is known in time.
             None => HEADER_BYTES,
             Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };
@@ -544,7 +521,7 @@ impl ControllerChoice {
             let tag = place.apart.as_ref().map_or(0, |apart| apart.tag);
             packet_rate(rate, Bytes::new(HEADER_BYTES + number + tag))
         });
-        // Audio is sent in addition to what the pictures need, so both bounds include it.
+        // Audio is sent in addition to the pictures.
         let range = supply.range(payload, headers).map(|(low, high)| (low + audio, high + audio));
         VideoPlan {
             flow: flow.name.clone(),
@@ -573,16 +550,15 @@ impl ControllerChoice {
         }
     }
 
-    /// Returns the maximum size of a packet's header extensions, except the send time, in bytes. A controller that uses
-    /// per-packet feedback sends no notices in header extensions.
+    /// Returns the maximum bytes of a packet's header extensions, without the send time. A controller with per-packet
+    /// feedback sends no notices.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Returns true if the controller's receiver halves run at the sender, on the basis of per-packet feedback. For a
-    /// controller class in Python they don't, because the class gets the packet reports itself.
+    /// Returns whether the receiver halves run at the sender. A Python class gets the packet reports itself.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -592,13 +568,12 @@ impl ControllerChoice {
         if self.replayed(feedback) { Replayed::around(own, Span::ZERO) } else { own }
     }
 
-    /// Returns the factory of sender halves with the layers around them. From the inside to the outside, these are a
-    /// replay, the support of standard reports, the circuit breaker (RFC 8083), and the plausibility checks on
-    /// feedback.
+    /// Returns the factory of sender halves with their layers, from the inside: replay, standard reports, circuit
+    /// breaker (RFC 8083), plausibility checks.
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        // If a sender half can't use report blocks, they are replayed to a receiver half as arrivals.
+        // Report blocks are replayed to a receiver half as arrivals.
         let blocks = self.registered && video.feedback.is_coarse();
         if !video.defences && !blocks {
             return factory;
@@ -609,19 +584,17 @@ impl ControllerChoice {
         if !video.defences {
             return Arc::new(served);
         }
-        // Receivers may send standard reports before they begin to report packets, so a few standard reports are
-        // tolerated.
+        // Receivers may send standard reports before they begin to report packets.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
-        // A floor that the operator has set applies even if receivers never report.
+        // The operator's floor applies even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))
     }
 }
 
-/// Returns the maximum payload of a packet of this IP size in bytes.
+/// Returns a packet's maximum payload in bytes.
 fn payload(packet: Bytes, headers: u64, apart: bool) -> u64 {
-    // A packet carries some payload even if the headers fill it: at least 64 bytes if the ends are separate programs
-    // (`apart`), which send real bytes.
+    // At least 64 bytes for separate programs (`apart`), which send real bytes.
     packet.get().saturating_sub(headers).max(if apart { 64 } else { 1 })
 }
 
@@ -636,9 +609,8 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// Returns the setup of the controller's halves, without the pictures. The rate stays within the flow's limits and the
-/// media's needs. A floor that an operator may lower is applied outside the controller. Audio is sent at the constant
-/// rate `audio`, which is added to the pictures' floor.
+/// Returns the halves' setup without the pictures, within the flow's limits and the media's needs. `audio` is a
+/// constant rate on top.
 fn setup(
     video: &sc::Video,
     group: bool,
@@ -650,7 +622,7 @@ fn setup(
     let own = apart.map_or(Rate::ZERO, |apart| apart.floor) + audio;
     let lowest = range.map_or(own, |range| range.0);
     let mut floor = video.floor.map_or(lowest, |floor| floor + audio).min(cap);
-    // With defences, the operator's floor is enforced outside the controller, so the controller itself may go lower.
+    // With defences, the operator's floor is enforced outside of the controller.
     if let Some(apart) = apart.filter(|_| video.defences) {
         apart.operator.limit(Some(floor), None);
         floor = floor.min(range.map_or(own, |range| range.0.max(own)));
@@ -664,14 +636,14 @@ fn setup(
         session_bandwidth: video.rtcp.session_bw,
         group,
         id: ReceiverId(0),
-        // `VideoPlan::setup` replaces this random source for each half of the controller.
+        // `VideoPlan::setup` replaces it for each half.
         chance: Seed(0).part(""),
         ecn: video.ecn,
         probes: true,
     }
 }
 
-/// Returns the description of a ladder for controllers. Packets have `payload` bytes after `headers` bytes.
+/// Returns a ladder's description for controllers.
 fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     let rung = |(row, quantizer): (usize, &u8)| {
         let (rate, peak) = ladder.rates(row, payload, headers);
@@ -684,9 +656,8 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// Returns the description of RFC 8593's codec for controllers. This codec is controlled by a rate, not by a quantizer.
-/// Controllers expect quantizers, so the quantizers 2, 4 … 62 stand for rates in equal steps, from the highest to the
-/// lowest.
+/// Describes RFC 8593's codec, which has no quantizers, for controllers: quantizers 2, 4 … 62 are rates in equal steps,
+/// highest first.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

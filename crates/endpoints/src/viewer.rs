@@ -1,21 +1,20 @@
-//! A receiver of a simulcast. At any time it is in one of the simulcast's groups.
+//! A receiver of a simulcast, always in one of its groups.
 
 use crate::{Agent, AgentIx};
 use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver of a simulcast. It has a sink for each group, and exactly one of the sinks is joined. The simulation or
-/// emulation calls [`Viewer::look`] after each call of that sink. If the method returns a change, the simulation or
-/// emulation moves the receiver to the other group.
+/// A simulcast's receiver, with a sink per group, of which one is joined. The world calls [`Viewer::look`] after each
+/// call of that sink, and moves the receiver if told so.
 pub struct Viewer {
-    /// The index of the simulcast in the scenario.
+    /// The simulcast's index in the scenario.
     pub simulcast: usize,
-    /// The index of the receiver in the list of the groups' receivers.
+    /// The index among the groups' receivers.
     pub receiver: usize,
-    /// The sinks, one for each group.
+    /// The sinks, one per group.
     pub sinks: Vec<AgentIx>,
-    /// The directions of links on the path to this receiver.
+    /// The link directions on the path to this receiver.
     pub way: Vec<u32>,
     chooser: Chooser,
     /// The moves with their reasons.
@@ -23,7 +22,7 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Creates a viewer in the lowest group. It has no sinks yet.
+    /// Creates a viewer in the lowest group, without sinks.
     pub fn new(scenario: &sc::Scenario, simulcast: usize, receiver: usize) -> Self {
         let spec = &scenario.simulcasts[simulcast];
         let floor = |flow: &sc::FlowIx| match &scenario.flows[flow.0 as usize].kind {
@@ -34,12 +33,12 @@ impl Viewer {
         Self { simulcast, receiver, sinks: Vec::new(), way: Vec::new(), chooser, moves: Vec::new() }
     }
 
-    /// Returns the sink that is joined.
+    /// Returns the joined sink.
     pub fn sink(&self) -> AgentIx {
         self.sinks[self.chooser.place()]
     }
 
-    /// Decides whether the receiver moves to another group. Returns the sink that leaves and the sink that joins.
+    /// Decides on a move. Returns the sinks that leave and join.
     pub fn look(&mut self, now: Time, agents: &[Agent]) -> Option<(AgentIx, AgentIx)> {
         let from = self.sink();
         let Agent::VideoSink(sink) = &agents[from.0 as usize] else { return None };
@@ -50,11 +49,11 @@ impl Viewer {
         Some((from, self.sink()))
     }
 
-    /// Returns how long the receiver was in each group between two times.
+    /// Returns the time in each group between two times.
     pub fn stays(&self, from: Time, until: Time) -> Vec<Span> {
         let mut stays = vec![Span::ZERO; self.sinks.len()];
         let (mut place, mut since) = (0, Time::ZERO);
-        // The last stay ends at `until`. The 0 is a placeholder: no stay follows.
+        // The last stay ends at `until`; the 0 is a placeholder.
         let ends = self.moves.iter().map(|m| (m.at, m.to)).chain([(until, 0)]);
         for (at, next) in ends {
             stays[place] += at.min(until).since(since.max(from));

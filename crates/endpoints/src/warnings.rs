@@ -1,5 +1,4 @@
-//! Warnings about a run's feedback and TCP windows: `warnings` of `summary.json`. They name conditions that change how
-//! the run's numbers have to be read.
+//! Warnings about feedback and TCP windows that change how a run's numbers are read: `warnings` of `summary.json`.
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
@@ -7,15 +6,14 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Span, Time, counted};
 
-/// The share of the return link's capacity above which reports delay each other and other traffic.
+/// Share of the return link above which reports delay other traffic.
 const MAX_RETURN_LINK_SHARE: f64 = 0.5;
 
 impl Record<'_> {
-    /// Returns a warning for each TCP flow whose window is smaller than the bandwidth-delay product of the flow's fair
-    /// share. In this case the window limits the flow.
+    /// Returns a warning for each TCP flow whose window is below the bandwidth-delay product of its fair share.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
-        // The maximum window of a kernel's TCP differs from that of the simulated TCP.
+        // A kernel's maximum window differs.
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
@@ -23,7 +21,7 @@ impl Record<'_> {
                 let link = self.scenario.links.get(way as usize / 2);
                 link.map_or(Span::ZERO, |link| if way.is_multiple_of(2) { link.forward.delay } else { link.back.delay })
             };
-            // The index of a direction differs from that of the reverse direction in the lowest bit (`DirIx::reverse`).
+            // A direction's index differs from the reverse's in the lowest bit (`DirIx::reverse`).
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());
@@ -42,7 +40,6 @@ impl Record<'_> {
         each.collect()
     }
 
-    /// Returns the feedback warnings of all flows, in the scenario's order.
     pub(crate) fn feedback_warnings(&self) -> Vec<String> {
         let videos = self.scenario.flows.iter().enumerate().filter_map(|(n, flow)| match &flow.kind {
             FlowKind::Video(_) => Some((n, flow)),
@@ -56,7 +53,7 @@ impl Record<'_> {
         each.collect()
     }
 
-    /// Returns warnings about packets and messages that receivers could not report to the sender.
+    /// Returns warnings about what receivers could not report.
     fn untold(&self, flow: &sc::Flow, ends: &FlowEnds) -> Vec<String> {
         let sinks = ends.sinks.iter().filter_map(|sink| self.agents[sink.0 as usize].video_sink());
         let (packets, messages) = sinks.map(|sink| sink.untold()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -78,9 +75,9 @@ impl Record<'_> {
         untold.into_iter().chain(refused).collect()
     }
 
-    /// Returns a warning if a flow has one receiver and the receiver's reports use most of a link on their way back.
+    /// Returns a warning if a single receiver's reports fill a link on their way back.
     fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
-        // The reports of several receivers use different links, so only a single receiver is checked.
+        // Several receivers' reports use different links.
         let [sink] = ends.sinks[..] else { return None };
         let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
         let share = |way: &u32| {

@@ -1,4 +1,4 @@
-//! The two ends of a kernel's TCP connection, as the simulation or test bed observes them from outside.
+//! The two ends of a kernel's TCP connection, observed from outside.
 
 use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
 use super::{FigureContext, Recorded};
@@ -7,12 +7,12 @@ use crate::{Activity, Rows};
 use steadycast_record::Figures;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// The state of a connection as the kernel reports it.
+/// A connection's state as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Number of segments with data sent, retransmissions included.
+    /// Data segments sent, retransmissions included.
     pub sent: u64,
-    /// The IP bytes of these segments.
+    /// Their IP bytes.
     pub bytes: Bytes,
     /// Number of segments retransmitted.
     pub retransmitted: u64,
@@ -24,7 +24,7 @@ pub struct Observed {
     pub ssthresh: f64,
     /// The smoothed RTT.
     pub srtt: Option<Span>,
-    /// Whether the application has written data that has not been sent or acknowledged.
+    /// Whether written data is unsent or unacknowledged.
     pub waits: bool,
 }
 
@@ -40,22 +40,21 @@ pub struct KernelSource {
     last_bytes: Bytes,
     /// TCP's state in each step of the series.
     pub samples: Rows<TcpPoint>,
-    /// The periods in which the application had data to send.
+    /// When the application had data to send.
     pub activity: Activity,
     /// A digest of the observations and their times.
     pub digest: Digest,
 }
 
 impl KernelSource {
-    /// Adds an observation of the connection. The interval between calls must be short compared with the connection's
-    /// RTT.
+    /// Adds an observation, at intervals short against the RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
-            // The window is only known when it is observed. Each observed value counts until the next observation.
+            // Each observed window counts until the next observation.
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
-            // One sample per segment, as in simulated TCP, so that the percentiles are comparable.
+            // Per segment, as in simulated TCP, so that percentiles are comparable.
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
                 self.srtt.add(srtt);
             }
@@ -64,7 +63,7 @@ impl KernelSource {
         self.now = seen;
     }
 
-    /// Closes the connection. The counts continue with the next connection.
+    /// Closes the connection. The counts continue.
     pub fn close(&mut self) {
         let (past, now) = (&mut self.past, &self.now);
         past.sent += now.sent;
@@ -80,17 +79,17 @@ impl KernelSource {
         of(&self.past) + of(&self.now)
     }
 
-    /// Returns true if written data was unsent or unacknowledged at the last observation.
+    /// Returns whether data waited at the last observation.
     pub const fn waits(&self) -> bool {
         self.now.waits
     }
 
-    /// Returns the IP bytes that all connections sent.
+    /// Returns all connections' IP bytes.
     pub fn sent_bytes(&self) -> Bytes {
         self.past.bytes + self.now.bytes
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self) {
         let bytes = self.sent_bytes();
         self.samples.push(TcpPoint {
@@ -103,10 +102,10 @@ impl KernelSource {
     }
 }
 
-/// A TCP receiver in a kernel: it counts the segments that reached its host.
+/// A TCP receiver in a kernel, by the segments that reached its host.
 #[derive(Clone, Debug)]
 pub struct KernelSink {
-    /// The segments that delivered new data.
+    /// Segments with new data.
     pub intake: Intake,
 }
 

@@ -8,7 +8,7 @@ use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// If a call is late by at most this, the missed packets are still sent. Packets that were due earlier are dropped.
+/// Maximum lateness of a call for which missed packets are still sent.
 const MAX_CATCH_UP: Span = Span::millis(20);
 
 /// The sending pattern of a source.
@@ -25,12 +25,11 @@ pub enum Beat {
         until: Time,
         /// Whether the source sends now.
         sending: bool,
-        /// The random source of the periods.
+        /// The periods' random source.
         chance: Chance,
     },
 }
 
-/// Returns a random period.
 pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     let mean = periods.mean.as_secs_f64();
     match periods.dist {
@@ -72,7 +71,7 @@ impl PlainSource {
         }
     }
 
-    /// Starts the source, or restarts it after a stop.
+    /// Starts the source, also after a stop.
     pub fn start(&mut self, now: Time) {
         self.next = now;
         self.activity.begin(now);
@@ -88,17 +87,17 @@ impl PlainSource {
         self.activity.end(now);
     }
 
-    /// Returns the IP size of a packet of this source.
+    /// Returns a packet's IP size.
     pub const fn packet(&self) -> Bytes {
         self.packet
     }
 
-    /// Returns when the source's next packet is due.
+    /// Returns when the next packet is due.
     pub const fn wake(&self) -> Time {
         self.next
     }
 
-    /// Returns the number of the packet that is due; `None` if no packet is due.
+    /// Returns the due packet's number, if any.
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<u64> {
         if now < self.next {
@@ -113,7 +112,7 @@ impl PlainSource {
                 } else {
                     self.activity.end(*until);
                 }
-                // A period of zero length must not make this loop endless.
+                // A zero period must not make this loop endless.
                 *until += period.max(Span::nanos(1));
             }
             if !*sending {
@@ -123,19 +122,18 @@ impl PlainSource {
         }
         self.sent += 1;
         self.bytes += self.packet;
-        // With a real clock, calls may be late. The source keeps its mean rate, but sends no burst after a long pause.
+        // Late calls keep the mean rate, but no burst follows a long pause.
         self.next = (self.next + self.gap).max(now.before(MAX_CATCH_UP));
         Some(self.sent - 1)
     }
 
-    /// Sends the packet that is due now.
     pub(super) fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(number) = self.poll(now) {
             out.send(self.packet, Ecn::NotEct, Body::Plain(number));
         }
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self) {
         self.samples.push(self.bytes.saturating_sub(self.last_bytes).get());
         self.last_bytes = self.bytes;
@@ -148,7 +146,7 @@ pub struct PlainSink {
     pub intake: Intake,
     first: Option<u64>,
     next: u64,
-    /// A bit mask of the packets before `next` that have arrived. The lowest bit is the newest packet.
+    /// The arrived packets before `next`, the newest in the lowest bit.
     arrived: u128,
 }
 
@@ -158,20 +156,20 @@ impl PlainSink {
         Self { intake, first: None, next: 0, arrived: 0 }
     }
 
-    /// Counts packet `number` of the flow, which was sent at `sent`, unless it is a duplicate.
+    /// Counts packet `number`, sent at `sent`, unless it is a duplicate.
     #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
         if number == self.next {
-            // The most frequent case is handled first: the packet is the next one.
+            // The most frequent case first.
             (self.next, self.arrived) = (number + 1, self.arrived << 1 | 1);
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
-        // After a jump that is longer than the mask, the mask has no earlier arrival.
+        // A longer jump than the mask clears it.
         self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
-        // A packet older than the bit mask counts as new.
+        // A packet older than the mask counts as new.
         let bit = u32::try_from(self.next - 1 - number).ok().and_then(|back| 1u128.checked_shl(back));
         if bit.is_some_and(|bit| self.arrived & bit != 0) {
             return;
@@ -180,12 +178,10 @@ impl PlainSink {
         self.intake.add(now, size, sent);
     }
 
-    /// Counts consecutive packets that start with number `first`. If they have to be counted individually, does nothing
-    /// and returns false.
+    /// Counts consecutive packets from `first` on. Returns false, without effect, if they need individual counting.
     pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
         let n = bundle.packets();
-        // A bundle that starts right after the newest packet contains no duplicates. Other bundles are counted packet
-        // by packet.
+        // Right after the newest packet there are no duplicates.
         if first != self.next || n >= u64::from(u128::BITS) || !self.intake.add_all(bundle) {
             return false;
         }
@@ -195,12 +191,12 @@ impl PlainSink {
         true
     }
 
-    /// Returns the number of expected packets: those from the first to the newest that arrived.
+    /// Returns the number of packets from the first to the newest.
     pub fn expected(&self) -> u64 {
         self.next - self.first.unwrap_or(self.next)
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);

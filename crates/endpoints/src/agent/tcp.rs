@@ -15,7 +15,7 @@ pub struct TcpSource {
     /// The TCP configuration.
     pub config: Config,
     work: Work,
-    /// The present connection, or the last one in a pause.
+    /// The present or, in a pause, the last connection.
     pub sender: Sender,
     chance: Chance,
     running: bool,
@@ -34,11 +34,11 @@ pub struct TcpSource {
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     activity: Activity,
-    /// A digest of all sent segments and their times.
+    /// A digest of all segments and their times.
     pub digest: Digest,
 }
 
-/// The segment counts of a flow, over all its connections.
+/// The segment counts of a flow's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
     /// Number of segments sent, retransmissions included.
@@ -54,20 +54,18 @@ sums!(SegmentCounts { sent, retransmitted, timeouts });
 /// A congestion window over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct WindowArea {
-    /// The integral of the congestion window over time (∫ cwnd dt), in packets times seconds.
+    /// ∫ cwnd dt, in packets times seconds.
     pub(super) packet_seconds: f64,
-    /// The time over which the window is integrated.
     pub(super) over: Span,
 }
 
 impl WindowArea {
-    /// Adds a window that was valid for a span.
     pub(super) fn add(&mut self, cwnd: f64, span: Span) {
         self.packet_seconds += cwnd * span.as_secs_f64();
         self.over += span;
     }
 
-    /// Returns the mean window in packets.
+    /// In packets.
     fn mean(&self) -> Option<f64> {
         (!self.over.is_zero()).then(|| self.packet_seconds / self.over.as_secs_f64())
     }
@@ -111,7 +109,7 @@ impl TcpSource {
         }
     }
 
-    /// Starts the source, or restarts it after a stop.
+    /// Starts the source, also after a stop.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
@@ -128,14 +126,14 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    /// Stops the source: the application writes no more data.
+    /// Stops the application's writes.
     pub fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
         self.activity.end(now);
     }
 
-    /// Returns when [`TcpSource::on_wake`] has to be called next.
+    /// Returns when [`TcpSource::on_wake`] is due.
     pub fn wake(&self) -> Time {
         if !self.running {
             return Time::NEVER;
@@ -143,11 +141,10 @@ impl TcpSource {
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    /// Processes an acknowledgment. Returns true if it belongs to the present transfer, so that the source has to be
-    /// polled.
+    /// Processes an acknowledgment. Returns whether the source has to be polled.
     #[inline(always)]
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
-        // A late acknowledgment of an earlier transfer belongs to a closed connection.
+        // It belongs to a closed connection.
         if !self.running || transfer != self.number {
             return false;
         }
@@ -159,7 +156,7 @@ impl TcpSource {
         true
     }
 
-    /// Processes the expiry of a timer, or the application's next write.
+    /// Processes a timer, or the application's next write.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if !self.running {
             return;
@@ -170,7 +167,6 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    /// Performs the actions of the application that are due.
     fn work(&mut self, now: Time) {
         if self.work.transfers(now) {
             self.activity.begin(now);
@@ -178,17 +174,17 @@ impl TcpSource {
         }
         self.work.turn(now, &mut self.chance, &mut self.activity);
         while self.work.writes(now) {
-            // The application blocks while a full window of data is unsent.
+            // The application blocks while a full window is unsent.
             if self.sender.unsent() < self.config.window {
                 self.sender.offer(now, 1);
             }
         }
     }
 
-    /// Writes data for an application that always has more.
+    /// Writes for an application that always has data.
     #[inline]
     fn feed(&mut self, now: Time) {
-        // Only one packet at a time is offered, so that nothing is left unsent when the period ends.
+        // One packet at a time, so that nothing is unsent when the period ends.
         if let Work::OnOff { writing: true, gap: None, .. } = self.work
             && self.sender.unsent() == 0
         {
@@ -207,8 +203,7 @@ impl TcpSource {
         self.number
     }
 
-    /// Returns the next segment of the current [`TcpSource::transfer`] with its ECN field; `None` if there is nothing
-    /// to send until the next event.
+    /// Returns the next segment and its ECN field; `None` until the next event.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<(Ecn, Segment)> {
         self.feed(now);
@@ -226,16 +221,16 @@ impl TcpSource {
         }
     }
 
-    /// Ends the transfer or period, because all data is acknowledged.
+    /// Ends the transfer or period after the last acknowledgment.
     fn finished(&mut self, now: Time) {
-        // An on-off application that begins a pause has not completed a transfer.
+        // An on-off application has no transfers.
         if let Work::OnOff { writing, .. } = self.work {
             if !writing {
                 self.activity.end(now);
             }
             return;
         }
-        // Each poll of a finished connection returns `Done`, but the transfer must be completed only once.
+        // A finished connection returns `Done` at each poll.
         if std::mem::replace(&mut self.done, true) {
             return;
         }
@@ -245,14 +240,13 @@ impl TcpSource {
 
     fn renew(&mut self) {
         self.past = self.counts();
-        // Each connection has its own random numbers, so that they do not depend on the length of earlier connections.
+        // Random numbers must not depend on the length of earlier connections.
         self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
         self.done = false;
     }
 
-    /// Returns the segment counts of all connections.
     fn counts(&self) -> SegmentCounts {
         let (sent, retransmitted) = (self.sender.sent, self.sender.retransmitted);
         self.past + SegmentCounts { sent, retransmitted, timeouts: self.sender.timeouts }
@@ -264,7 +258,7 @@ impl TcpSource {
         self.last = now;
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self, now: Time) {
         if self.running {
             self.account(now);
@@ -282,7 +276,6 @@ impl TcpSource {
 /// A TCP receiver.
 pub struct TcpSink {
     receiver: Receiver,
-    /// The number of the transfer that this sink receives.
     transfer: u32,
     config: Config,
     /// The arrivals, without duplicates.
@@ -296,17 +289,16 @@ impl TcpSink {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// Processes a segment that belongs to transfer number `transfer`. Returns the acknowledgment to send and its IP
-    /// size.
+    /// Processes a segment of this transfer. Returns the acknowledgment and its IP size.
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
-        // The network may have marked the packet, so the ECN field on arrival counts, not the sender's.
+        // The network may have marked the packet.
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: Ecn::Ce, ..*segment },
             _ => segment,
         };
         match transfer.cmp(&self.transfer) {
-            // The transfer is complete, and its connection is closed.
+            // The transfer's connection is closed.
             Ordering::Less => return None,
             Ordering::Equal => {}
             Ordering::Greater => {
@@ -323,26 +315,25 @@ impl TcpSink {
         ack.map(|ack| (self.config.len_of(&ack), ack))
     }
 
-    /// Sends the delayed acknowledgment that is due.
+    /// Sends a due delayed acknowledgment.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(ack) = self.receiver.on_timer(now) {
             out.send(self.config.len_of(&ack), Ecn::NotEct, Body::TcpAck(self.transfer, ack));
         }
     }
 
-    /// Returns when [`TcpSink::on_wake`] has to be called next.
+    /// Returns when [`TcpSink::on_wake`] is due.
     pub fn wake(&self) -> Time {
         self.receiver.wake().unwrap_or(Time::NEVER)
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self) {
         let packets = self.intake.packets();
         self.intake.sample(packets);
     }
 }
 
-/// Writes the figures of TCP, simulated or in a kernel.
 pub(super) fn tcp_figures(counts: SegmentCounts, srtt: &Spread, window: &WindowArea, into: &mut Figures) {
     into.put(&flow::SENT_PACKETS, counts.sent);
     into.put(&flow::RETRANSMITTED, counts.retransmitted);
@@ -366,8 +357,7 @@ impl Recorded for TcpSource {
     }
 }
 
-/// A TCP sink writes no figures, because the loss and the delay of segments don't show when the application received
-/// the data.
+/// Writes no figures: segments don't show when the application got the data.
 impl Recorded for TcpSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)

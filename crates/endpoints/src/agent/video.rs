@@ -1,4 +1,4 @@
-//! The two ends of a video session: the session's sender with an encoder, and its receiver with a frame assembly.
+//! The two ends of a video session: the sender with an encoder, and the receiver with a frame assembly.
 
 mod audio;
 mod figures;
@@ -29,14 +29,14 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// A decision of the controller, and the time from which it was valid.
+/// A decision of the controller, with the time from which it was valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionRow {
-    /// The time from which the decision was valid.
+    /// The start of the decision's validity.
     pub at: Time,
     /// The decision, with its reason.
     pub decision: Decision,
-    /// Whether the encoder limited the rate: at its best quantizer, the clip needed less than the decided rate.
+    /// Whether the encoder's best quality needed less than the decided rate.
     pub by_encoder: bool,
 }
 
@@ -46,8 +46,7 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
-        // The same code stores and restores a row. The window is therefore built again from the fields that were just
-        // stored or restored.
+        // The same code stores and restores a row, so the window is rebuilt from its fields.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),
@@ -58,7 +57,7 @@ impl Row for DecisionRow {
             free.pass(by);
             *window = Some(if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) });
         }
-        // A value is stored as its index in this list.
+        // Stored as the index in this list.
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
         why.rule.pass(by);
         why.loss.pass(by);
@@ -70,12 +69,12 @@ impl Row for DecisionRow {
     }
 }
 
-/// The state of the controller's receiver half when it wrote a report.
+/// The receiver half's state when it wrote a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
     /// The time of the report.
     pub at: Time,
-    /// The view of the receiver's half.
+    /// The receiver half's state.
     pub view: View,
 }
 
@@ -83,34 +82,32 @@ row!(ViewRow { at, view.rate, view.loss, view.rtt, view.state });
 
 const SECOND: Span = Span::secs(1);
 
-/// The time for which each cause limited the rate.
+/// For how long each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
-    /// The time for which the network limited the rate.
+    /// By the network.
     pub network: Span,
-    /// The time for which the encoder limited the rate: its best quality needed less than the allowed rate.
+    /// By the encoder, whose best quality needed less than the allowed rate.
     pub encoder: Span,
-    /// The time for which the start phase limited the rate.
+    /// By the start phase.
     pub start: Span,
-    /// The time for which the session's cap limited the rate.
+    /// By the session's cap.
     pub cap: Span,
 }
 
-/// An active period of a flow, from a start to a stop.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// The index of the first frame.
+    /// The first frame's index.
     first: u32,
-    /// The start time.
     at: Time,
-    /// The due time of the first frame on the encoder's clock.
+    /// The first frame's due time on the encoder's clock.
     due: Span,
-    /// The due time of the first audio packet on the source's clock.
+    /// The first audio packet's due time on the source's clock.
     audio: Span,
 }
 
 impl Epoch {
-    /// Converts a time of the audio source's clock to the network's time.
+    /// Converts a time of the audio source's clock to the network's.
     fn audio_at(&self, at: Span) -> Time {
         if at == Span::MAX { Time::NEVER } else { self.at + at.saturating_sub(self.audio) }
     }
@@ -122,58 +119,55 @@ pub struct VideoSource {
     make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Box<dyn Feed>>,
-    /// The audio that is sent with the video, if the session has an audio stream.
+    /// The audio, if the session has any.
     pub audio: Option<Box<dyn AudioFeed>>,
-    /// Whether the cap is the ladder's highest rate, because the scenario has no lower cap.
+    /// Whether the cap is the ladder's highest rate.
     capped_by_ladder: bool,
-    /// The maximum rate that the source needs: the session's cap, or the mean rate of the encoder's best quality.
+    /// The maximum rate that the source needs: the cap, or the best quality's mean rate.
     pub(crate) most: Rate,
-    /// The periods in which the source was sending. Each ends with a stop, or when all data has been sent.
+    /// The periods of sending, each until a stop or the end of the data.
     pub(crate) sending: Activity,
-    /// The active periods so far, including the present one.
     epochs: Vec<Epoch>,
     /// Whether a session is running.
     pub running: bool,
     finished: bool,
-    /// The time at which the session has to be polled again.
+    /// When the session has to be polled again.
     until: Time,
     past_repairs: Repairs,
-    /// The number of key frames that receivers requested.
+    /// Number of key frames that receivers requested.
     pub key_frames: u64,
     /// Whether the source is between its start and its stop.
     open: bool,
     /// All frames, with the packets of each.
     pub frames: SentFrames,
-    /// Whether `frames` is recorded.
     keep_frames: bool,
-    /// The IP bytes that a greedy source sends after each start; `None` if it sends without end. The last packet is
-    /// sent at full size.
+    /// The IP bytes that a greedy source sends after each start; `None` sends without end. The last packet is full.
     pub(crate) amount: Option<Bytes>,
-    /// The bytes of `amount` that are still to be sent.
+    /// The part of `amount` that is still to be sent.
     left: Option<Bytes>,
     /// The decisions with their times.
     pub decisions: Rows<DecisionRow>,
-    /// The time for which each cause limited the rate.
+    /// For how long each cause limited the rate.
     pub limits: LimitShares,
     /// The time up to which `limits` is complete.
     limits_since: Time,
-    /// The time from which `limits` counts: the end of the warm-up.
+    /// The end of the warm-up.
     means_from: Time,
-    /// The number of RTP media packets sent.
+    /// Number of RTP media packets sent.
     pub sent_packets: u64,
-    /// The number of audio packets sent.
+    /// Number of audio packets sent.
     pub audio_packets: u64,
-    /// The departure of each audio packet, if audio packets are recorded.
+    /// Each audio packet's departure, if recorded.
     pub(crate) audio_sent: Option<Rows<Time>>,
-    /// The IP bytes sent, of media, audio, repair and padding.
+    /// The IP bytes of media, audio, repair and padding sent.
     pub sent_bytes: Bytes,
-    /// The value of `sent_bytes` at the last step of the series.
+    /// `sent_bytes` at the last step of the series.
     last_bytes: Bytes,
     /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
     /// The bytes and rates in each step of the series.
     pub samples: Rows<SourcePoint>,
-    /// RTCP's share of the session bandwidth in each step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
+    /// RTCP's share of the session bandwidth per step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
     pub rtcp_shares: Rows<f64>,
     /// The counts of previous sessions.
     past_feedback: FeedbackCounts,
@@ -181,11 +175,11 @@ pub struct VideoSource {
     past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
-    /// The time from when a frame is ready to when each of its packets is sent.
+    /// The time from a frame being ready to each packet's departure.
     pub backlog: steadycast_units::Spread,
     /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// Figures of the flow that the agent itself can't compute. They replace the source's figures of the same name.
+    /// Figures of the flow that replace the source's own of the same name.
     pub also: Figures,
 }
 
@@ -203,7 +197,7 @@ pub struct SourcePoint {
 row!(SourcePoint { bytes, target, pacing });
 
 impl VideoSource {
-    /// Creates a source that sends nothing before its start. `chance` randomises the RTCP intervals.
+    /// Creates a source. `chance` randomises the RTCP intervals.
     pub fn new(
         settings: SenderSettings,
         factory: Arc<dyn Factory>,
@@ -261,26 +255,25 @@ impl VideoSource {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and the counts of ECN-capable packets. Returns `None` if the
-    /// source does not send ECN-capable packets.
+    /// Returns whether the path preserves the ECN field, and counts; `None` without ECN-capable packets.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
-    /// Returns the number of padding packets sent so far and their IP bytes; `None` if the source sends no padding.
+    /// Returns the number of padding packets and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
         self.settings.padding.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
     }
 
-    /// Returns the counts of repair; `None` if repair is disabled.
+    /// Returns the counts of repair; `None` if disabled.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
         (self.settings.repair.is_some() || self.settings.parity.is_some()).then(|| self.past_repairs + present)
     }
 
-    /// Starts the source, or restarts it after a pause. In a simulcast, the source then waits for the first receiver.
+    /// Starts the source, also after a pause. In a simulcast, it then waits for the first receiver.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.open = true;
         if self.settings.siblings.is_none() {
@@ -288,14 +281,14 @@ impl VideoSource {
         }
     }
 
-    /// Begins a new session, which continues the numbers of packets and frames.
+    /// Begins a session, which continues the previous one's numbers.
     fn begin(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
-            // To receivers, the old and the new session are one stream, so the sequence numbers must not restart.
+            // To receivers, both sessions are one stream.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -309,7 +302,7 @@ impl VideoSource {
             }
         }
         self.sender = Some(sender);
-        // If the encoder does not know the time of its first frame yet, the frame counts as due now.
+        // A first frame of unknown time counts as due now.
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         let begins = |due: Span| if due < Span::MAX { due } else { Span::ZERO };
         let audio = self.audio.as_ref().map_or(Span::ZERO, |audio| begins(audio.due()));
@@ -321,13 +314,13 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Stops with a BYE. In a large group, the BYE is delayed by the timer rules of RTCP.
+    /// Stops with a BYE, which RTCP's rules delay in a large group.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.end(now);
         self.drain(now, out);
     }
 
-    /// Ends the source's activity. The BYE has not been sent yet.
+    /// Ends the source's activity, before its BYE.
     fn end(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
@@ -342,36 +335,36 @@ impl VideoSource {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
-        // The senders of the simulcast's other groups announce this rate to the receivers.
+        // The simulcast's other senders announce this rate.
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
-        // The decision is recorded here, because no controller runs during the pause.
+        // No controller runs during the pause.
         let why = Why::rule("nobody is there: paused");
         let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
         self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
     }
 
-    /// Returns true if the source is started but waits for a receiver.
+    /// Returns whether the source is started but waits for a receiver.
     fn paused(&self) -> bool {
         self.settings.siblings.is_some() && self.open && !self.running
     }
 
-    /// Returns when the source pauses, unless a receiver reports before that.
+    /// Returns when the source pauses, unless a receiver reports.
     fn deserted_at(&self) -> Time {
         let sender = self.sender.as_ref().filter(|_| self.settings.siblings.is_some() && self.running);
         sender.map_or(Time::NEVER, Sender::deserted_at)
     }
 
-    /// Ends the run: no more frames are encoded, but the pacer's backlog is still sent.
+    /// Ends the run: encodes no more frames, but sends the pacer's backlog.
     pub fn finish(&mut self, now: Time) {
         self.account(now);
         (self.finished, self.open) = (true, false);
-        // Without frames there is no backlog to send, so the source stops immediately.
+        // Without frames there is no backlog.
         self.running &= self.keep_frames;
     }
 
-    /// Returns when [`VideoSource::on_wake`] has to be called next.
+    /// Returns when [`VideoSource::on_wake`] is due.
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
             (true, _) => self.frame_due().min(self.audio_due()).min(self.until).min(self.deserted_at()),
@@ -391,7 +384,6 @@ impl VideoSource {
         audio.zip(self.epochs.last()).map_or(Time::NEVER, |(audio, epoch)| epoch.audio_at(audio.due()))
     }
 
-    /// Passes the audio packets that are due to the session.
     fn take_audio(&mut self, now: Time) {
         while self.running && self.audio_due() <= now {
             let (Some(audio), Some(sender)) = (&mut self.audio, &mut self.sender) else { return };
@@ -419,14 +411,14 @@ impl VideoSource {
         }
     }
 
-    /// Processes a frame that is due, or a timer of the session.
+    /// Processes a due frame or a timer of the session.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if self.deserted_at() <= now {
             self.pause(now);
         }
         self.take_audio(now);
         while self.running && self.frame_due() <= now {
-            // The frame is due, but the encoder has not delivered it yet. The next wake-up tries again.
+            // The encoder has not delivered the frame yet. The next wake-up tries again.
             if !self.frame(now) {
                 break;
             }
@@ -434,14 +426,14 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Encodes the frame that is due. Returns false if the encoder has not delivered it yet.
+    /// Encodes the due frame. Returns false if the encoder has not delivered it yet.
     fn frame(&mut self, now: Time) -> bool {
         self.account(now);
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return false };
         let backlog = sender.backlog().bytes;
         let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
-        // `by_encoder` may change between two decisions of the controller, when the encoder reaches its best quality.
+        // `by_encoder` may change between two decisions.
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
             self.decisions.push(DecisionRow { at: now, decision, by_encoder });
@@ -456,7 +448,7 @@ impl VideoSource {
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         loop {
-            // In a pause, the sender of the last session still exists, but must not be polled.
+            // The paused session's sender must not be polled.
             if self.paused() {
                 return;
             }
@@ -465,7 +457,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
-                    // The encoder gets the target minus the share of repair.
+                    // The target minus the share of repair.
                     encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
@@ -498,7 +490,7 @@ impl VideoSource {
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
         let ecn = media.ecn;
         self.sent_bytes += media.size;
-        // Repair and padding do not count towards the amount that a greedy source sends.
+        // Repair and padding do not count towards the amount.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
         if media.stream == Stream::Audio {
@@ -508,8 +500,7 @@ impl VideoSource {
             }
         }
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
-        // A repair's bits are inverted, so that a repair and an original packet with equal time and number have
-        // different digests.
+        // Inverted, so that a repair's digest differs from an original's.
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
@@ -519,7 +510,7 @@ impl VideoSource {
             }
         }
         let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
-        // A simulated parity packet has no bytes, so the list of the packets that it covers is passed along with it.
+        // A simulated parity packet has no bytes that describe its coverage.
         let body = match sender.and_then(Sender::protection) {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
@@ -527,7 +518,7 @@ impl VideoSource {
         out.send(media.size, ecn, body);
     }
 
-    /// Adds the time since the previous call of this method to the cause that limited the rate during this time.
+    /// Adds the time since the previous call to the cause that limited the rate.
     pub fn account(&mut self, now: Time) {
         // Like all means, the shares leave out the warm-up.
         let span = now.since(self.limits_since.max(self.means_from));
@@ -542,13 +533,11 @@ impl VideoSource {
         *share += span;
     }
 
-    /// Returns for each second until `now` how long the source itself limited the rate, by its encoder's best quality
-    /// or by its cap.
+    /// Returns for each second how long the encoder's best quality or the cap limited the rate.
     pub(crate) fn self_limited(&self, now: Time) -> Vec<Span> {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
         for (row, until) in self.decisions.iter().zip(ends) {
-            // Limits by the network and by the start phase are left out, because the source does not set them.
             if !matches!(self.limit(row), "encoder" | "cap") {
                 continue;
             }
@@ -564,7 +553,7 @@ impl VideoSource {
         seconds
     }
 
-    /// Returns the name of what limited the rate during a decision: network, floor, encoder, start or cap.
+    /// Returns what limited the rate during a decision: network, floor, encoder, start or cap.
     pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
             _ if row.by_encoder => "encoder",
@@ -573,7 +562,7 @@ impl VideoSource {
         }
     }
 
-    /// Returns when the frame with display index `display` was sampled.
+    /// Returns when the frame with this display index was sampled.
     pub fn shown_at(&self, display: u32) -> Time {
         self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, &**e, display))
     }
@@ -588,7 +577,7 @@ impl VideoSource {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
-    /// Returns the run-time checks of the sender halves of all sessions.
+    /// Returns the run-time checks of all sessions' sender halves.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
@@ -598,7 +587,7 @@ impl VideoSource {
         all
     }
 
-    /// Returns the number of frames that were skipped because the backlog was full.
+    /// Returns the number of frames skipped because of the backlog.
     pub fn skipped(&self) -> u64 {
         self.past_skipped + self.sender.as_ref().map_or(0, |s| s.backlog().skipped)
     }
@@ -608,27 +597,25 @@ impl VideoSource {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.period())
     }
 
-    /// Returns true if the flow paused between the frame with display index `display` and the next one.
+    /// Returns whether the flow paused after the frame with this display index.
     pub fn pauses_after(&self, display: u32) -> bool {
-        // The first frame of a period has the same index in display order as in coding order, because groups of
-        // pictures are closed.
+        // Groups of pictures are closed, so a period's first frame has one index in both orders.
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
-    /// Returns the index of the audio packet with the RTP sequence number `seq` that arrived at `at`, if audio packets
-    /// are recorded and such a packet was sent.
+    /// Returns the index of the audio packet `seq` that arrived at `at`, if recorded.
     pub(crate) fn audio_index(&self, seq: u64, at: Time) -> Option<usize> {
         audio::index_of(self.audio_sent.as_ref()?, self.settings.audio?.first_seq, seq, at)
     }
 
-    /// Returns the rows that the source keeps for the record.
+    /// Returns the rows for the record.
     pub fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         let mut all: Vec<&mut dyn StoredRows> = vec![&mut self.samples, &mut self.rtcp_shares, &mut self.decisions];
         all.extend(self.audio_sent.as_mut().map(|sent| sent as &mut dyn StoredRows));
         all
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self, now: Time) {
         let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
             Some(sender) => {
@@ -642,21 +629,21 @@ impl VideoSource {
     }
 }
 
-/// Returns when the frame with display index `display` was sampled. Because groups of pictures are closed, both display
-/// indices and frame indices start from the same first frame in each period.
+/// Returns when a frame was sampled. Groups of pictures are closed, so display and frame indices begin alike in each
+/// period.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
     epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
 }
 
-/// Returns true if the receiver that sent this RTCP compound stays in the session, that is, if the compound has no BYE.
+/// Returns whether the compound's sender stays in the session.
 fn continues(rtcp: &[u8]) -> bool {
     Compound::parse(rtcp).is_ok_and(|c| !c.packets.iter().any(|p| matches!(p, Packet::Bye { .. })))
 }
 
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-    // RTCP of our own that this crate cannot parse is a bug, and must not be sent.
+    // A session's own unreadable RTCP is a bug.
     let Ok(parsed) = Compound::parse(&bytes) else {
         debug_assert!(false, "a session wrote RTCP that it can't read");
         return;
@@ -668,79 +655,78 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter of frames: the delay of each frame's last packet minus the first frame's (Multi-Evalvid-RA,
-/// equations 3 and 4).
+/// The cumulative jitter: each frame's last packet's delay minus the first frame's (Multi-Evalvid-RA, equations 3 and
+/// 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
-    /// The first frame's SSRC and one-way delay. The SSRC is needed because another source has another clock.
+    /// The first frame's SSRC and one-way delay. Another source has another clock.
     anchor: Option<(u32, OneWay)>,
-    /// The highest cumulative jitter so far.
+    /// The highest value so far.
     pub max: Offset,
 }
 
-/// Creates the receiver for join number `n`. Joins are numbered from 0.
+/// Creates the receiver for join number `n`, from 0.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
 /// The receiver of a video session, with its frame assembly.
 pub struct VideoSink {
-    /// The sink's SSRCs, one for each join.
+    /// The SSRCs, one per join.
     pub ssrcs: Vec<u32>,
     make: MakeReceiver,
     receiver: Option<Receiver>,
-    /// The number of packets expected before the latest join.
+    /// The packets expected before the latest join.
     past_expected: u64,
     past_checks: Vec<Check>,
     past_requests: Requests,
-    /// The counts of [`VideoSink::untold`] in earlier sessions.
+    /// [`VideoSink::untold`] in earlier sessions.
     past_untold: (u64, u64),
-    /// The number of media packets that arrived in the present session. Repaired packets do not count.
+    /// Media packets that arrived in the present session, without repairs.
     media_packets: u64,
-    /// Whether the sink requests lost packets or recovers them from parity.
+    /// Whether lost packets are requested or recovered from parity.
     pub repair: bool,
     /// The packets that only arrived as repairs.
     pub repaired: Repaired,
-    /// Lost packets whose bytes the caller can compute from parity.
+    /// Lost packets whose bytes are computable from parity.
     computable: Vec<Recovered>,
     /// The time of the first join.
     pub joined: Time,
-    /// The sink's periods of membership, each from a join to the following leave.
+    /// From each join to the leave.
     stays: Vec<(Time, Time)>,
     /// The counts of arrived packets.
     pub intake: Intake,
     /// The assembly of frames, if there are frames.
     pub assembly: Option<Assembly>,
-    /// The play-out buffer, if the scenario defines one.
+    /// The play-out buffer, if any.
     pub buffer: Option<Box<PlayBuffer>>,
-    /// The play-out of audio, if the flow has audio.
+    /// The play-out of audio, if any.
     pub audio: Option<Box<AudioPlayout>>,
-    /// The arrivals of audio packets, if they are recorded.
+    /// Arrivals of audio packets, if recorded.
     pub(crate) audio_arrivals: Option<Box<Rows<AudioArrival>>>,
     /// The player, which decides how long to wait for a frame.
     pub player: Player,
-    /// The first sequence number of the source's media.
     first_seq: u64,
-    /// The clock of the session. All other times in this struct are on the network's clock.
+    /// The session's clock. All other times here are the network's.
     pub(crate) skew: Skew,
-    /// The time at which the receiver has to be polled again.
+    /// When the receiver has to be polled again.
     until: Time,
     /// The IP bytes of RTCP sent.
     pub rtcp_bytes: Bytes,
-    /// The number of compounds sent.
+    /// The number of RTCP compounds sent.
     pub rtcp_packets: u64,
-    /// The number of RTP packets by ECN field on arrival.
+    /// RTP packets by ECN field on arrival.
     pub by_ecn: [u64; 4],
     /// The cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
     /// The controller's view at each report.
     pub views: Rows<ViewRow>,
-    /// Whether views are recorded. In a large group they are not, because they would take too much memory.
+    /// Whether views are recorded. In a large group they take too much memory.
     pub(crate) keep_views: bool,
-    /// Figures of the receiver that the agent itself can't compute. They replace the sink's figures of the same name.
+    /// Figures of the receiver that replace the sink's own of the same name.
     pub also: Figures,
 }
 
 impl VideoSink {
-    /// Creates a sink that is not in the session before it joins.
+    /// Creates a sink outside of the session.
     pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16) -> Self {
         Self {
             ssrcs: Vec::new(),
@@ -775,15 +761,15 @@ impl VideoSink {
         }
     }
 
-    /// Returns the counts of requests and repaired packets; `None` if repair is disabled.
+    /// Returns the counts of requests and repaired packets; `None` without repair.
     pub fn requests(&self) -> Option<Requests> {
         let present = self.receiver.as_ref().map(Receiver::requests).unwrap_or_default();
         self.repair.then_some(self.past_requests + present)
     }
 
-    /// Joins the session. Each further join creates a new session with another SSRC.
+    /// Joins the session. Each further join is a new session with another SSRC.
     pub fn join(&mut self, now: Time) {
-        // A new session starts its counts at zero, but the totals continue.
+        // A new session counts from zero, but the totals continue.
         self.past_expected = self.expected();
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
@@ -797,7 +783,7 @@ impl VideoSink {
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
-        // The RTCP timer starts with the join, even before a packet arrives.
+        // The RTCP timer starts with the join, before any packet.
         if let Output::Wait(Some(wake)) = receiver.poll(own) {
             self.until = self.skew.network(wake.at);
         }
@@ -813,8 +799,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns true if the sink was in the session at this time. Packets that were sent at other times are not
-    /// expected.
+    /// Returns whether the sink was in the session at this time. Packets sent at other times are not expected.
     pub fn stayed(&self, at: Time) -> bool {
         self.stays.iter().any(|(from, until)| *from <= at && at < *until)
     }
@@ -828,13 +813,12 @@ impl VideoSink {
         }
     }
 
-    /// Returns true if the sink is leaving and its BYE is still scheduled.
+    /// Returns whether the sink is leaving and its BYE is still scheduled.
     pub fn leaving(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
-    /// Returns two numbers: packets that arrived but were not reported, and messages to the sender that were too long
-    /// for a datagram.
+    /// Returns the number of unreported arrivals, and of messages that were too long for a datagram.
     pub(crate) fn untold(&self) -> (u64, u64) {
         let (packets, messages) = self.receiver.as_ref().map_or((0, 0), Receiver::untold);
         (self.past_untold.0 + packets, self.past_untold.1 + messages)
@@ -844,14 +828,14 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    /// Returns the run-time checks of the receiver halves of all sessions.
+    /// Returns the run-time checks of all sessions' receiver halves.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
         Check::gather(&mut all, self.receiver.as_ref().map(Receiver::mtu_check).as_slice());
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
-            // The session must count only media packets as received, and no repairs.
+            // Repairs must not count as received.
             let mut losses = Check::new(&LOSSES_COUNT);
             losses.see(receiver.received() == self.media_packets);
             Check::gather(&mut all, &[losses]);
@@ -859,7 +843,7 @@ impl VideoSink {
         all
     }
 
-    /// Returns when [`VideoSink::on_wake`] has to be called next.
+    /// Returns when [`VideoSink::on_wake`] is due.
     pub const fn wake(&self) -> Time {
         self.until
     }
@@ -874,8 +858,7 @@ impl VideoSink {
         self.receiver.as_ref().filter(|_| self.buffer.is_none())?.batchable()
     }
 
-    /// Delivers a packet that [`VideoSink::batchable`] accepted and that arrived at `at`. The packet does not make the
-    /// sink send anything, and does not move its timer to an earlier time.
+    /// Delivers a packet that [`VideoSink::batchable`] accepted and that arrived at `at`.
     pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
         match packet.body {
             Body::Rtp(media) => {
@@ -884,8 +867,7 @@ impl VideoSink {
             Body::Rtcp { bytes, parsed } => self.take_rtcp(at, packet.from, parsed, bytes.len()),
             _ => {}
         }
-        // This checks what `batchable` guarantees: the packet makes the sink send nothing, and does not move a timer to
-        // an earlier time.
+        // Checks what `batchable` guarantees: no transmission, and no earlier timer.
         if cfg!(debug_assertions) {
             let (until, mut sent) = (self.until, Vec::new());
             self.drain(at, &mut Out { packets: &mut sent });
@@ -941,7 +923,7 @@ impl VideoSink {
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
-            // The assembly counts packets from the flow's first one, as the record of sent frames does.
+            // Counted from the flow's first packet, as in the record of sent frames.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
             self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
@@ -950,7 +932,7 @@ impl VideoSink {
             self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
-            // If a packet's repair arrived first, the packet has already been passed to the assembly.
+            // An earlier repair has already been passed on.
             if !self.repaired.remove(media.header.ssrc, seq) {
                 self.deliver(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
@@ -959,8 +941,7 @@ impl VideoSink {
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
-                // The clocks of sender and receiver may differ, so only differences from the first frame's delay are
-                // used.
+                // The clocks may differ, so only differences from the first frame's delay count.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -970,7 +951,7 @@ impl VideoSink {
         received
     }
 
-    /// Reports the arrival of an authenticated packet that carries no media.
+    /// Reports an authenticated packet without media.
     pub fn on_padding(
         &mut self,
         now: Time,
@@ -987,7 +968,7 @@ impl VideoSink {
         self.drain(now, out);
     }
 
-    /// Processes a parity packet. `protection` states which packets it covers.
+    /// Processes a parity packet that covers the packets in `protection`.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -1011,8 +992,7 @@ impl VideoSink {
         received
     }
 
-    /// Processes the packets that were recovered from parity. If packets carry bytes, the caller has to compute the
-    /// recovered packets' bytes.
+    /// Processes packets recovered from parity. Real ones' bytes are left to the caller.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
@@ -1028,14 +1008,12 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a lost packet that was recovered from parity. The packet is identified by the number that the session
-    /// counts ([`Recovered::seq`]).
+    /// Processes a packet recovered from parity, with the session's number ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Processes a recovered packet as [`VideoSink::on_recovered`] does. `counted` is the packet's number in the
-    /// session, and `packet.seq` is its number at the sender.
+    /// Like [`VideoSink::on_recovered`], with the session's number `counted` and the sender's in `packet.seq`.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
@@ -1044,11 +1022,10 @@ impl VideoSink {
         self.deliver(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
-    /// Passes a packet, original or repair, to the play-out buffer, the frame assembly and the player. `number` counts
-    /// from the flow's first packet.
+    /// Passes an original or repaired packet on; `number` counts from the flow's first packet.
     fn deliver(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
         let ArrivedPacket { now, fragment, .. } = packet;
-        // If the play-out buffer has no room for a packet, the packet does not reach the decoder.
+        // What the play-out buffer has no room for does not reach the decoder.
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
@@ -1060,13 +1037,13 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         if let Some(delay) = self.player.on_packet(&packet, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
-            // The digest covers the play-out delay, because it decides which frames are late.
+            // The play-out delay decides which frames are late.
             self.intake.digest.add(delay.as_nanos());
         }
     }
 
-    /// Informs the session whether the decoder needs a key frame. `Some(true)`: it needs one because it has just
-    /// joined. `Some(false)`: it needs one for another reason. `None`: it needs none.
+    /// Tells the session whether the decoder needs a key frame: `Some(true)` after a join, `Some(false)` for another
+    /// reason.
     pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
         let own = self.skew.own(now);
         if let Some(receiver) = &mut self.receiver {
@@ -1093,7 +1070,7 @@ impl VideoSink {
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
         let own = self.skew.own(now);
-        // The receiver's half needs the present buffer level before it may write a report.
+        // A report may depend on the buffer's level.
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
             receiver.on_buffer(own, level);
         }
@@ -1103,7 +1080,6 @@ impl VideoSink {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     if self.keep_views {
-                        // The view is recorded together with the report that is based on it.
                         self.views.push(ViewRow { at: now, view: receiver.view() });
                     }
                     send_rtcp(bytes, out);
@@ -1122,14 +1098,14 @@ impl VideoSink {
         self.receiver.as_ref()
     }
 
-    /// Returns the rows that the sink keeps for the record.
+    /// Returns the rows for the record.
     pub fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         let mut all: Vec<&mut dyn StoredRows> = vec![&mut self.intake.samples, &mut self.views, self.repaired.rows()];
         all.extend(self.audio_arrivals.as_mut().map(|arrivals| &mut **arrivals as &mut dyn StoredRows));
         all
     }
 
-    /// Appends the values of the time step that ends now to the series.
+    /// Appends the present time step to the series.
     pub fn sample(&mut self, now: Time) {
         let expected = self.expected();
         self.intake.sample(expected);
@@ -1140,7 +1116,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns the longest time from readiness at the sender to completion, over all completed frames.
+    /// Returns the longest time from a frame being ready to its completion.
     pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {

@@ -5,7 +5,7 @@ use crate::Activity;
 use steadycast_scenario::{Periods, Workload};
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// The application of a TCP flow. It decides when the flow has data to send.
+/// The application of a TCP flow, which decides when there is data.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// All data is available at the start.
@@ -14,10 +14,10 @@ pub enum Work {
     Transfers {
         /// The distribution of pauses.
         off: Periods,
-        /// The start of the next transfer; `Time::NEVER` during a transfer.
+        /// The next transfer's start; `Time::NEVER` during a transfer.
         next: Time,
     },
-    /// The application writes and pauses alternately.
+    /// Writing and pauses in turn.
     OnOff {
         /// The distribution of writing periods.
         on: Periods,
@@ -27,15 +27,15 @@ pub enum Work {
         until: Time,
         /// Whether the application writes in the present period.
         writing: bool,
-        /// The time between two written packets; `None` if the application writes as fast as TCP accepts them.
+        /// The time between written packets; `None` writes as fast as TCP accepts.
         gap: Option<Span>,
-        /// The time at which the next packet is written.
+        /// When the next packet is written.
         write: Time,
     },
 }
 
 impl Work {
-    /// Creates the application of a workload. `packet` is the size of a packet.
+    /// Creates a workload's application for packets of this size.
     pub fn new(source: &Workload, packet: Bytes) -> Self {
         match source {
             Workload::Bulk | Workload::File(_) => Self::Once,
@@ -48,7 +48,7 @@ impl Work {
         }
     }
 
-    /// Returns the time of the application's next action.
+    /// Returns when the application acts next.
     pub fn wake(&self) -> Time {
         match self {
             Self::Once => Time::NEVER,
@@ -65,7 +65,7 @@ impl Work {
         }
     }
 
-    /// Returns true if a transfer begins at `now`.
+    /// Returns whether a transfer begins at `now`.
     pub fn transfers(&mut self, now: Time) -> bool {
         match self {
             Self::Transfers { next, .. } if *next <= now => {
@@ -76,21 +76,21 @@ impl Work {
         }
     }
 
-    /// Ends a transfer and starts the pause after it.
+    /// Ends a transfer, before a pause.
     pub fn complete(&mut self, now: Time, chance: &mut Chance) {
         if let Self::Transfers { off, next } = self {
             *next = now + draw(off, chance);
         }
     }
 
-    /// Begins and ends the periods that are due. A period's activity ends when all data written in it is acknowledged.
+    /// Begins and ends due periods. A period's activity ends with its last acknowledgment.
     pub fn turn(&mut self, now: Time, chance: &mut Chance, activity: &mut Activity) {
         let Self::OnOff { on, off, until, writing, gap, write } = self else { return };
         while *until <= now {
             *writing = !*writing;
             let began = *until;
             let period = draw(if *writing { &*on } else { &*off }, chance);
-            // A period of zero length must not make this loop endless.
+            // A zero period must not make this loop endless.
             *until += period.max(Span::nanos(1));
             *write = gap.filter(|_| *writing).map_or(Time::NEVER, |_| began);
             if *writing {
@@ -99,7 +99,7 @@ impl Work {
         }
     }
 
-    /// Returns true if a packet is written at `now`. The caller repeats the call until it returns false.
+    /// Returns whether a packet is written at `now`. Repeat until false.
     pub fn writes(&mut self, now: Time) -> bool {
         match self {
             Self::OnOff { gap: Some(gap), write, .. } if *write <= now => {

@@ -1,36 +1,34 @@
-//! The play-out of a receiver's audio. This module measures the effects of losses and delays for the listener.
+//! The play-out of a receiver's audio, which measures what losses and delays do to the listener.
 
 use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
-/// The bounds of the play-out delay. The lower bound of 40 ms is two packets, the least with which a player can
-/// compensate a jitter of one packet's duration.
+/// Bounds of the play-out delay. 40 ms are two packets, the least that compensates a jitter of one packet.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
-/// If the newest sequence number exceeds that of a missing packet by more than this, the missing packet counts as lost.
+/// Reordering in packets after which a missing one is lost.
 const REORDERED: u64 = 50;
 
-/// An adaptive play-out of audio with the same rule as for pictures ([`Playout`]), and the gaps that a player has to
-/// conceal. If a packet arrives after its play-out time, the player conceals the time until its arrival, and plays all
-/// later packets with this additional delay. A lost packet causes a gap of the packet's duration.
+/// An adaptive play-out ([`Playout`]) with the gaps that a player conceals: a late packet's delay, which later packets
+/// keep, or a lost packet's duration.
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
-    /// The first sequence number, and the number after the newest.
+    /// The first sequence number, and the one after the newest.
     range: Option<(u64, u64)>,
-    /// The play-out time of the packets before the last pause.
+    /// The play-out time before the last pause.
     covered_before: Span,
-    /// The missing packets that may still arrive.
+    /// Missing packets that may still arrive.
     missing: BTreeSet<u64>,
-    /// The number of the last lost packet, and the length of the run of consecutive losses that ends with it.
+    /// The last lost packet, and the length of its run of losses.
     run: Option<(u64, u64)>,
     lost: u64,
-    /// The number of packets that arrived after their play-out time.
+    /// Number of packets after their play-out time.
     pub late: u64,
-    /// The number of gaps that were longer than one packet.
+    /// Number of gaps longer than one packet.
     pub long_gaps: u64,
-    /// The total time of the gaps.
+    /// The gaps' total time.
     concealed: Span,
 }
 
@@ -51,11 +49,10 @@ impl Default for AudioPlayout {
 }
 
 impl AudioPlayout {
-    /// Processes packet number `seq`, which arrives at `now`, `took` after it was sent. Returns by how much the
-    /// play-out delay rises because the packet is late; zero if it is on time.
+    /// Processes packet `seq`, `took` after it was sent. Returns the rise of the play-out delay; zero if on time.
     pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) -> Span {
         let (first, next) = self.range.unwrap_or((seq, seq));
-        // Packets may be reordered, so the skipped numbers are not counted as lost yet.
+        // Reordered packets may still arrive.
         self.missing.extend(next..seq);
         self.missing.remove(&seq);
         let next = next.max(seq + 1);
@@ -71,7 +68,7 @@ impl AudioPlayout {
         gap
     }
 
-    /// Begins again after a pause. Packets that would have been played during the pause are not expected.
+    /// Begins again after a pause.
     pub(crate) fn restart(&mut self) {
         // Packets from before the pause can no longer arrive.
         self.give_up(u64::MAX);
@@ -79,7 +76,7 @@ impl AudioPlayout {
         (self.range, self.run) = (None, None);
     }
 
-    /// Returns the number of lost packets, including missing packets that may still arrive.
+    /// Returns the number of lost packets, including those that may still arrive.
     pub fn lost(&self) -> u64 {
         self.lost + self.missing.len() as u64
     }
@@ -95,13 +92,13 @@ impl AudioPlayout {
             self.lost += 1;
             self.concealed += AUDIO_PACKET_TIME;
             let length = self.run.filter(|(last, _)| last + 1 == seq).map_or(1, |(_, length)| length + 1);
-            // A run of losses counts once, when it becomes longer than one packet.
+            // A run of losses counts once, when it exceeds one packet.
             self.long_gaps += u64::from(length == 2);
             self.run = Some((seq, length));
         }
     }
 
-    /// Returns the play-out time of all packets, including lost ones.
+    /// Returns the play-out time of all packets, lost ones included.
     pub fn covered(&self) -> Span {
         self.covered_before + self.range.map_or(Span::ZERO, |(first, next)| AUDIO_PACKET_TIME * (next - first))
     }
@@ -114,16 +111,14 @@ pub struct AudioArrival {
     pub at: Time,
     /// The packet's RTP sequence number.
     pub seq: u64,
-    /// The rise of the play-out delay that the packet caused; zero if it was on time.
+    /// The rise of the play-out delay by this packet; zero if on time.
     pub gap: Span,
 }
 
 row!(AudioArrival { at, seq, gap });
 
-/// Returns the index of the packet with the RTP sequence number `seq` that arrived at `at`; `None` if no such packet
-/// was sent. `sent` has the departure of each packet, the first of which has the number `first_seq`. Only the lowest
-/// 16 bits of `seq` are used, because a receiver that joins late does not know how often the numbers have wrapped
-/// around.
+/// Returns the index in `sent` of the packet `seq` that arrived at `at`, if sent; the first packet has the number
+/// `first_seq`. Only the low 16 bits count, because a late receiver does not know the wraps.
 pub(crate) fn index_of(sent: &[Time], first_seq: u16, seq: u64, at: Time) -> Option<usize> {
     let newest = sent.partition_point(|left| *left <= at).checked_sub(1)?;
     let behind = (newest as u16).wrapping_add(first_seq).wrapping_sub(seq as u16);

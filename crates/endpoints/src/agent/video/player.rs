@@ -1,12 +1,12 @@
-//! The player of a receiver. It decides how long to wait for a frame.
+//! A receiver's player, which decides how long to wait for a frame.
 
 use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
 use steadycast_units::{Span, Time};
 
-/// The maximum number of incomplete frames. Beyond it, the oldest are dropped.
+/// Maximum number of incomplete frames, the newest.
 const MAX_OPEN_FRAMES: usize = 256;
-/// The frames' ready times are learned from two periods of this length: the present one and the previous one.
+/// Length of a period. Ready times are learned from the present and the previous one.
 const ORIGIN_WINDOW: Span = Span::secs(10);
 
 /// Play-out delay per frame.
@@ -17,12 +17,12 @@ pub struct Player {
     adaptive: Option<Box<Adaptive>>,
 }
 
-/// The properties of an arrived packet that the player uses.
+/// The properties of an arrived packet for the player.
 pub(super) struct ArrivedPacket {
     pub(super) now: Time,
-    /// The time at which the original was sent; `None` if the original was lost.
+    /// The original's departure; `None` if it was lost.
     pub(super) sent: Option<Time>,
-    /// The RTP timestamp; `None` if the packet was recovered from parity.
+    /// `None` if the packet was recovered from parity.
     pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
     /// Whether this is the frame's last packet.
@@ -32,7 +32,7 @@ pub(super) struct ArrivedPacket {
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// The frame period; `None` if the frames' times follow from the RTP timestamps.
+    /// `None` if RTP timestamps give the frames' times.
     period: Option<Span>,
     clock: Option<MediaClock>,
     origin: Origin,
@@ -41,18 +41,17 @@ struct Adaptive {
     fresh: bool,
 }
 
-/// An incomplete frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     bytes: u32,
-    /// The frame's size; `None` before its last packet has arrived.
+    /// `None` before the last packet has arrived.
     of: Option<u32>,
     repaired: bool,
-    /// The time at which the frame was ready, in nanoseconds after the first frame.
+    /// When the frame was ready, in ns after the first frame.
     begins: Option<i64>,
 }
 
-/// The newest RTP timestamp, and its distance from the first one in ticks of 90 kHz.
+/// The newest RTP timestamp, and its 90 kHz ticks since the first.
 #[derive(Clone, Copy, Debug)]
 struct MediaClock {
     stamp: u32,
@@ -60,7 +59,7 @@ struct MediaClock {
 }
 
 impl MediaClock {
-    /// Returns the clock at `stamp`, which may be older than the newest timestamp.
+    /// Returns the clock at `stamp`, which may be old.
     fn at(clock: Option<Self>, stamp: u32) -> Self {
         let Self { stamp: before, ticks } = clock.unwrap_or(Self { stamp, ticks: 0 });
         Self { stamp, ticks: ticks + i64::from(stamp.wrapping_sub(before) as i32) }
@@ -73,25 +72,24 @@ impl MediaClock {
 }
 
 impl Player {
-    /// Creates a player with a constant play-out delay. With `None` it waits for each frame without limit.
+    /// Creates a player with a constant play-out delay; `None` waits without limit.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// Creates a player whose play-out delay adapts within `bounds`. Frames are ready every `period`. If there is no
-    /// period, they are ready at irregular times and in display order, and their RTP timestamps are these times.
+    /// Creates a player whose delay adapts within `bounds`. Frames are ready every `period` or, without one, at their
+    /// RTP timestamps in display order.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
         Self { schedule: Schedule::default(), adaptive: Some(Box::new(adaptive)) }
     }
 
-    /// Returns true if the play-out delay adapts.
+    /// Returns whether the play-out delay adapts.
     pub fn adapts(&self) -> bool {
         self.adaptive.is_some()
     }
 
-    /// Resets the state for a new stream.
     pub(super) fn restart(&mut self) {
         if let Some(adaptive) = &mut self.adaptive {
             (adaptive.origin, adaptive.clock) = (Origin::default(), None);
@@ -99,8 +97,7 @@ impl Player {
         }
     }
 
-    /// Processes a packet. `repair` is the time that the repair of a lost packet takes. Returns the play-out delay if
-    /// it has changed.
+    /// Processes a packet; `repair` is the time of a lost packet's repair. Returns a changed play-out delay.
     pub(super) fn on_packet(&mut self, packet: &ArrivedPacket, repair: Span) -> Option<Span> {
         let adaptive = self.adaptive.as_mut()?;
         adaptive.playout.on_repair_time(repair);
@@ -114,7 +111,7 @@ impl Adaptive {
     fn on_packet(&mut self, packet: &ArrivedPacket) -> Option<Span> {
         let Fragment { frame, offset, len } = packet.fragment;
         let begins = self.begins(packet);
-        // A repaired packet does not show when its frame was ready, because it was sent later than the original.
+        // A repair was sent later than the original.
         if let Some((sent, begins)) = packet.sent.zip(begins) {
             self.origin.see(packet.now, sent, begins);
         }
@@ -123,12 +120,12 @@ impl Adaptive {
         open.bytes = open.bytes.saturating_add(len.into());
         open.repaired |= packet.sent.is_none();
         if packet.ends {
-            // Only a frame's last packet shows the frame's size.
+            // Only the last packet shows the size.
             open.of = Some(offset.saturating_add(len.into()));
         }
         let Open { bytes, of, repaired, begins } = *open;
         if of != Some(bytes) {
-            // Frames with a lost packet are never completed, and must not fill the memory.
+            // Frames with a lost packet must not fill the memory.
             while self.open.len() > MAX_OPEN_FRAMES {
                 self.open.pop_first();
             }
@@ -137,11 +134,11 @@ impl Adaptive {
         self.open.remove(&frame);
         let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
-        // At the first frame, the delay is returned even if it equals the initial value.
+        // At the first frame, the initial delay is returned, too.
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
-    /// Returns when the packet's frame was ready, in nanoseconds after the first frame.
+    /// Returns when the packet's frame was ready, in ns after the first frame.
     fn begins(&mut self, packet: &ArrivedPacket) -> Option<i64> {
         if let Some(period) = self.period {
             return Some(nanos(period * u64::from(packet.fragment.frame)));
@@ -152,23 +149,21 @@ impl Adaptive {
     }
 }
 
-/// An estimator of the time at which frame 0 was ready. A frame can't be sent before it is ready, and most frames are
-/// sent immediately. Times are signed numbers of nanoseconds: a restarted flow continues its frame numbers, so frame 0
-/// may lie before time zero.
+/// Estimator of frame 0's ready time, before which no packet is sent. Signed nanoseconds, because a restarted flow
+/// continues its frame numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
-    /// The minimum of the present period, the minimum of the previous period, and the start of the present period.
+    /// The minima of the present and the previous period, and the present one's start.
     earliest: Option<(i64, i64, Time)>,
 }
 
 impl Origin {
-    /// Adds a packet that was sent at `sent` and whose frame was ready `begins` after the first frame.
+    /// Adds a packet sent at `sent`, whose frame was ready `begins` after the first.
     fn see(&mut self, now: Time, sent: Time, begins: i64) {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        // The minima of two periods are kept. Together they cover at least one whole period, and an old minimum
-        // expires.
+        // Two minima cover at least one whole period, and old ones expire.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }

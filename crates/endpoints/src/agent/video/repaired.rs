@@ -5,23 +5,20 @@ use std::collections::BTreeMap;
 use steadycast_record::row;
 use steadycast_units::Time;
 
-/// The number of newest repaired packets that are tracked, because their originals may still arrive.
+/// Newest repaired packets, whose originals may still arrive.
 const MAX_TRACKED_REPAIRS: usize = 4_096;
 
 /// Packets that arrived as repairs and whose originals have not arrived.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// The newest packets, by the extended sequence number with which the session counts media packets.
+    /// By the session's extended sequence number.
     newest: BTreeMap<u64, RepairedRow>,
-    /// The SSRC of the stream to which the sequence numbers in this struct belong.
+    /// The SSRC of these sequence numbers.
     source: Option<u32>,
-    /// The older repaired packets.
     older: Rows<RepairedRow>,
-    /// The number of older repaired packets.
     before: usize,
 }
 
-/// The arrival time of a repaired packet, and its frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RepairedRow {
     at: Time,
@@ -36,23 +33,20 @@ impl Repaired {
         self.before + self.newest.len()
     }
 
-    /// Returns true if no packet has arrived only as a repair.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the arrival time and the frame of each packet, in no particular order. Older packets are included only
-    /// after the rows have been recalled.
+    /// Returns each packet's arrival and frame, unordered. Older ones need recalled rows.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Time, u32)> + '_ {
         self.older.iter().chain(self.newest.values()).map(|row| (row.at, row.frame))
     }
 
-    /// Returns the rows that are kept for the record.
     pub(super) fn rows(&mut self) -> &mut Rows<RepairedRow> {
         &mut self.older
     }
 
-    /// Adds a packet that arrived as a repair.
     pub(super) fn insert(&mut self, number: u64, at: Time, frame: u32) {
         self.newest.insert(number, RepairedRow { at, frame });
         if self.newest.len() > MAX_TRACKED_REPAIRS
@@ -62,8 +56,8 @@ impl Repaired {
         }
     }
 
-    /// Removes a packet whose original has arrived. Returns true if its repair arrived before the original. In this
-    /// case the packet was not lost, and it has already been processed.
+    /// Removes a packet whose original has arrived. Returns whether its repair came first, so that it was processed
+    /// already.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
@@ -71,7 +65,7 @@ impl Repaired {
         self.newest.remove(&number).is_some()
     }
 
-    /// Starts a new number space, after an SSRC change or a restart.
+    /// Starts a new number space.
     pub(super) fn restart(&mut self) {
         for row in std::mem::take(&mut self.newest).into_values() {
             self.settle(row);
