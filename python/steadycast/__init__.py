@@ -103,8 +103,7 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a submodule sets an attribute of the package. This attribute must not replace a function of the same
-        # name.
+        # An imported submodule must not replace a function of the same name.
         if not (isinstance(value, ModuleType) and name in __all__):
             super().__setattr__(name, value)
 

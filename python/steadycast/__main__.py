@@ -11,7 +11,7 @@ from steadycast.exits import Exit
 
 
 def main() -> None:
-    """Run the command line; the entry point of the program."""
+    """Run the command line."""
     if sys.argv[1:] == ["--version"]:
         # `steadycast.core` would import more modules.
         from steadycast._core import __version__

@@ -1,4 +1,4 @@
-"""Checks the types of the arguments of public functions. A wrong type is a `UserError` with the argument's name."""
+"""Checks the types of the arguments of public functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value has the given type. If the value can be iterated repeatedly, each element is checked as well."""
+    """Whether a value, and each element that can be iterated again, has the given type."""
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Any, object):
         return True

@@ -9,10 +9,9 @@ from steadycast.errors import UserError, meant
 from steadycast.files import folder, write_text
 
 FOLDER = Path(__file__).parent / "scenarios"
-"""The folder of the built-in scenarios: a symbolic link in a checkout, and a copy in the wheel."""
+"""A symbolic link in a checkout, and a copy in the wheel."""
 
 NETWORKS = (FOLDER / "networks").resolve()
-"""The folder of the built-in networks."""
 
 
 def names(of: Path = FOLDER) -> list[str]:
@@ -26,10 +25,7 @@ def find(name: str, of: Path = FOLDER) -> Path | None:
 
 
 def scenario_at(path: Path) -> Path:
-    """Return the path of a scenario file: the given file, or the built-in scenario with this name.
-
-    For example, `home` is the file `home`, else `home.toml` in the same folder, else the built-in scenario.
-    """
+    """Return the path of a scenario file: `home` is the file `home`, else `home.toml`, else the built-in scenario."""
     if path.is_file():
         return path
     if path.name and path.parent == Path() and not path.suffix:

@@ -1,4 +1,4 @@
-"""Analyses a recorded call: its quality, and the network path, or the reason why the path can't be derived."""
+"""Analyses a recorded call: its quality, and the network path, or why the path can't be derived."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BIN_S = 0.5
-"""The length of a time bin, in seconds."""
+"""Length of a time bin, in seconds."""
 WORST_S = 10.0
 START_BPS = 300e3
 """The assumed start rate of the recorded controller in bit/s, as in browsers and Steadycast's `gcc`."""
 _AROUND = 12
-"""A frame's size is compared with the mean size of this many frames before and after it."""
+"""A frame's size is compared with the mean of this many frames before and after it."""
 _APART = 1.5
-"""The encoder counts as following its target if the target is 1 / 1.5 to 1.5 times the mean rate of the frames."""
+"""The encoder follows its target if the target is 1 / 1.5 to 1.5 times the mean rate of the frames."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
-"""The keys of the core's result that describe the whole call."""
+"""Keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
-"""The largest size of a decompressed file, in bytes."""
+"""Largest size of a decompressed file, in bytes."""
 _LOST_MS = 1000.0
-"""In the search for the worst ten seconds, a lost packet counts as this delay, in milliseconds."""
+"""A lost packet counts as this delay in the search for the worst ten seconds, in milliseconds."""
 
 
 def read(
@@ -96,7 +96,7 @@ def read(
             return _averaged(dumps.read(file, data, side), key_file)
         place = str(file) if other is None else f"{file} and {other}"
         asked["other"] = None if other is None else contents(other, _MOST_BYTES)
-        # With two files, `file` is the sender's. Otherwise the core decides if no side is given.
+        # `file` is then the sender's. Without a side, the core decides.
         asked["sender"] = None if side is None or other is not None else side == "sender"
         return _packets(file, json.loads(core.call(place, data, names, asked)), beside)
     except OSError as error:
@@ -105,7 +105,6 @@ def read(
 
 
 def _packets(file: Path, raw: Json, beside: str | None) -> Json:
-    """Analyse packets that the core has read."""
     bins = raw.pop("bins")
     seen = {key: raw.pop(key) for key in _SEEN}
     opened = raw.pop("open")
@@ -119,7 +118,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of a file of averages, which reveals nothing about the path and is not encrypted."""
+    """Complete the analysis of averages, which reveal nothing about the path."""
     if key_file is not None:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     packets = sum(each["packets"] for each in found["bins"])
@@ -130,7 +129,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
-    # A bin with packets is active. If the numbers of packets are unknown, a bin with sent bytes is active.
+    # If the numbers of packets are unknown, a bin with sent bytes is active.
     active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
     delays = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))
@@ -153,7 +152,7 @@ def _seen(bins: list[Json], bin_s: float) -> Json:
 
 
 def _worst(bins: list[Json], bin_s: float) -> Json | None:
-    """Find the ten seconds with the longest delays; a lost packet or a frozen picture counts as a delay of 1 s."""
+    """Find the ten seconds with the longest delays; a lost packet or a frozen picture counts as 1 s."""
     n = round(WORST_S / bin_s)
     if len(bins) <= n:
         return None
@@ -176,20 +175,20 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """The target rate of an encoder over time."""
+    """An encoder's target rate over time."""
 
     rates: Sequence[tuple[float, float]]
-    """Pairs of a time in seconds and the target rate in bit/s that applies from this time on."""
+    """Target rates in bit/s, each with the time in seconds from which it applies."""
     most_bps: float = math.inf
-    """The highest sustained output rate of the encoder, in bit/s."""
+    """The encoder's highest sustained output rate, in bit/s."""
     begun_s: float = 0.0
-    """The time of the first report, in seconds. Until then, the encoder uses the start rate."""
+    """The time of the first report, in seconds; until then, the start rate applies."""
     apart: float = math.inf
-    """The largest ratio of the target rate to the output rate that is plausible."""
+    """The largest plausible ratio of target rate to output rate."""
 
     @classmethod
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
-        """Return the encoder's targets from the log, or else those of the assumed controller.
+        """Return the targets from the log, or else those of the assumed controller.
 
         For a logged target `apart` is infinite, because an encoder may produce much less than its target.
         """
@@ -207,8 +206,6 @@ class Asked:
 def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     """Count frames, frames that are complete without retransmission, and gaps.
 
-    Other properties would require a decoder.
-
     Args:
         frames: for each frame its sending and arrival time in seconds, its size in bytes, and its RTP time stamp in
             clock ticks.
@@ -220,7 +217,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
-    # The condition of a freeze in a browser's statistics (freezeCount).
+    # As a freeze in a browser's statistics (freezeCount).
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
     left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
@@ -251,11 +248,9 @@ def _relative(
 ) -> list[float]:
     """Return each frame's size relative to its target size.
 
-    The target size is the target rate divided by the frame rate. It is limited to the encoder's highest sustained rate
-    or, if that is larger, to the mean size of the surrounding frames. It is then clamped to the range from ``1 /
-    _APART`` to ``asked.apart`` times that mean, because the encoder does not follow targets outside of this range. The
-    ``early`` frames before the first report use the target rate without these limits, because bandwidth probes after
-    them distort the mean.
+    The target size is the target rate per frame, at most the encoder's highest rate or, if larger, the mean size of
+    the surrounding frames. It is clamped from ``1 / _APART`` to ``asked.apart`` times that mean, outside of which the
+    encoder does not follow. The first ``early`` frames have no limits: bandwidth probes distort the mean.
     """
     shares = []
     for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
@@ -285,7 +280,7 @@ def _capacity(bins: list[Json]) -> Json:
 
 
 def sentences(call: Json) -> list[str]:
-    """Describe the cause of the call's problems, the result of other controllers, the observations, and the path."""
+    """Describe the call's problems and their cause, the result of other controllers, and the path."""
     seen, path = call["seen"], call["path"]
     said = [call_diagnosis.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
     packets = "an unknown number of" if seen["packets"] is None else say.count(seen["packets"])
@@ -361,10 +356,7 @@ def _path_said(path: Json) -> list[str]:
 
 
 def write(call: Json, place: Path) -> Path:
-    """Write path.json, path.toml if the path is known, the replayed paths, and report.html.
-
-    Return the path of report.html.
-    """
+    """Write path.json, path.toml if the path is known, the replayed paths, and report.html; return its path."""
     from steadycast.loading import load
     from steadycast.toml import document
 

@@ -1,4 +1,4 @@
-"""Diagnoses a call: names the probable cause of its worst ten seconds in one sentence."""
+"""Names the probable cause of a call's worst ten seconds in one sentence."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""A rate counts as reduced if its ratio to a reference is below this value.
-
-A capacity is compared with the previous capacity, and an encoder's output with its target rate.
-"""
+"""A rate is reduced below this ratio to its reference: the previous capacity, or the encoder's target rate."""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
-"""If losses are unknown in more than this share of a call, the network is not ruled out as the cause."""
+"""If losses are unknown in more than this share of a call, the network may be the cause."""
 BY_CHANCE = 0.5
-"""If at least this share of the losses occurs while there is no queue, random loss counts as the cause."""
+"""If at least this share of the losses occurs while there is no queue, random loss is the cause."""
 LIMITED = 0.1
-"""A limit of the encoder counts as the cause if it holds for at least this share of the time."""
+"""A limit of the encoder is the cause from this share of the time."""
 SLOW_MS = 50.0
 """The queueing delay from which viewers notice it, in milliseconds."""
 
@@ -39,7 +36,6 @@ def lost_share(bins: Sequence[Json]) -> float | None:
 
 
 def _uncounted(bins: Sequence[Json]) -> float:
-    """Return the share of the bins whose losses are unknown."""
     return sum(each["lost"] is None for each in bins) / len(bins) if bins else 1.0
 
 
@@ -90,8 +86,7 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # A short queue that is full also causes losses while the delay is short. Random loss is therefore named only if
-    # most packets were lost while the queue was empty.
+    # A short full queue also loses packets while the delay is short; random loss needs an empty queue.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":
@@ -125,16 +120,13 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 
 
 def _slowest(bins: Sequence[Json]) -> list[Json]:
-    """Return the half of the bins with the longest delays.
-
-    If the link's capacity fell in these seconds, these are the bins with the low capacity.
-    """
+    """Return the half of the bins with the longest delays, during which the capacity was low if it fell."""
     known = [each for each in bins if each["capacity_bps"] and each["delay_ms"] is not None]
     return sorted(known, key=lambda each: float(each["delay_ms"]))[len(known) // 2 :]
 
 
 def _less(call: Json, first: int, last: int) -> str:
-    """Return the phrase that the encoder produced less than its target rate; empty unless a log shows this."""
+    """Say that the encoder produced less than its target rate; empty unless a log shows it."""
     start, end = first * call["bin_s"], last * call["bin_s"]
     asked: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
@@ -144,7 +136,7 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Return a phrase that the sender sent no pictures, if this explains most of the time without pictures."""
+    """Say that the sender sent no pictures, if this explains most of the time without pictures."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:
@@ -154,12 +146,12 @@ def _unsent(seen: Json) -> str:
 
 
 def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
-    """Name the cause as far as averages reveal it. ``least`` is the call's shortest delay in milliseconds."""
+    """Name the cause as far as averages reveal it; ``least`` is the call's shortest delay in milliseconds."""
     held = {
         "bandwidth": "the network limited the encoder",
         "cpu": "the sender's computer was too slow to encode",
     }
-    # Every encoder is limited by bandwidth during the first seconds, while the first estimate rises.
+    # Every encoder is limited by bandwidth in the first seconds, while the first estimate rises.
     limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
     if limited:
         reason = max(limited, key=lambda key: limited[key])

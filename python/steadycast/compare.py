@@ -1,6 +1,6 @@
 """Compares runs: fairness, delay and picture quality side by side.
 
-With a baseline and conditions, it also decides whether a change made a run worse.
+With a baseline and conditions, it decides whether a change made a run worse.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of `--fail-if`: a bound on the change of a quantity against the baseline.
+    """A bound on the change of a quantity against the baseline (`--fail-if`).
 
     `flows.tcp.share_of_fair<-10%` fails if the change is below -10 %.
     """
@@ -57,10 +57,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a condition on one run.
-
-    If either value is absent, the condition can't be checked, and counts as failed.
-    """
+    """The result of a condition on one run; it fails if either value is absent."""
 
     run: str
     condition: Condition
@@ -76,7 +73,6 @@ class Verdict:
         if not self.condition.relative:
             return step
         if self.was == 0:
-            # No relative change from 0 is finite.
             return math.copysign(math.inf, step) if step else 0.0
         return step / abs(self.was)
 
@@ -85,8 +81,7 @@ class Verdict:
         """Whether the change is beyond what the condition allows."""
         if self.change is None:
             return True
-        # Decimal fractions are inexact in binary. The slack prevents a change that equals the limit from failing by a
-        # rounding error.
+        # A change that equals the limit must not fail by a rounding error.
         slack = 1e-12 * max(1.0, abs(self.condition.change))
         return (
             self.change < self.condition.change - slack
@@ -105,8 +100,8 @@ def read(paths: Sequence[Path]) -> list[Run]:
 def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
     """Return reasons why runs can't be compared: one was interrupted, or belongs to another scenario.
 
-    Runs of one scenario may differ in keys that `--set` changed. Its name, named network, clips, flows and duration
-    must be equal: scores of different clips, for example, are not comparable.
+    Runs of one scenario may differ in keys that `--set` changed, except in name, network, clips, flows and duration:
+    scores of different clips, for example, are not comparable.
     """
     every = with_base(runs, base)
     said = [
@@ -143,7 +138,7 @@ def _differences(run: Run, against: Run) -> list[str]:
         differences.append("other clips")
     if names(one) != names(other):
         differences.append("other flows")
-    # An interrupted run is shorter, which does not mean that its scenario was another one.
+    # An interrupted run is shorter.
     if one.get("complete") is not False and other.get("complete") is not False:
         ends = [number(s.get("to_s")) for s in (one, other)]
         if None not in ends and ends[0] != ends[1]:
@@ -176,7 +171,6 @@ def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -
 
 
 def _lines(runs: Sequence[Run]) -> Cells:
-    """Build a line per run, with the best and the worst value marked."""
     classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
 
     def cell(column: run_comparison.Measure, n: int) -> str:
@@ -190,12 +184,10 @@ def _lines(runs: Sequence[Run]) -> Cells:
 
 
 def _quantities(runs: Sequence[Run], base: Run | None) -> Cells:
-    """Build a line per quantity, with its change against the baseline."""
     return ["", *(run.name for run in runs)], [[row.head, *_cells(row, base)] for row in quantities(runs)]
 
 
 def _judged(verdicts: Sequence[Verdict]) -> Cells:
-    """Build a line per condition and run."""
     rows = []
     for v in verdicts:
         how = say.by_unit(v.condition.path)
@@ -205,7 +197,7 @@ def _judged(verdicts: Sequence[Verdict]) -> Cells:
 
 
 def _marked(runs: Sequence[Run]) -> str:
-    """Explain the marks of the best and the worst value, or that there are none because no run has several seeds."""
+    """Explain the marks of the best and the worst value, or why there are none."""
     few = [run.name for run in runs if len(run.folders) <= 1]
     if not few:
         return "▲ best, ▼ worst; no mark: too close to call"
@@ -213,7 +205,7 @@ def _marked(runs: Sequence[Run]) -> str:
 
 
 def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:
-    """Return the comparison as JSON for a CI pipeline: the quantities of each run, and the verdicts."""
+    """Return the comparison as JSON: the quantities of each run, and the verdicts."""
     every = with_base(runs, base)
     rows = quantities(every)
     return {
@@ -297,7 +289,7 @@ _Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[run_c
 
 
 def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
-    """Yield each figure's name, the function that draws it, and the function that returns its lines.
+    """Yield each figure's name, and the functions that draw it and return its lines.
 
     Figures with one point per frame show the first seed only.
     """
@@ -329,13 +321,13 @@ def _lines_over_time(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """A comparison of runs, with a representation for notebooks."""
+    """A comparison of runs, which notebooks can show."""
 
     runs: Sequence[Run]
 
     @property
     def answer(self) -> str:
-        """The recommended run in a few sentences: the reason, its costs, and the strengths of the others."""
+        """The recommended run in a few sentences, with the reason and the costs."""
         return answer(self.runs, "python")
 
     @property
@@ -433,9 +425,9 @@ def _cells(row: run_comparison.Row, base: Run | None) -> list[str]:
         now = number(value)
         if now is None:
             continue
-        if row.how in (say.db, say.score):  # a percentage of a logarithm or of a grade has no meaning
+        if row.how in (say.db, say.score):  # percentages of logarithms have no meaning
             cells[i] += f" ({now - was:+.2f})"
-        elif row.how is say.frac:  # a percentage of a percentage would be misread as percentage points
+        elif row.how is say.frac:  # percentage points
             points = 100 * (now - was)
             points = round(points) if abs(points) >= 10 else round(points, 1)
             cells[i] += f" ({points:+g} points)" if points else " (=)"
@@ -446,29 +438,28 @@ def _cells(row: run_comparison.Row, base: Run | None) -> list[str]:
 
 
 def answer(runs: Sequence[Run], where: choice.Where = "compare") -> str:
-    """Recommend a run, with the reason, its costs and the strengths of the others; empty for a single run."""
+    """Recommend a run, with the reason and its costs; empty for a single run."""
     return " ".join(chosen(runs, where).said)
 
 
 def said_rule(runs: Sequence[Run]) -> str:
-    """Return the rule behind the recommendation; empty for a single run."""
+    """Return the rule of the recommendation; empty for a single run."""
     return choice.RULE if len(runs) > 1 else ""
 
 
 def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdict:
-    """Apply the recommendation's rule to runs, which are compared seed by seed."""
+    """Apply the recommendation's rule to runs, seed by seed."""
     tested = choice.in_question([run.summary for run in runs])
     return choice.verdict([choice.candidate(run.name, _by_seed(run), tested) for run in runs], where)
 
 
 def _by_seed(run: Run) -> dict[int, Json]:
-    """Return the summaries of a run's seeds; if their folders are gone, the means count as one seed."""
+    """Without the seeds' folders, the means count as one seed."""
     summaries = [folder.summary for folder in run.folders] or [run.summary]
     return {choice.seed_of(summary, n): summary for n, summary in enumerate(summaries)}
 
 
 def _line_table(runs: Sequence[Run]) -> Html:
-    """Build the HTML table with a line per run, the best and the worst value marked."""
     if len(runs) < 2:
         return Html()
     marked = _marked(runs)

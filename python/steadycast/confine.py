@@ -1,8 +1,4 @@
-"""Runs third-party programs without privileges: restricts their user, capabilities, environment and writable files.
-
-A confined program can write neither results nor caches, gains no privileges by setuid programs, and has no access to
-secrets in the caller's environment. Its files are copied as regular files of limited size.
-"""
+"""Runs third-party programs without privileges: restricts their user, capabilities, environment and writable files."""
 
 from __future__ import annotations
 
@@ -22,19 +18,19 @@ from steadycast.errors import MissingError, UserError
 from steadycast.rootless import MARK
 
 TOOLS = ("nsenter", "unshare", "mount", "setpriv", "sh")
-"""The tools that start confined programs: util-linux and a shell."""
+"""From util-linux, and a shell."""
 ENVIRONMENT = (
     *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *("GST_PLUGIN_PATH", "PLAYWRIGHT_BROWSERS_PATH", "STEADYCAST_EMULATION", "STEADYCAST_HOST"),
 )
-"""The caller's variables that a confined program inherits, in addition to those that begin with `LC_`."""
+"""The caller's variables that a confined program inherits, besides those that begin with `LC_`."""
 MOST_BYTES = 1 << 30
-"""Maximum total size of the files that are copied from a program's folder, in bytes."""
+"""Total size of the files that are copied from a program's folder, in bytes."""
 MOST_FILES = 10_000
-"""Maximum number of a program's files and folders that are examined."""
+"""The most files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# Arguments: the writable folder; the number of files; the source and the place of each file; the number of read-only
-# folders; these folders. A bind mount gets its own flags only when it is mounted again (mount(2)).
+# Arguments: the writable folder; the number of files; source and place of each file; the number of read-only folders;
+# these folders. A bind mount gets its own flags only when it is mounted again (mount(2)).
 _SCRIPT = """
 fail() { echo "the program's view of the files can't be made: $*" >&2; exit 126; }
 ro() { mount -o remount,bind,ro "$1" || fail "$1"; }
@@ -52,16 +48,13 @@ class Confinement:
     """The restrictions of a confined program."""
 
     writable: str
-    """The only folder created by the judge in which the program may write.
-
-    It is the program's home folder.
-    """
+    """The only folder of the judge in which the program may write; its home folder."""
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()
-    """Files that the program may read, as pairs: the file, and an accessible empty file over which it is mounted."""
+    """Files that the program may read, each with an accessible empty file over which it is mounted."""
     user: Sequence[int] | None = None
-    """The program's user and group. `None`: the caller's, without capabilities if the caller is root."""
+    """User and group; `None`: the caller's, without capabilities if the caller is root."""
 
     def words(self, words: Sequence[str]) -> list[str]:
         """Return a command that runs a program confined; the caller needs CAP_SYS_ADMIN."""
@@ -85,7 +78,7 @@ class Confinement:
         ]
 
     def environment(self, caller: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a program, including the variables that the user has set for it (``own``)."""
+        """Return the environment of a program, with the variables that the user has set for it (``own``)."""
         kept = {name: value for name, value in caller.items() if name in ENVIRONMENT or name[:3] == "LC_"}
         return {**kept, "HOME": self.writable, **own}
 
@@ -112,7 +105,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
     if os.geteuid() != 0 or MARK in os.environ:
         return None, None
     number, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    # A number of 0 means that root itself called sudo.
+    # With 0, root itself called sudo.
     if number.isdecimal() and group.isdecimal() and int(number):
         found = int(number), int(group)
         if (closed := _closed(found, paths)) is not None:
@@ -123,7 +116,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
         entry = pwd.getpwnam("nobody")
         found = entry.pw_uid, entry.pw_gid
     except KeyError:
-        # This is the number of `nobody` on most systems.
+        # `nobody` on most systems.
         found = 65534, 65534
     if (closed := _closed(found, paths)) is not None:
         what = f'the programs run as root, without capabilities: the user "nobody" can\'t read {closed}'
@@ -172,8 +165,8 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
         there.mkdir(parents=True, exist_ok=True)
         for name in names:
             try:
-                # O_NOFOLLOW refuses a link to a file elsewhere. Without O_NONBLOCK, a named pipe without a writer
-                # would block.
+                # O_NOFOLLOW refuses a link to a file elsewhere; O_NONBLOCK does not wait for the writer of a named
+                # pipe.
                 file = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )

@@ -24,11 +24,11 @@ SENDER = {
     "on_leave": ("now_s", "receiver"),
     "why": (),
 }
-"""The methods of a controller, and their arguments."""
+"""A controller's methods and their arguments."""
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
-"""The methods of a controller's nested class ``Receiver``, and their arguments."""
+"""The same for a controller's nested class ``Receiver``."""
 SWITCHING = {"__init__": (), "choose": ("stream",)}
-"""The methods of a switching rule, and their arguments."""
+"""The same for a switching rule."""
 REQUIRED = ("on_report", "rate_bps", "on_arrival", "report", "choose")
 
 
@@ -37,7 +37,7 @@ Guest = type | list[str]
 
 
 def is_outside(name: str) -> bool:
-    """Return whether the name of a controller or a switching rule refers to a class or a program."""
+    """Whether the name of a controller or a switching rule refers to a class or a program."""
     return name.startswith("exec:") or ".py:" in name
 
 
@@ -86,15 +86,15 @@ def _program(name: str, folder: Path) -> list[str]:
 
 
 def _check_first_line(name: str, path: Path) -> None:
-    """Check that the system can start a script: its first line names an interpreter that exists.
+    """Check that a script's first line names an interpreter that exists.
 
-    The system's own errors would be "exec format error", or "no such file" without saying which file.
+    The system's own error would be "exec format error", or "no such file" without saying which.
     """
     try:
         with path.open("rb") as file:
             head = file.read(256)
     except OSError:
-        return  # An executable need not be readable.
+        return  # it need not be readable
     if not head.startswith(b"#!"):
         if b"\0" not in head:
             what = f"{path} is a text whose first line names no interpreter"
@@ -130,13 +130,13 @@ def load(name: str, folder: Path) -> type:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # `inspect` finds the source by this entry. A later file of the same name replaces the entry.
+    # `inspect` finds the source by this entry.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "correct the file") from None
-    except (Exception, SystemExit) as error:  # all exceptions of the user's file are reported as its errors
+    except (Exception, SystemExit) as error:  # errors of the user's file
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = f":{frames[-1].lineno}" if frames else ""
         raise UserError(f"{path}{line}", f"{type(error).__name__}: {error}", "correct the file") from None
@@ -184,7 +184,7 @@ def _check(each: type, methods: Mapping[str, tuple[str, ...]]) -> None:
         if method == "__init__":
             _fits(each, method, given)
         elif found is None:
-            # __init__ may still set the method on the object. Only a similar name is certainly a mistake.
+            # __init__ may still set the method. Only a similar name is certainly a mistake.
             near = difflib.get_close_matches(
                 method, [k for k in vars(each) if k not in methods], n=1, cutoff=0.75
             )
@@ -228,7 +228,7 @@ def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # not written in Python: its errors appear when it is called
+        return  # not written in Python
     if method == "__init__" and function is object.__init__:
         if not given:
             return

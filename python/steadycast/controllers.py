@@ -49,12 +49,12 @@ class Controller:
     cast: str
     feedback: str
     needs: tuple[tuple[str, str], ...]
-    """The features that a session must have for this controller, as names and descriptions."""
+    """Features that a session must have, as names and descriptions."""
     colour: str
     dashes: tuple[float, ...]
     params: tuple[Parameter, ...]
     promises: tuple[tuple[str, str], ...]
-    """The invariants of this controller that are checked during a run, as names and descriptions."""
+    """Invariants that are checked during a run, as names and descriptions."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ USES = (
     Use("libwebrtc", "tfrc", "steady also works, without its packet trains"),
     Use("a network without other traffic", "fixed", "a constant rate: --max-rate R"),
 )
-"""Recommendations in `steadycast controllers` and the reference; the first two are the defaults of `send`."""
+"""The first two are the defaults of `send`."""
 
 
 def default(*, group: bool, paper: bool = False) -> str:

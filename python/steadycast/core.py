@@ -29,9 +29,9 @@ REAL_TIME = {
     "is_key_frame": "send and receive",
     "refusals": "emulate",
 }
-"""Names in the module that need its real-time part, each with the command that uses it."""
+"""Names that need the module's real-time part, and the command that uses each."""
 SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
-"""The script that compiles the module in a checkout; a wheel does not contain it."""
+"""Compiles the module in a checkout; a wheel does not contain it."""
 
 
 def need_real_time(command: str) -> None:
@@ -57,10 +57,7 @@ def need_real_time(command: str) -> None:
 
 
 def _absent(name: str) -> object:
-    """Raise an error that explains why the module lacks a name.
-
-    Python calls this for an attribute that does not exist (PEP 562).
-    """
+    """Explain why the module lacks a name; called for an absent attribute (PEP 562)."""
     if name in REAL_TIME:
         need_real_time(REAL_TIME[name])
     raise AttributeError(f"module {core.__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from steadycast.run import run
 
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
-    """Run the demo and write the results into a folder. Returns its summary and the path of its report."""
+    """Run the demo and write the results into a folder; return its summary and the path of its report."""
     from steadycast.report.page import write_report
     from steadycast.report.pictures import side_by_side
 

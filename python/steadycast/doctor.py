@@ -16,7 +16,7 @@ from steadycast.exits import Exit
 from steadycast.workers import cores
 
 LEAST_ROOM = 2 << 30
-"""Free bytes below which a disk counts as nearly full; ten minutes of CIF pictures take this much."""
+"""Free bytes below which a disk is nearly full: ten minutes of CIF pictures."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Finding:
 
     name: str
     state: str
-    """The result as a word: "ok", "missing", "unwritable" or "low"."""
+    """"ok", "missing", "unwritable" or "low"."""
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """The exit code of the commands that need this check, if it has failed."""
+    """Of commands that need this check, if it has failed."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "receive": ("simulator", "sockets"),
     "lab": ("simulator", "codecs", "cache", "lab"),
 }
-"""The names of the checks that must succeed for each command."""
+"""The checks that must succeed for each command."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def need(purpose: str) -> None:
             need_real_time(f"doctor {purpose}")
         except UncompiledError:
             raise
-        except MissingError:  # on systems other than Linux, the checks report it
+        except MissingError:  # the checks report it
             return
 
 
@@ -199,8 +199,7 @@ def _networks() -> str:
 def priority() -> Finding:
     """Check whether emulations can get real-time priority."""
     try:
-        # This is the system call with which an emulation's relay gets priority. It applies only to this thread, and is
-        # undone in the next line.
+        # As an emulation's relay does; only for this thread, and undone in the next line.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except (AttributeError, OSError):

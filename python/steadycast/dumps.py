@@ -39,7 +39,7 @@ _NO_LOSSES = {
     "receiver": "no packetsLost of an inbound-rtp is in it: losses are unknown",
 }
 _WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
-"""For each side, the type of its streams in the statistics, and the name of their counter of bytes."""
+"""Types of the streams of each side, and their counters of bytes."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
 _PREFIXES = {
     "RTCOutboundRTP": "outbound-rtp",
@@ -51,23 +51,22 @@ _PREFIXES = {
 }
 """The types of statistics by the beginning of their ids, in dumps of older browsers, which have no `statsType`."""
 _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
-"""The types of statistics that belong to RTP streams."""
 _LEAST_GAP_S = 10.0
-"""A gap without reports is noted if it lasts this long, in seconds, and at least `_GAP_INTERVALS` usual intervals."""
+"""A gap without reports is noted from this length in seconds, and from `_GAP_INTERVALS` usual intervals."""
 _GAP_INTERVALS = 5
 _MOST_COUNT = 2.0**64
-"""Larger values can't be counters, because WebRTC's counters have at most 64 bits."""
+"""WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
-"""A receiver's report applies for this time, in seconds: RTCP's minimum interval (RFC 3550, section 6.2)."""
+"""A receiver's report applies for RTCP's minimum interval, in seconds (RFC 3550, section 6.2)."""
 _USED = 0.5
-"""An encoder that uses less than this share of the bandwidth estimate is not limited by the network."""
+"""An encoder that uses a smaller share of the bandwidth estimate is not limited by the network."""
 _MOST_DEPTH = 8
-"""The deepest nesting of statistics in a dump."""
+"""The deepest nesting of statistics."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
-"""The keys of a bin for which averages have no value, with the value that is used instead."""
+"""Keys of a bin for which averages have no value."""
 
 Points = list[tuple[float, Any]]
-"""Times in seconds, and the values at these times."""
+"""Times in seconds, and values."""
 
 
 @dataclass
@@ -75,11 +74,11 @@ class Stats:
     """Series of one call's statistics."""
 
     kinds: dict[str, str] = field(default_factory=dict)
-    """The type of the statistics with each id: outbound-rtp, inbound-rtp, and so on."""
+    """The type of each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
-    """The series of each id and metric."""
+    """By id and metric."""
     untimed: int = 0
-    """The number of statistics or values whose time is missing or can't be read."""
+    """Number of values whose time is missing or can't be read."""
 
     def of(self, kind: str, metric: str, only: Iterable[str] | None = None) -> list[Points]:
         """Return the series of a metric of all (or ``only`` some) entries of a type."""
@@ -157,7 +156,7 @@ class Stats:
 
 
 def is_dump(data: bytes) -> bool:
-    """Return whether bytes begin as JSON does."""
+    """Whether bytes begin as JSON does."""
     head = data[:64].decode(json.detect_encoding(data), errors="replace")
     return head.lstrip("\ufeff \t\r\n").startswith(("{", "["))
 
@@ -168,7 +167,7 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
     Args:
         file: the dump's name.
         data: the dump's content, which is JSON.
-        side: ``sender`` or ``receiver``: the direction; by default the one with more bytes.
+        side: ``sender`` or ``receiver``; by default the direction with more bytes.
 
     Raises:
         UserError: the dump can't be read, or has no statistics of a call.
@@ -205,8 +204,7 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # Only the last value may be truncated, because it was still being written. If a similar value begins on
-                # a later line, this one is not the last.
+                # If a similar value begins on a later line, this is not the truncated last one.
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break
@@ -218,7 +216,7 @@ def _parsed(file: Path, data: bytes) -> Any:
 
 
 def _begin(text: str, at: int) -> int:
-    """Return the position of the next JSON value. RFC 7464 puts a record separator before each value."""
+    """Return the position of the next JSON value. RFC 7464 puts a record separator before each."""
     while at < len(text) and text[at] in " \t\r\n\x1e":
         at += 1
     return at
@@ -285,7 +283,6 @@ def _connections(dump: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _time(value: object) -> float | None:
-    """Read a time as `_seconds`; return `None` if it can't be read."""
     with suppress(ValueError, TypeError, OverflowError):
         if math.isfinite(at := _seconds(value)):
             return at
@@ -324,7 +321,7 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     for (owner, metric), points in values.items():
         times = values.get((owner, "timestamp"), [])
         begin, end = spans[owner, metric]
-        # A series may have fewer values than there are times. The values then belong to the last of these times.
+        # There may be more times than values; the values belong to the last times.
         at = (
             [_time(time) for time in times[len(times) - len(points) :]]
             if len(times) >= len(points)
@@ -339,9 +336,9 @@ def _old(stats: Mapping[str, Any]) -> Stats:
 def _new(dump: Any) -> list[Stats]:
     """Read a series of getStats, one `Stats` for each connection.
 
-    A report is an array of statistics, an object with the statistics by id, or the entries of a Map as pairs. It may
-    also be inside another object. The outermost object may have a key for each connection. Each connection has ids
-    of its own, so an id that occurs under several keys, or twice in one report, stands for several connections.
+    A report is an array of statistics, an object with the statistics by id, or the entries of a Map as pairs. The
+    outermost object may have a key for each connection. Ids are unique in a connection, so an id that occurs under
+    several keys, or twice in one report, stands for several connections.
     """
     dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []
@@ -414,10 +411,9 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 
 
 def _set_back(counters: list[Points]) -> float:
-    """Return the number of seconds by which the clock was set back.
+    """Return by how many seconds the clock was set back.
 
-    The clock was set back if the times decrease, no counter decreases in the order of the file, and some counter
-    would decrease in the order of the times.
+    Then times decrease and no counter does, in the order of the file, but counters decrease in the order of times.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0
@@ -431,7 +427,7 @@ def _set_back(counters: list[Points]) -> float:
 
 
 def _onward(points: Points) -> Points:
-    """Return a series in which the time continues by the median step wherever the clock was set back."""
+    """Continue the time by the median step wherever the clock was set back."""
     steps = sorted(later - before for (before, _), (later, _) in pairwise(points) if later > before)
     usual = steps[len(steps) // 2] if steps else BIN_S
     found: Points = []
@@ -449,7 +445,7 @@ def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
 
 
 def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return a counter's growth since its first value. After a reset, the counter's new value is added."""
+    """Return a counter's growth since its first value. After a reset, the new value is added."""
     rising = [(at, 0.0) for at, _ in counted[:1]]
     for (_, before), (at, value) in pairwise(counted):
         rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
@@ -468,9 +464,9 @@ def _lost(
 ) -> list[float | None] | None:
     """Return the losses from each edge to the next; `None` where they are unknown.
 
-    ``packetsLost`` is signed. It falls when a packet that counted as lost arrives late or twice (RFC 3550, section
-    6.4.1 and appendix A.3). Such a packet is subtracted in the bin in which it was counted as lost. The counter was
-    reset only if the other counters of its stream were reset as well.
+    ``packetsLost`` falls when a packet that counted as lost arrives late or twice (RFC 3550, section 6.4.1 and appendix
+    A.3). The packet is subtracted where it was counted. The counter was only reset if the stream's other counters
+    were, too.
     """
     grown = []
     for points in all_of:
@@ -483,7 +479,7 @@ def _lost(
             total.append((at, total[-1][1] + (max(value, 0.0) if anew else value - before)))
         least = math.inf
         kept = []
-        # If the counter falls later, all earlier values are limited to its value after the fall.
+        # If the counter falls later, earlier values are limited to its later value.
         for at, value in reversed(total):
             least = min(least, value)
             kept.append((at, max(least, 0.0)))
@@ -498,7 +494,6 @@ def _lost(
 
 
 def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> list[float]:
-    """Return the growth of the counters' sum from each edge to the next."""
     total = [0.0] * (len(edges) - 1)
     for points in rising:
         if len(points) < 2:
@@ -522,7 +517,6 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
 
 
 def _carried_by(stats: Stats, side: str) -> float:
-    """Return the number of bytes that the streams of one direction have carried."""
     kind, counter = _WAYS[side]
     counted = map(_numbers, stats.of(kind, counter, stats.video(kind)))
     return sum(_rising(points)[-1][1] for points in counted if points)
@@ -581,7 +575,7 @@ def _summary(stats: Stats, side: str | None) -> Json:
         or _numbers(stats.on_pair_in_use("currentRoundTripTime", ids)),
         edges,
     )
-    # A receiver counts only the packets that arrived, so the lost packets are added.
+    # A receiver counts only the packets that arrived.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
         _UNSHOWN
@@ -605,7 +599,7 @@ def _summary(stats: Stats, side: str | None) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "reports": len(times),
-            # The numbers in bins are rounded, so their sum may differ.
+            # The numbers in bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),
@@ -640,7 +634,7 @@ def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
 def _latest(values: list[tuple[float, float]], edges: Sequence[float]) -> list[float | None]:
     """Return the last value before each bin's end; `None` if it is too old."""
     gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
-    # A value counts as current for two usual intervals between the reports.
+    # A value is current for two usual intervals between the reports.
     holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
     found: list[float | None] = []
     for end in edges[1:]:
@@ -695,7 +689,7 @@ def _unused(
 
 
 def capture_of(place: Path) -> Path | None:
-    """Return the run folder's capture that was made nearest to the sender; `None` without captures."""
+    """Return the run folder's capture nearest to the sender; `None` without captures."""
     captures = sorted(place.glob("pcap/*.pcap*"), key=lambda file: (".src" not in file.name, file.name))
     return captures[0] if captures else None
 
@@ -723,7 +717,7 @@ def of_run(place: Path) -> Json:
     bins = []
     for row in sender:
         other = came.get(row["t_s"], {})
-        # The table has no number of packets. It is estimated for packets of the default size, 1200 bytes.
+        # The number of packets is estimated for packets of the default size, 1200 bytes.
         packets = round((row["throughput_bps"] or 0.0) * step / 8 / 1200)
         bins.append(
             _UNSHOWN

@@ -34,7 +34,7 @@ class Steps:
     psnr_y_db: tuple[float | None, ...]
     ssim: tuple[float | None, ...]
     frame_psnr_y_db: F64
-    """The luma PSNR of each frame in display order, one row per quantizer; at most `PSNR_CAP_DB`."""
+    """Luma PSNR of each frame in display order, one row per quantizer; at most `PSNR_CAP_DB`."""
 
 
 def steps(
@@ -59,7 +59,7 @@ def steps(
     with as_options():
         ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
     table = ladder.table
-    # The figures show the effect of the quantizer alone, so all frames count as received.
+    # All frames count as received.
     whole = Fates(np.ones(table.frames, dtype=np.bool_))
     psnr, ssim, frames = [], [], []
     for i, q in enumerate(table.qs):
@@ -75,7 +75,7 @@ def steps(
 
 
 def write_trace(steps: Steps, path: Path) -> Path:
-    """Write the multi-rate trace of a ladder, which a scenario reads as ``trace``; see `media.trace.written`."""
+    """Write the multi-rate trace of a ladder, which a scenario reads as ``trace``."""
     from steadycast.media.trace import written
 
     text = written(path, steps.ladder.table, steps.frame_psnr_y_db)

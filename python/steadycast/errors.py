@@ -15,13 +15,12 @@ from steadycast.exits import Exit
 class UserError(Exception):
     """A mistake in the input, with its place, the problem and a remedy.
 
-    Commands print it as one line without a traceback; any other exception is a bug of the program. Every function may
-    raise it. Docstrings of public functions say when it is raised. Docstrings of internal functions list only other
-    exceptions.
+    Commands print it as one line without a traceback; any other exception is a bug. Every function may raise it, but
+    only docstrings of public functions say so.
     """
 
     code: ClassVar[Exit] = Exit.MISUSED
-    """The exit code of a command that ends with this error."""
+    """Of a command that ends with this error."""
 
     def __init__(self, place: str, problem: str, remedy: str) -> None:
         super().__init__(place, problem, remedy)
@@ -63,7 +62,7 @@ def _place(problem: Mapping[str, Any]) -> str:
 
 
 class MissingError(UserError):
-    """A permission or a tool that the machine lacks; printed like `UserError`, with another exit code."""
+    """A permission or a tool that the machine lacks."""
 
     code = Exit.MISSING
 
@@ -78,7 +77,7 @@ class UncompiledError(MissingError):
 
 
 class UnwrittenError(UserError):
-    """A file that could not be written; printed like `UserError`, with another exit code."""
+    """A file that could not be written."""
 
     code = Exit.UNWRITTEN
 

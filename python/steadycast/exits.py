@@ -11,7 +11,7 @@ class Exit(IntEnum):
     about: str
 
     def __new__(cls, code: int, about: str) -> Exit:
-        """Create a member from its number and its sentence."""
+        """Create a member."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.about = about

@@ -12,17 +12,17 @@ from steadycast.hints import named
 from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
-# The number of bytes of UDP and IP headers. The exported traces contain sizes without these headers, and the tables of
-# a run folder contain sizes with them.
+# UDP and IP headers, which the exported traces do not count.
 _HEADERS_BYTES = 28
 
 
 def csv(folder: Folder, out: Path) -> list[Path]:
     """Write the tables as CSV. Times are in seconds from the start.
 
-    control.csv contains each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv is
-    written if packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s); dir is s
-    (sent) or r (received). The other tables are written unchanged.
+    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv exists
+    if
+    packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or r
+    (received).
     """
     written = []
     folder_of(out, _ANOTHER)
@@ -75,9 +75,7 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def classic(folder: Folder, out: Path) -> list[Path]:
-    """Write sd_be_0 and rd_be_N of the first video flow.
-
-    The files of further flows are in folders with the flows' names.
+    """Write sd_be_0 and rd_be_N of the first video flow; further flows have folders of their names.
 
     N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, and a receiver line is
     `time id packet udp payload`. The payload is the IP size minus 28 bytes, and the packet's number is the same in
@@ -101,8 +99,7 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         folder_of(target, _ANOTHER)
         mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
         if "stream" in mine.columns:
-            # The traces identify a packet by its number. Audio is left out, because its packets are numbered
-            # separately.
+            # Audio packets are numbered separately.
             mine = mine.filter(pl.col("stream").ne_missing("audio"))
         number = pl.col("seq").cast(pl.String)
         time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)

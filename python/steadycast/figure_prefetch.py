@@ -25,9 +25,8 @@ class FigurePrefetcher:
             run(..., out="runs/home", recorded=prefetcher.draw)
             write_report("runs/home", drawings=prefetcher.drawings())
 
-    The process imports the drawing libraries at the beginning of the block, in parallel with the simulation. On a
-    single processor, on a system other than POSIX, or if this process has already imported these libraries, there is
-    no process, and `drawings` returns `None`.
+    The process imports the drawing libraries in parallel with the simulation. `drawings` returns `None` without a
+    process: on a single processor, without POSIX, or if this process has already imported these libraries.
     """
 
     def __init__(self, place: Path) -> None:
@@ -40,23 +39,22 @@ class FigurePrefetcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the process, even while it draws."""
         if self._helper is not None:
             self._helper.end()
 
     def draw(self, folder: Folder) -> None:
-        """Start to draw the figures of this folder, whose tables are complete; the folder may be renamed meanwhile."""
+        """Start to draw the figures of this folder, whose tables are complete; it may be renamed meanwhile."""
         if self._helper is not None:
             task: Task = (folder.path.absolute(), self._place.absolute(), folder.summary)
             self._helper.ask(task)
 
     def drawings(self) -> Drawings | None:
-        """Wait for the figures, and return them; `None` if they were not drawn. The caller then has to draw them."""
+        """Wait for the figures, and return them; `None` if they were not drawn."""
         return self._helper.answer() if self._helper is not None else None
 
 
 def drawing_is_imported() -> bool:
-    """Whether this process has imported the library that draws, whose import takes longer than drawing."""
+    """Whether this process has imported matplotlib, whose import takes longer than drawing."""
     return "matplotlib.figure" in sys.modules
 
 
@@ -70,7 +68,7 @@ def drawer(_: object) -> Callable[[Task], Drawings]:
 
     def draw(task: Task) -> Drawings:
         part, place, summary = task
-        # The folder is made the current folder, which remains accessible when it is renamed.
+        # The current folder remains accessible when it is renamed.
         try:
             os.chdir(part)
         except FileNotFoundError:

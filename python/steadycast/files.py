@@ -25,7 +25,7 @@ def written(path: Path, remedy: str = "make room, or name another place") -> Ite
 
 @contextmanager
 def readable(place: object, remedy: str) -> Iterator[None]:
-    """Convert system errors and decoding errors of the block to errors about reading this place."""
+    """Convert system and decoding errors of the block to errors about reading this place."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -37,17 +37,15 @@ def readable(place: object, remedy: str) -> Iterator[None]:
 def whole(
     path: Path, remedy: str = "make room, or name another place", ending: str = ".new"
 ) -> Iterator[Path]:
-    """Yield the path of a temporary file, which is renamed to ``path`` if the block succeeds.
+    """Yield the path of a temporary file, which is renamed to ``path`` if the block succeeds, or else removed.
 
-    A reader sees either the old file or the new one. A failed block leaves nothing behind. Pipes and devices are
-    yielded unchanged. ``ending`` distinguishes several writers of one file.
+    Pipes and devices are yielded unchanged. ``ending`` distinguishes several writers of one file.
     """
     new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}{ending}")
     try:
         yield new
         if new is not path:
             new.replace(path)
-    # Nothing remains of a failed block, even if it was interrupted.
     except BaseException as error:
         if new is not path:
             with suppress(OSError):
@@ -66,7 +64,7 @@ _COMPRESSED: dict[bytes, tuple[str, Callable[[Path], Any] | None]] = {
     b"PK\x03\x04": ("ZIP", None),
     b"7z\xbc\xaf\x27\x1c": ("7-Zip", None),
 }
-"""Compression formats by their first bytes: the name, and the standard library's function to open it, if any."""
+"""Compression formats by their first bytes: name, and function to open it, if any."""
 
 
 def contents(path: Path, most_bytes: int) -> bytes:
@@ -83,7 +81,7 @@ def contents(path: Path, most_bytes: int) -> bytes:
         )
         if not name:
             opened.seek(0)
-            # One more byte than the limit shows that the file is too large.
+            # One byte more shows that the file is too large.
             data = opened.read(most_bytes + 1)
         elif opener is None:
             raise UserError(str(path), f"it is compressed in the form {name}, which is not read", "unpack it")
@@ -121,10 +119,10 @@ def media(
     form: str | None = None,
     options: dict[str, str] | None = None,
 ) -> Any:
-    """Open a media file with PyAV. Its name may contain a colon.
+    """Open a media file with PyAV.
 
-    FFmpeg interprets the text before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless the path begins with
-    "file:". The package therefore opens all media files by this function.
+    FFmpeg takes the text before a colon for a protocol ("2026-11-25T12:30:00.mp4"), unless the path begins with
+    "file:".
 
     Raises:
         OSError: the system or FFmpeg reported an error; some of FFmpeg's errors are subclasses of ValueError.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steadycast.viewing import Record, Viewer
 
 FORMATS = {"mp4": ("libx264", "video/mp4"), "webm": ("libvpx-vp9", "video/webm")}
-"""The containers, with their encoder and media type."""
+"""Containers, with encoder and media type."""
 OPTIONS = {
     "mp4": {"preset": "ultrafast", "crf": "20", "tune": "zerolatency"},
     "webm": {"deadline": "realtime", "cpu-used": "8", "crf": "30", "b": "0", "row-mt": "1"},
@@ -30,16 +30,13 @@ _GOP = 50
 WORST_S = 10
 """The length of the film of the worst seconds, in seconds."""
 MOST = 1_500_000
-"""The largest size of the film of the worst seconds, in bytes.
-
-As base64 in a page, the film takes two million bytes.
-"""
+"""Its largest size in bytes: two million as base64 in a page."""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
-"""Largest picture widths and quantizers that are tried in order, until the film is small enough."""
+"""Largest picture widths and quantizers, tried in order until the film is small enough."""
 _RED = (81, 90, 240)
-"""The colour (Y, U, V in BT.601) of the border around a frozen picture."""
+"""Border around a frozen picture: Y, U, V in BT.601."""
 _EDGE = 4
-"""The width of the border around a frozen picture, in samples; it must be even."""
+"""Width of that border in samples; even."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,9 @@ class Cut:
     slots: range
     """Display slots."""
     width: int | None = None
-    """The largest width of each picture, in samples; larger pictures are scaled down."""
+    """Larger pictures are scaled down to this width, in samples."""
     quantizer: int | None = None
-    """The quantizer; `None` for the container's default."""
+    """`None` for the container's default."""
     marked: bool = False
     """Whether a frozen picture, which belongs to another display slot, has a red border."""
     most: int | None = None
@@ -79,7 +76,7 @@ def film(
     if cut.quantizer is not None:
         options["crf"] = str(cut.quantizer)
     factor = min(1.0, (cut.width or ladder.width) / ladder.width)
-    # Pictures with half the colour resolution (4:2:0) need even sides.
+    # Half the colour resolution (4:2:0) needs even sides.
     width, height = (max(2, round(side * factor / 2) * 2) for side in (ladder.width, ladder.height))
     buffer = io.BytesIO()
     with _encoding(kind), av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
@@ -110,19 +107,18 @@ def _stream(out: Any, kind: str, rate: Any, options: dict[str, str], width: int,
 
 
 def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Picture], list[bool]]]:
-    """Yield the original and each viewer's picture, and for each viewer whether the picture is of another slot."""
+    """Yield the original and each viewer's picture, and for each whether it belongs to another slot."""
     seen = [viewer.pictures(slots) for viewer in viewers]
     for slot, *rows in zip(slots, *seen, strict=False):
         yield [rows[0].raw, *(row.received for row in rows)], [False, *(row.of != slot for row in rows)]
 
 
 def _planes(sheet: Any, height: int) -> tuple[Any, Any]:
-    """Return views of the luma plane, and of both chroma planes, in FFmpeg's layout: Y, then U, then V, row by row."""
+    """Return views of the luma plane, and of both chroma planes: Y, then U, then V, row by row."""
     return sheet[:height], sheet[height:].reshape(2, height // 2, sheet.shape[1] // 2)
 
 
 def _side_by_side(sheet: Any, pictures: Sequence[Picture], width: int, height: int) -> None:
-    """Put 4:2:0 pictures next to each other on a sheet."""
     luma, chroma = _planes(sheet, height)
     for n, picture in enumerate(pictures):
         luma[:, n * width : (n + 1) * width] = picture.y
@@ -131,7 +127,6 @@ def _side_by_side(sheet: Any, pictures: Sequence[Picture], width: int, height: i
 
 
 def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
-    """Draw a red border around each frozen picture."""
     luma, chroma = _planes(sheet, height)
     for plane, colour, part in zip((luma, *chroma), _RED, (1, 2, 2), strict=True):
         edge, wide = _EDGE // part, width // part
@@ -144,7 +139,7 @@ def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
 def smaller(data: bytes, most: int) -> bytes | None:
     """Encode a film in WebM again, with at most this number of bytes.
 
-    Returns: the film; `None` if this would need a too low quality, or if the film is damaged.
+    Returns: the film; `None` if that needs too low a quality, or if it is damaged.
     """
     if len(data) <= most:
         return data
@@ -156,7 +151,6 @@ def smaller(data: bytes, most: int) -> bytes | None:
 
 
 def _again(data: bytes, width: int, quantizer: int) -> bytes:
-    """Encode a film again, with pictures of at most this width and with this quantizer."""
     options = {**OPTIONS["webm"], "crf": str(quantizer)}
     buffer = io.BytesIO()
     with (
@@ -167,7 +161,7 @@ def _again(data: bytes, width: int, quantizer: int) -> bytes:
         pictures: Any = film
         source = pictures.streams.video[0]
         factor = min(1.0, 2 * width / source.width)
-        # Pictures with half the colour resolution (4:2:0) need even sides.
+        # Half the colour resolution (4:2:0) needs even sides.
         sides = (round(side * factor / 2) * 2 for side in (source.width, source.height))
         stream = _stream(out, "webm", source.average_rate, options, *sides)
         for picture in pictures.decode(source):
@@ -184,13 +178,11 @@ def worst_seconds(
 ) -> tuple[Json, bytes] | None:
     """Create the film of the worst ten seconds of a run.
 
-    It shows the worst receiver of the video flow with the lowest share of intact and punctual frames. Among all
-    intervals of ten seconds, including the warm-up, it shows the one with most frames that were not intact and
-    punctual. Ties are broken by the lowest mean PSNR, and then by the earliest time.
+    It shows the worst receiver of the video with the lowest share of intact and punctual frames, in the ten seconds
+    with the fewest of them (including the warm-up), the lowest mean PSNR, and the earliest time.
 
     Returns: a description (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` if
     there are no pictures, or no quantizer makes the film small enough.
-
     """
     found = _worst_viewer(record, flows)
     if found is None:
@@ -238,18 +230,18 @@ def _worst_slots(record: Record, viewer: Viewer) -> range:
         sums = np.concatenate([[0.0], np.cumsum(values[first:])])
         return np.round(sums[length:] - sums[:-length], 6)
 
-    # `lexsort` uses the last key as the primary one, and keeps the order of equal intervals.
+    # `lexsort` uses the last key first, and keeps the order of equal intervals.
     at = first + int(np.lexsort((over(psnr), -over(missed)))[0])
     return range(at, at + length)
 
 
 @contextmanager
 def _encoding(kind: str) -> Iterator[None]:
-    """Report what the encoder of a film lacks: a part of FFmpeg, or memory."""
+    """Report what the encoder lacks: a part of FFmpeg, or memory."""
     try:
         yield
     except av.error.InvalidDataError:
-        raise  # an error of decoding, not of the encoder
+        raise  # from decoding
     except av.error.FFmpegError as error:
         problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
         without = named("--no-film", "film=False")

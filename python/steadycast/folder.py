@@ -1,7 +1,4 @@
-"""Reads and writes run folders.
-
-An unfinished folder is never mistaken for a finished one, and reading a damaged folder names the problem and a remedy.
-"""
+"""Reads and writes run folders."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves", "w
 SOMETIMES = ("packets", "missing", "moves", "wire", "audio")
 """Tables that are written only if they have rows."""
 MARKS = ("summary.json", "seeds.json")
-"""Every run folder contains one of these files."""
 OTHERS = {
     "path.json": ("call", "report.html"),
     "cases.json": ("test-cases", "report.html"),
@@ -50,7 +46,6 @@ OTHERS = {
     "results.parquet": ("sweep", "sweep.html"),
     "experiment.json": ("experiment", "report.html"),
 }
-"""Files that identify the folders of other commands; each with its command and the file to open."""
 Json = dict[str, Any]
 
 
@@ -66,7 +61,7 @@ class Folder:
 
     @classmethod
     def open(cls, path: Path | str) -> Self:
-        """Read a run folder's summary."""
+        """Read a folder's summary."""
         path = Path(path)
         unfinished = path.suffix == ".part"
         writer = Claim.holder(path.with_suffix("") if unfinished else path)
@@ -161,7 +156,7 @@ class Folder:
         return told, data
 
     def absent(self) -> list[str]:
-        """Return the names of the mandatory tables that are missing."""
+        """Return the names of missing tables that every run has."""
         return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
 
     def has(self, name: str) -> bool:
@@ -169,7 +164,7 @@ class Folder:
         return (self.path / f"{name}.parquet").exists()
 
     def table(self, name: str) -> pl.DataFrame:
-        """Read a table of the record, and check its columns."""
+        """Read a table and check its columns."""
         path = self.path / f"{name}.parquet"
         if not path.exists():
             remedy = (
@@ -182,7 +177,7 @@ class Folder:
 
         try:
             found = pl.read_parquet(path)
-        except Exception as error:  # polars raises a dozen exception types for a damaged file
+        except Exception as error:
             raise UserError(
                 str(path), f"the table is damaged ({reason(error)})", "run the scenario again"
             ) from error
@@ -192,22 +187,22 @@ class Folder:
 
 
 def add_film(folder: Folder, shown: Mapping[str, Any], data: bytes) -> None:
-    """Add a film of the worst ten seconds, and its description, to a finished folder."""
+    """Add `film.json` and `film.webm` to a finished folder."""
     write_json(folder.path / "film.json", shown)
     with whole(folder.path / "film.webm", _ROOM) as new:
         new.write_bytes(data)
 
 
 def is_seeds(path: Path | str) -> bool:
-    """Whether a folder holds the same scenario run with several seeds."""
+    """Whether a folder holds runs of one scenario with several seeds."""
     return (Path(path) / "seeds.json").exists()
 
 
 def check_summary(summary: Json, place: Path, *, several: bool = False) -> None:
-    """Check the types of all values in a summary of one run, or of several seeds.
+    """Check the types of all values in a summary.
 
     Raises:
-        UserError: a value has the wrong type; the place is the file and the path to the value.
+        UserError: a value has the wrong type.
 
     """
     from steadycast import shape
@@ -228,7 +223,7 @@ def read_json(path: Path, remedy: str) -> Json:
             value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}", f"this is not JSON: {error.msg}", remedy) from error
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, a thousand brackets
+    except (ValueError, RecursionError) as error:
         raise UserError(str(path), f"damaged: {reason(error)}", remedy) from error
     if not isinstance(value, dict):
         raise UserError(str(path), "this is not a JSON object", remedy)
@@ -242,24 +237,20 @@ _ROOM = "give a folder that you may write to, with room"
 
 
 class Claim:
-    """A lock on a run folder, which gives one process at a time the right to write it.
+    """A lock on a run folder, so that one process at a time writes it.
 
-    The lock is an flock(2) on the file DIR.lock, which the kernel releases when the process ends for any reason. It
-    is acquired before the simulation begins and held until the folder is written. Nothing is locked on systems without
-    flock (Windows).
+    The lock is an flock(2) on DIR.lock, which the kernel releases when the process ends. Systems without flock
+    (Windows) have no lock.
 
     Args:
         path: the folder.
-        force: the writer replaces existing results.
-        grows: the writer adds to existing results.
+        force: existing results are replaced.
+        grows: results are added to existing ones.
 
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims made by `first`, by lock file.
-
-    The next `Claim` object of the same folder in this process takes over the claim.
-    """
+    """Claims made by `first`, by lock file, until the next `Claim` of that folder takes them over."""
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -294,7 +285,7 @@ class Claim:
                 "wait until it has ended, or give another -o DIR",
             )
         try:
-            # The previous holder of the lock may have finished the folder since the first check.
+            # Another process may have finished the folder while this one waited for the lock.
             self._look()
         except BaseException:
             self.__exit__()
@@ -313,10 +304,9 @@ class Claim:
             file = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The previous holder may have unlinked the file. Then other processes lock a new file, and this lock
-                # protects nothing.
+                # The file may have been unlinked. A lock on an unlinked file excludes no other process.
                 if _same(file, self._lock):
-                    with suppress(OSError):  # on a full disk, messages omit the process number
+                    with suppress(OSError):  # the number is only shown in messages
                         os.ftruncate(file, 0)
                         os.write(file, f"{os.getpid()}\n".encode())
                     return file
@@ -328,8 +318,7 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # Another process that calls `holder()` takes the lock for a moment to test it. One failed attempt
-                # therefore does not prove that there is another writer.
+                # `holder` takes the lock for a moment, so one failed attempt does not prove that there is a writer.
                 tries += 1
                 time.sleep(0.02)
                 continue
@@ -337,7 +326,7 @@ class Claim:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            # Removed before the lock is released; afterwards, the file could be another process's lock.
+            # After the release, the file could be the lock of another process.
             self._lock.unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
@@ -348,10 +337,7 @@ class Claim:
     @classmethod
     @contextmanager
     def first(cls, path: Path) -> Iterator[Path]:
-        """Claim `path`, or the first free one of path-2, path-3 and so on, and yield its name.
-
-        The next `Claim` of that folder in this process takes over this claim.
-        """
+        """Claim `path`, or the first free one of path-2, path-3 and so on, and yield its name."""
         claim = cls._first(path)
         cls._ahead[claim._lock] = claim
         try:
@@ -370,13 +356,13 @@ class Claim:
                 return claim._taken()
             except UnwrittenError:
                 raise
-            except UserError:  # another process was faster
+            except UserError:
                 continue
         raise AssertionError
 
     @staticmethod
     def holder(path: Path) -> str | None:
-        """Name the process that is writing a folder; `None` if there is none."""
+        """Return the name of the process that writes a folder; `None` if there is none."""
         try:
             file = os.open(_lock_of(path), os.O_RDONLY)
         except OSError:
@@ -395,7 +381,6 @@ class Claim:
 
 
 def _lock_of(path: Path) -> Path:
-    # Two names of one folder have the same lock.
     whole = path.resolve()
     return whole.parent / f"{whole.name}.lock"
 
@@ -412,10 +397,8 @@ def _same(file: int, path: Path) -> bool:
 class Draft:
     """An unfinished run folder.
 
-    It is written as DIR.part, whose summary (the file ``mark``) says `complete: false`. `finish` renames it to DIR; an
-    older DIR is kept until then. `complete: true` is written last, after the rename, so that a crash at any time leaves
-    no folder that seems complete. A `Claim` excludes other writers. DIR.part is created by the first write, or by
-    `begin`. With ``goes_on`` the writer reuses the files that an interrupted run left in DIR.part.
+    It is written as DIR.part, and `finish` renames it to DIR. `complete: true` is written after the rename, so that a
+    crash at any time leaves no folder that seems complete. With ``goes_on``, the files of an interrupted run are kept.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -429,7 +412,7 @@ class Draft:
         self.path = Path(path)
         self._goes_on = goes_on
         self.mark = mark
-        # A path such as "." has no last part to which a suffix can be added.
+        # The path "." has no name.
         named = self.path if self.path.name not in ("", "..") else self.path.resolve()
         self.part = named.parent / f"{named.name}.part"
         self._claim = Claim(path, force=force)
@@ -447,18 +430,14 @@ class Draft:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        """Keep DIR.part if `finish` was not reached, and add its path to the error of an interruption."""
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # This note replaces the note of a nested draft, whose folder is inside this one.
+            # Replaces the note of a draft inside this folder.
             after = "; repeat the command to continue" if self._goes_on else ""
             error.__notes__ = [f"the partial results are in {self.part}{after}"]
 
     def begin(self) -> None:
-        """Create DIR.part.
-
-        Files of an interrupted run are removed, with a message on stderr, unless the writer continues that run.
-        """
+        """Create DIR.part; files of an interrupted run are removed unless ``goes_on``."""
         if self._begun:
             return
         with files.written(self.part, _ROOM):
@@ -485,7 +464,7 @@ class Draft:
             shutil.copyfile(source, new)
 
     def discard(self) -> None:
-        """Remove DIR.part after an error that leaves no results in it."""
+        """Remove DIR.part."""
         shutil.rmtree(self.part, ignore_errors=True)
 
     def json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -494,7 +473,7 @@ class Draft:
             new.write_text(_json_text(value), encoding="utf-8")
 
     def film(self, shown: Mapping[str, Any], data: bytes) -> None:
-        """Write the film of the worst ten seconds, and its description."""
+        """Write `film.json` and `film.webm`."""
         self.json("film.json", shown)
         with self._file("film.webm") as new:
             new.write_bytes(data)
@@ -520,7 +499,7 @@ class Draft:
     def finish(self, summary: Mapping[str, Any]) -> Path:
         """Write the summary, rename DIR.part to DIR, and return the folder's path.
 
-        A summary that says `complete: false` stays in DIR.part.
+        If the summary says `complete: false`, DIR.part is not renamed.
         """
         self.progress(summary)
         if not summary.get("complete", True):
@@ -532,7 +511,7 @@ class Draft:
 
 
 def free_or_force(path: Path, *, force: bool) -> None:
-    """Refuse a path to which results must not be written: another kind of folder, or results without `force`."""
+    """Refuse a folder of other content, and existing results unless `force` is true."""
     if not path.exists():
         return
     need_elsewhere(path)
@@ -551,10 +530,7 @@ def _out() -> str:
 
 
 def need_elsewhere(path: Path) -> None:
-    """Refuse the current folder and its parents.
-
-    Results are written beside their final place and then renamed, which would replace the folder that is in use.
-    """
+    """Refuse the current folder and its parents, which can't be renamed while in use."""
     here = Path.cwd()
     if path.resolve() in (here, *here.parents):
         raise UserError(
@@ -565,16 +541,15 @@ def need_elsewhere(path: Path) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    # Tables alone are no proof: a user's own folder may contain Parquet files, too.
+    # A user's own folder may contain Parquet files, too.
     marks = (*MARKS, "scenario.toml", "experiment.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 
 def replace_folder(source: Path, target: Path) -> None:
-    """Rename `source` to `target`; an older `target` is removed only after the new one is in place."""
+    """Rename `source` to `target`; an older `target` is removed last."""
     if target.exists():
-        # The process id keeps two processes from using the same name.
         old = target.with_name(f"{target.name}.old-{os.getpid()}")
         target.rename(old)
         source.rename(target)
@@ -584,12 +559,12 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically: a reader sees either the old content or the new one."""
+    """Write a JSON file atomically."""
     write_text(path, _json_text(value))
 
 
 def _json_text(value: Mapping[str, Any]) -> str:
-    # JSON has no NaN. A NaN is a bug in the caller, so it raises an error instead of being written.
+    # JSON has no NaN; a NaN here is a bug.
     return json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
@@ -601,8 +576,8 @@ _SEED_KEYS = ("seed", "record_sha256")
 def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
     """Join the summaries of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
 
-    Lists whose elements have a name or an id are joined by it; other lists become their union. A value that is null
-    in some seeds is averaged over the others, and `n` is their number. An expectation is checked on its mean.
+    Lists of objects are joined by name or id; other lists become their union. Null values are left out of the mean
+    and of `n`. An expectation is checked on its mean.
     """
     whole = _join([dict(s) for s in summaries])
     assert isinstance(whole, dict)
@@ -613,7 +588,7 @@ def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
 
 
 def spread(values: Sequence[float]) -> Json:
-    """Return the mean, the half-width of its 95 % confidence interval (Student's t), minimum, maximum and count.
+    """Return mean, half-width of the 95 % confidence interval (Student's t), minimum, maximum and count.
 
     A single value has no interval.
     """
@@ -623,7 +598,7 @@ def spread(values: Sequence[float]) -> Json:
 
 
 def with_scores(summary: Json) -> Json:
-    """Rename the receivers' scores in a summary of an older program version to their present keys.
+    """Rename the receivers' scores in the summary of an older program version.
 
     Older versions wrote either score as `viewing_score`, and its kind as `viewing_score_by`.
     """
@@ -663,7 +638,7 @@ def _student_t(freedom: int, table: Sequence[float], z: float) -> float:
         return math.inf
     if freedom <= len(table):
         return table[freedom - 1]
-    # Cornish and Fisher's expansion around the normal quantile; above 20 degrees its error is below 1e-4.
+    # Cornish-Fisher expansion around the normal quantile; above 20 degrees its error is below 1e-4.
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
@@ -702,8 +677,7 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # The value is a bound, which is the same for all seeds. The minimum of a spread is exactly this bound, while the
-    # mean may differ from it in the last bit.
+    # A bound is equal for all seeds, but its mean may differ from it in the last bit.
     return number(value["min"] if is_spread(value) else value)
 
 
@@ -729,8 +703,8 @@ def within(value: object, least: float | None, most: float | None) -> bool:
 def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
     """Return the value at a path into the summary, for example `flows.tcp.share_of_fair`.
 
-    Elements of a list are found by name, and names may contain dots (`flows.video.receivers.video.dst1.mos.mean`). A
-    link's direction may be named (`links.bottleneck.back.drop_frac`); the default is forward.
+    Elements of a list are found by name, and names may contain dots. A link's direction (`links.bottleneck.back.…`)
+    is forward by default.
     """
     found, value = _descend(summary, path.split("."))
     if found:
@@ -744,7 +718,7 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
 def judge(
     summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario"
 ) -> list[Json]:
-    """Check the scenario's expectations; return each with its value and result, as in `summary["expect"]`."""
+    """Check the expectations; return each with its value and result, as in `summary["expect"]`."""
     results = []
     for expectation in expectations:
         that = str(expectation["that"])
@@ -762,7 +736,6 @@ def failed(summary: Mapping[str, Any]) -> bool:
 
 
 def _below(value: Any) -> dict[str, Any]:
-    """Return the children of a value, by their labels in paths."""
     if isinstance(value, Mapping):
         return dict(value)
     labelled: dict[str, Any] = {}
@@ -780,7 +753,7 @@ def _descend(value: Any, parts: list[str]) -> tuple[bool, Any]:
     if not parts:
         return True, value
     children = _below(value)
-    for length in range(len(parts), 0, -1):  # the longest label first, because names may contain dots
+    for length in range(len(parts), 0, -1):  # names may contain dots
         label = ".".join(parts[:length])
         if label in children:
             found, result = _descend(children[label], parts[length:])

@@ -1,8 +1,8 @@
 """An environment for learning a rate controller: the simulator with Gymnasium's interface.
 
 One step is 0.1 s of a run. The action is the rate of a video flow, and the observation comes from its receiver's
-reports. The reward grows with the received rate, and falls with delay and loss. A learned policy can be used as a
-controller in simulation, emulation and live sessions: see `policy`. This module needs the extra ``gym``.
+reports. A learned policy works in simulation, emulation and live sessions: see `policy`. This module needs the
+extra ``gym``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Measure:
-    """The name and the bounds of one number of the observation."""
+    """One number of the observation."""
 
     name: str
     about: str
@@ -57,7 +57,7 @@ OBSERVATION = (
     Measure("rtt", "the round-trip time, in units of 100 ms", 0, 20),
     Measure("silent", "steps since the last report, up to 10", 0, 10),
 )
-"""The components of an observation, in the order of its array. Each is clipped to its bounds."""
+"""The observation, in the order of its array; each number is clipped to its bounds."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Reward:
     loss: float = 2.0
 
     def __call__(self, seen: Mapping[str, float]) -> float:
-        """Return the reward of a step from its observation; ``seen`` contains the values by name."""
+        """Return the reward from an observation, by the names of `OBSERVATION`."""
         return seen["received"] - self.delay * min(seen["queueing"], 4.0) / 2 - self.loss * seen["loss"]
 
 
@@ -78,7 +78,6 @@ class Observing:
     report_every_s = STEP_S
 
     def __init__(self, setup: Any) -> None:
-        """Start at the lowest rate."""
         self._floor: float = max(setup.floor_bps, 1_000.0)
         self._octaves: float = math.log2(max(setup.cap_bps / self._floor, 1.001))
         self._rate: float = self._floor
@@ -87,7 +86,7 @@ class Observing:
         self._silent = 0
 
     def on_report(self, report: Any) -> None:
-        """Store the receiver's measurements."""
+        """Store the receiver's report."""
         self._report = report
         self._silent = -1
 
@@ -203,10 +202,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
                 return env._at_s + 1e-4  # the earliest wake-up that the core accepts
 
             def on_timer(self, now_s: float) -> None:
-                """Do nothing: the timer only makes the core read the rate.
-
-                The timer expires at the start of each step, so that the step's action applies from then on.
-                """
+                """Do nothing: the timer, at the start of each step, makes the core read the rate."""
 
         sets = changes(self._set, seed=seed)
         if network is not None:
@@ -232,16 +228,13 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 
     @property
     def _at_s(self) -> float:
-        """The simulated time at the end of the present step, in seconds."""
         return self._steps * STEP_S
 
     def _run(self, ready: Ready) -> bool:
-        """Run to the end of the step; return whether the whole run has ended."""
         assert isinstance(ready.world, core.Simulation)
         return ready.world.run_to(self._at_s)
 
     def _begun(self, ready: Ready) -> Observing:
-        """Run until the flow has started; return its sender half."""
         while self._half is None:
             self._steps += 1
             if self._run(ready):
@@ -289,11 +282,11 @@ def policy(model: Path | str) -> type:
 
     one = onnxruntime.SessionOptions()
     one.intra_op_num_threads = one.inter_op_num_threads = (
-        1  # a single thread gives reproducible results, and leaves no threads behind
+        1  # reproducible results, and no threads are left behind
     )
     try:
         session = onnxruntime.InferenceSession(str(model), one, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the library's exceptions have no common base class
+    except Exception as error:  # they have no common base class
         raise UserError(
             str(model), f"no ONNX model: {str(error).splitlines()[0]}", "give the file of one"
         ) from None

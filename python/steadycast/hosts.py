@@ -1,8 +1,7 @@
 """A crew: a supervisor that runs programs on several hosts of an emulation.
 
-Its argument is a plan as JSON. Programs are started in the plan's order, each when its predecessor is ready. The crew
-ends when the program that the plan waits for exits, and returns its exit code. It also ends at a given time of the
-emulation, or when a program fails. The remaining programs are then ended, in the order of `Plan.asked`.
+Its argument is a plan as JSON. Programs are started in the plan's order, each when its predecessor is ready. The
+crew ends when `Plan.waits` exits, at `Plan.until_s`, or when a program fails, and then ends the others.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from steadycast.confine import Confinement, descendants
 from steadycast.rootless import bare
 
 LOG_BYTES = 4 << 20
-"""The largest size of a program's log in bytes; a final line says how much output was discarded."""
+"""Largest size of a program's log in bytes; the rest is discarded."""
 READY_S = 10.0
-"""The time limit for a program to become ready, in seconds."""
+"""Time limit for a program to become ready, in seconds."""
 _LISTENS = "0A"
-"""The code of the state TCP_LISTEN in /proc/net/tcp."""
+"""The state TCP_LISTEN in /proc/net/tcp."""
 
 
 @dataclass(frozen=True)
@@ -42,42 +41,36 @@ class Member:
 
     name: str
     on: str | None
-    """The host; `None` for a program without network, which runs in the crew's namespace."""
+    """The host; `None`: the crew's namespace, which has no network."""
     run: Sequence[str]
     ready: str = ""
-    """When the program counts as ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH, delay:SECONDS; empty: immediately."""
+    """When it is ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH, delay:SECONDS; empty: immediately."""
     env: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     """Whether the program may exit with code 0 before the crew ends."""
     log: str | None = None
-    """The file for the program's output; `None` for the crew's own output.
-
-    A program with a log file has a separate process group.
-    """
+    """The file for the program's output, which also has its own process group; `None`: the crew's output."""
     own: bool = False
-    """Whether the program belongs to Steadycast; the plan's confinement does not apply to it."""
+    """Whether it belongs to Steadycast, and is not confined."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The programs of a crew, and the conditions of its end."""
+    """The programs of a crew, and when it ends."""
 
     members: Sequence[Member]
     waits: str | None = None
-    """The name of the program whose exit ends the crew."""
+    """The program whose exit ends the crew."""
     until_s: float | None = None
-    """The time at which the crew ends if `waits` is `None`, in seconds since the emulation's start."""
+    """When the crew ends if `waits` is `None`, in seconds since the emulation's start."""
     asked: Sequence[str] = ()
-    """The names of programs in the order in which they are ended; all others follow in the order of their start."""
+    """Programs in the order in which they are ended; the others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)
-    """The signals that end a program, and the time limit for each in seconds; SIGKILL follows."""
+    """The signals that end a program, each with its time limit in seconds; SIGKILL follows."""
     pause_s: float = 0.0
-    """After the programs of one host have ended, the pause before those of the next host are ended, in seconds.
-
-    Packets in transit arrive in this time.
-    """
+    """Pause between ending the programs of two hosts, in seconds, in which packets in transit arrive."""
     report: str | None = None
-    """The path of the log of events, with a line of JSON for each event."""
+    """The log of events, with a line of JSON for each."""
     confined: Confinement | None = None
     """The confinement of members that are not `own`; all their processes end with the crew."""
 
@@ -90,12 +83,12 @@ class Plan:
 
     @property
     def words(self) -> list[str]:
-        """Return the command that executes the plan."""
+        """The command that executes the plan."""
         return [sys.executable, "-m", "steadycast.hosts", json.dumps(asdict(self))]
 
 
 class FailedError(Exception):
-    """The failure of a program: the reason in a word, the program, and details."""
+    """A program failed: the reason in a word, the program, and details."""
 
     def __init__(self, reason: str, member: str, detail: str) -> None:
         super().__init__(reason, member, detail)
@@ -108,7 +101,7 @@ def space_of(host: str) -> str | None:
 
 
 def age_s() -> float:
-    """Return the age of this process in seconds, to 10 ms. The process was started with the emulation."""
+    """Return the time since the emulation's start, in seconds, to 10 ms: the age of this process."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
@@ -156,21 +149,18 @@ class Crew:
             print(f"{words[0]} is not installed; apt-get install util-linux", file=sys.stderr)
             raise SystemExit(3) from None
         finally:
-            # The reader of the log sees its end when all writing ends of the pipe are closed, so this process closes
-            # its own one.
+            # The log ends when all writing ends of the pipe are closed.
             if to:
                 os.close(to["stdout"])
         self._wait_ready(member)
         self.loads[member.name] = Load()
 
     def _command(self, member: Member) -> tuple[list[str], dict[str, str]]:
-        """Return a program's command and its environment."""
         confined = self.plan.confined
         if confined is None:
             return bare(member.run), {**os.environ, **member.env}
         if member.own:
-            # The program keeps the crew's capabilities. A process without these capabilities can't trace the program,
-            # even as the same user (ptrace(2)).
+            # The program keeps the crew's capabilities, so that a process without them can't trace it (ptrace(2)).
             return list(member.run), {**os.environ, **member.env}
         return confined.words(member.run), confined.environment(os.environ, member.env)
 
@@ -186,7 +176,7 @@ class Crew:
             if self.plan.until_s is not None and time.monotonic() - self.began > self.plan.until_s:
                 raise FailedError("too-long", member.name, f"not ready at {self.plan.until_s:g} s, the end")
             self.look(member)
-            # Socket tables and logs give no notice of changes, so they are polled.
+            # Socket tables and logs give no notice of changes.
             time.sleep(0.02)
         self.told("ready", program=member.name)
 
@@ -197,7 +187,7 @@ class Crew:
                 for row in _sockets(self.running[member.name][1].pid, kind)
             )
         if kind == "log":
-            # The program may not have a log yet.
+            # There may be no log yet.
             with suppress(OSError):
                 return re.search(what, Path(member.log or "").read_text(errors="replace")) is not None
         return kind == "file" and Path(what).exists() and Path(what).stat().st_size > 0
@@ -258,7 +248,7 @@ class Crew:
         for name, patience in (*self.plan.signals, ("KILL", 5.0)):
             with suppress(ProcessLookupError):
                 number = getattr(signal, f"SIG{name}")
-                # A program without a log is in the terminal's process group, which must not be signalled as a whole.
+                # Without a log, it is in the terminal's process group, which must not be signalled as a whole.
                 (process.send_signal if member.log is None else partial(os.killpg, process.pid))(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
@@ -267,7 +257,7 @@ class Crew:
 
 
 class Log:
-    """The log of a program, which keeps the beginning of its output."""
+    """A program's log, which keeps the beginning of its output."""
 
     def __init__(self, path: Path) -> None:
         output, self.end = os.pipe()
@@ -284,7 +274,7 @@ def _keep_output(output: int, path: Path) -> None:
     with open(output, "rb", buffering=0) as source, path.open("ab", buffering=0) as file:
         while part := source.read(1 << 16):
             begin = part[: LOG_BYTES - kept]
-            with suppress(OSError):  # on a full disk the pipe must still be read, or the program would block
+            with suppress(OSError):  # even on a full disk the pipe must be read, or the program blocks
                 _ = file.write(begin)
             kept += len(begin)
             left_out += len(part) - len(begin)
@@ -294,23 +284,22 @@ def _keep_output(output: int, path: Path) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Make this process the parent of orphaned descendants (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    """Adopt orphaned descendants (PR_SET_CHILD_SUBREAPER, prctl(2))."""
     ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
 def _end_descendants() -> None:
-    """End all remaining descendants of the programs."""
     until = time.monotonic() + READY_S
     while (left := [*descendants(os.getpid())]) and time.monotonic() < until:
         for process in left:
-            # The process may have ended by itself.
+            # The process may have ended.
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         with suppress(ChildProcessError):
-            # Ended children remain as zombies until they are waited for, and would be listed again.
+            # Ended children remain as zombies, and would be listed again, until they are waited for.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        # A process may have started a child after the list was made, so the loop makes a new list.
+        # A process may have started a child after the list was made.
         time.sleep(0.01)
 
 
@@ -319,10 +308,7 @@ def _ended(code: int) -> str:
 
 
 def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
-    """Yield the rows of the kernel's socket tables in the namespace of a process.
-
-    Tables for IPv6 are included, because an IPv6 socket may accept IPv4.
-    """
+    """Yield the rows of a process's socket tables; an IPv6 socket may accept IPv4."""
     for table in (kind, f"{kind}6"):
         with suppress(OSError):
             for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -331,7 +317,7 @@ def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
 
 @dataclass
 class Load:
-    """The running and waiting times of a program's threads (/proc/PID/task/TID/schedstat)."""
+    """Running and waiting times of a program's threads (/proc/PID/task/TID/schedstat)."""
 
     first: dict[str, tuple[float, int, int]] = field(default_factory=dict)
     last: dict[str, tuple[float, int, int]] = field(default_factory=dict)
@@ -347,12 +333,12 @@ class Load:
 
     @property
     def ran_s(self) -> float:
-        """The total running time of all threads since their first sample, in seconds."""
+        """Total running time of all threads since their first sample, in seconds."""
         return sum(self.last[task][1] - self.first[task][1] for task in self.last) / 1e9
 
     @property
     def waited(self) -> float:
-        """The largest share of time that a thread waited for a processor, among threads observed for at least 3 s."""
+        """The largest share of time that a thread waited for a processor; threads observed for 3 s or more."""
         spans = [(self.last[t][0] - self.first[t][0], self.last[t][2] - self.first[t][2]) for t in self.last]
         return max((waited / 1e9 / span for span, waited in spans if span >= 3), default=0.0)
 

@@ -64,7 +64,7 @@ def folder_of(scenario: Source) -> Path:
 
 
 _SEED_MOST = 2**63 - 1
-"""The highest seed: TOML's largest whole number."""
+"""TOML's largest whole number."""
 
 
 def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
@@ -104,8 +104,12 @@ def all_texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def seeds_of(given: Iterable[int]) -> list[int]:
-    """Return the seeds without duplicates; an empty list is an error."""
-    # A seed that occurs twice would give the same results twice.
+    """Return the seeds without duplicates.
+
+    Raises:
+        UserError: there are none.
+
+    """
     if not (seeds := list(dict.fromkeys(given))):
         raise UserError("seeds", "there are none", "give at least one")
     return seeds

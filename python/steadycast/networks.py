@@ -1,4 +1,4 @@
-"""The built-in networks and sets of networks. A scenario uses one by ``network = "NAME"``."""
+"""The built-in networks and sets of networks; a scenario uses one by ``network = "NAME"``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ class Network:
     """A network: tables in the format of scenario files, with absolute paths."""
 
     name: str
-    """The name as given, for example "cable-5+cubic"."""
+    """As given, for example "cable-5+cubic"."""
     topology: dict[str, Any]
     """A dumbbell: ``shape``, ``bottleneck`` and ``access``."""
     event: tuple[dict[str, Any], ...] = ()
-    """The changes of the link ``bottleneck``."""
+    """Changes of the link ``bottleneck``."""
     flow: tuple[dict[str, Any], ...] = ()
-    """The TCP flows that the name adds: beside1, beside2 and so on; without hosts, which the dumbbell defines."""
+    """TCP flows that the name adds: beside1, beside2 and so on; the dumbbell defines their hosts."""
     about: str = ""
-    """A description in one sentence."""
     source: str = ""
     licence: str = ""
     kind: str = ""
-    """The origin of the network's data: "published", "model", "synthetic" or "measured"."""
+    """Where the data are from: "published", "model", "synthetic" or "measured"."""
 
 
 def names() -> list[str]:

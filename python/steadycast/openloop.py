@@ -1,6 +1,6 @@
 """Computes each controller's decisions on a call's recorded reports (open loop).
 
-These decisions do not rank controllers, because the controllers had no effect on the recorded reports.
+They do not rank controllers, which had no effect on the recorded reports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEP_S = 0.1
 _HIGHEST = 3.0
 """The highest drawn rate, relative to the highest sending rate.
 
-The figure needs a limit: if the link is never full in the record, a controller's target rate grows without bound.
+If the link is never full in the record, a controller's target rate grows without bound.
 """
 
 
@@ -38,9 +38,9 @@ def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table that compares each controller's rate with the recorded one.
 
-    A row contains the controller, and the share of time in which its rate is within 10 % of the recorded one. Then
-    follows the longest period in which one of its rules sets a rate that differs more: its beginning and end, the two
-    median rates, and the rule.
+    A row has the share of time in which the rate is within 10 % of the recorded one, and the longest period in which
+    one
+    rule sets a rate that differs more: beginning, end, both median rates, and the rule.
     """
     name, was = recorded(call)
     rows = []

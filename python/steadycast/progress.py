@@ -16,7 +16,7 @@ _PATIENCE_S = 2.0
 
 @runtime_checkable
 class Progress(Protocol):
-    """A progress callback. It is called often: the implementation decides how often it draws."""
+    """A progress callback, which is called often and decides how often it draws."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
         """Report that `done` of `of` parts of `what` are finished."""

@@ -34,15 +34,15 @@ PLANES = ("y", "u", "v", "all")
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The measured quality, with one entry per frame of the original; PSNR of identical pictures is infinite."""
+    """The measured quality, per frame of the original; PSNR of identical pictures is infinite."""
 
     fps: Fraction
     psnr_db: F64
-    """The PSNR of Y, U, V and of all samples together (`overall_db`)."""
+    """PSNR of Y, U, V and of all samples together (`overall_db`)."""
     ssim: F64
     vmaf: float | None
     frames: tuple[int, int]
-    """The number of frames of the original and of the received file."""
+    """Frames of the original and of the received file."""
     warnings: tuple[str, ...]
 
     @property
@@ -128,7 +128,7 @@ def compare(
         frames, warnings = (pair.counts[0], pair.counts[1]), pair.warnings()
     score = None
     if vmaf:
-        # The first pass has consumed the pictures, so the files are decoded again.
+        # The first pass has consumed the pictures.
         with _Pair(original, received, told, by) as pair:
             shown = ((theirs, ours) for ours, theirs in pair.pictures())
             score = vmaf_of.vmaf(shown, pair.width, pair.height, pair.fps)
@@ -140,7 +140,7 @@ class _Pair:
         self.original, self.by, self.counts = opened(original, told), by, [0, 0]
         try:
             self.received = opened(received, told)
-        # The original is open already, and `__exit__` isn't called if this fails.
+        # `__exit__` isn't called if this fails.
         except BaseException:
             self.original.__exit__()
             raise

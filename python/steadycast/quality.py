@@ -37,7 +37,7 @@ def measure(
 
         need()
     record = Record.of(folder, progress)
-    # `Record.measure` changes the flows, and the folder's summary must stay as it is.
+    # `Record.measure` changes the flows.
     flows = [copy.deepcopy(f) for f in folder.summary["flows"] if f["name"] in record.ladders]
     record.measure(flows, progress, by=by, vmaf=vmaf)
     rows = [

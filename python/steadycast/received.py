@@ -28,13 +28,13 @@ _CONTAINERS = {
     ".mkv": ("matroska", "ffv1", {}),
     **{f".{name}": (name, codec, OPTIONS[name]) for name, (codec, _) in FORMATS.items()},
 }
-"""The container, the encoder and its options for each suffix; the first three are lossless."""
+"""Container, encoder and options for each suffix; the first three are lossless."""
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""If the output's estimated size is at least this, in bytes, the estimate is printed before the output is written."""
+"""An estimated size from this on, in bytes, is printed beforehand."""
 SAMPLE = 24
-"""The number of pictures that are coded to estimate a file's size."""
+"""Pictures that are coded to estimate a file's size."""
 
 
 def checked(target: Path) -> Path:
@@ -50,9 +50,8 @@ def checked(target: Path) -> Path:
 def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     """Save the displayed pictures of each receiver of each video; frame i of a file is shown in display slot i.
 
-    A late or lost picture is replaced by the one on screen; the screen is black before the first picture. The second
-    track is the sound that the receiver received, if the flow has an audio stream, and its clip has sound. A warning is
-    printed if the sound can't be kept.
+    A late or lost picture is replaced by the one on screen, black at first. The second track is the received sound, if
+    the flow and its clip have any; a warning is printed if it can't be kept.
 
     Args:
         folder: a run.
@@ -113,7 +112,7 @@ def _gigabytes(size: int) -> str:
 
 
 def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, count: int) -> int:
-    """Estimate the size of a file of ``count`` pictures by the size of some of them, coded as the file will be."""
+    """Estimate the size of a file of ``count`` pictures from some of them, coded as the file will be."""
     height, width = (int(side) for side in pictures[0].y.shape)
     if target.suffix.lower() in (".yuv", ".y4m"):
         return count * width * height * 3 // 2
@@ -128,7 +127,7 @@ def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, co
 
 def _estimated_bytes(target: Path, viewer: Viewer, track: Track | None) -> int:
     raw, slots = viewer.ladder.raw, viewer.slots
-    # The size of the whole clip is estimated from pictures in its middle.
+    # From the middle of the clip.
     first = max(0, viewer.ladder.table.frames // 2 - SAMPLE // 2)
     last = min(first + SAMPLE, viewer.ladder.table.frames)
     sample = [raw.picture(place) for place in range(first, last)]

@@ -1,4 +1,4 @@
-"""The sound of a saved video: the Opus packets that a receiver received, decoded on the time line of the pictures."""
+"""The sound of a saved video: the Opus packets that arrived, decoded on the time line of the pictures."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from steadycast.viewing import Record, Viewer
 
 CODECS = {".mkv": ("flac", 0), ".mp4": ("aac", 128_000), ".webm": ("libopus", 128_000)}
-"""The encoder of the sound and its rate in bit/s for each suffix that has a sound track; FLAC is lossless."""
+"""Encoder and rate in bit/s of the sound for each suffix; FLAC is lossless."""
 _MONO_BPS = 256_000
 """The highest rate at which FFmpeg encodes one channel of Opus, in bit/s."""
 
 
 def _clip_of(video: Mapping[str, Any]) -> Path | None:
-    """Return the clip of a flow. Return `None` if the flow has no audio stream, or several clips."""
+    """Return the clip of a flow; `None` if the flow has no audio stream, or several clips."""
     paths: Sequence[str] = video.get("paths") or ()
     if video.get("audio_bps") is None or video["media"] != "clip" or len(paths) != 1:
         return None
@@ -49,10 +49,7 @@ def _warn(target: Path, flow: str, what: str) -> None:
 
 
 def _sounds(videos: Sequence[Mapping[str, Any]], folder: Folder, target: Path) -> dict[str, Sound]:
-    """Return the sound of each flow that has an audio stream and a clip with sound.
-
-    A warning is printed for each flow whose sound can't be kept.
-    """
+    """Return the sound of each flow, with a warning for sound that can't be kept."""
     sounds: dict[str, Sound] = {}
     for video in videos:
         flow, paths = str(video["flow"]), video.get("paths") or ()
@@ -81,10 +78,10 @@ class Packets:
     """The audio packets that were sent to a receiver, in the order of their numbers."""
 
     begins: I64
-    """The number of the sample at which each packet begins in the saved file."""
+    """Each packet's first sample in the saved file."""
     arrived: Bools
     concealed: I64
-    """The number of samples that a player has to conceal because of each packet, for example because it is late."""
+    """The number of samples that a player has to conceal because of each packet."""
 
     @classmethod
     def of(cls, folder: Folder, record: Record, flow: str, receiver: str, viewer: Viewer) -> Packets:
@@ -101,7 +98,7 @@ class Packets:
 
 
 def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
-    """Return the number of the sample at which each packet begins in a file whose display slot i begins at i / fps.
+    """Return each packet's first sample in a file whose display slot i begins at i / fps.
 
     Args:
         sent_s: the time in seconds at which each packet's first sample was taken.
@@ -116,8 +113,8 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     taken, slots = pts_s[order], display[order]
     before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
     begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
-    # Packets are equidistant between two jumps. Smaller deviations are the jitter of the sender's clock in real time. A
-    # # jump follows a pause of the flow, after which pictures and sound continue with a later GOP of the clip.
+    # Packets are equidistant between two jumps; smaller deviations are the jitter of the sender's clock. A jump follows
+    # a pause of the flow.
     jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
     firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
     counts = np.diff(firsts, append=len(begins))
@@ -134,10 +131,7 @@ def _silence(count: int, width: int) -> Iterator[Samples]:
 
 
 class _Film:
-    """The samples of a clip's sound, which is repeated with its pictures.
-
-    The samples can only be read in ascending order.
-    """
+    """The samples of a clip's sound, repeated with its pictures; read in ascending order only."""
 
     def __init__(self, sound: Sound, pass_s: Fraction) -> None:
         self._sound, self._pass_s = sound, pass_s
@@ -147,7 +141,7 @@ class _Film:
 
     def _repeated(self) -> Iterator[Samples]:
         for n in itertools.count():
-            # The duration of a pass need not be a whole number of samples.
+            # A pass need not be a whole number of samples.
             left = round((n + 1) * self._pass_s * HZ) - round(n * self._pass_s * HZ)
             for _, samples in self._sound.frames():
                 block = samples[:, : left * self.width]
@@ -168,8 +162,6 @@ class _Film:
 
 
 class _Decoder:
-    """An Opus decoder."""
-
     def __init__(self, layout: str) -> None:
         self._context: Any = av.CodecContext.create("libopus", "r")
         self._context.layout = layout
@@ -184,8 +176,8 @@ class _Decoder:
 class Track:
     """The sound track of a receiver's saved video.
 
-    Each packet is placed on the time line of the pictures, so that sound and pictures have the same play-out delay.
-    What the receiver's player had to conceal is silent: FFmpeg gives no access to the concealment of Opus's decoder.
+    Each packet is placed on the time line of the pictures. Sound that the player had to conceal is silent, because
+    FFmpeg gives no access to the concealment of Opus's decoder.
     """
 
     sound: Sound
@@ -195,7 +187,7 @@ class Track:
     pass_s: Fraction
     """The duration of the clip, after which it is repeated, in seconds."""
     count: int
-    """The number of samples, per channel."""
+    """Number of samples, per channel."""
 
     def most_bytes(self, ending: str) -> int:
         """Return the largest size of the track in a file with this suffix, in bytes."""
@@ -217,7 +209,7 @@ class Track:
             packets.begins.tolist(), packets.arrived.tolist(), packets.concealed.tolist(), strict=True
         ):
             ((number, data),) = encoder.packets(film.packet(begins), begins)
-            # The delay is determined by the first packet, because the encoder's delay is the same for all packets.
+            # The encoder's delay is the same for all packets.
             delay = begins - number if delay is None else delay
             start = begins - delay
             block = (
@@ -269,10 +261,7 @@ class TrackWriter:
 
 
 def tracks_of(folder: Folder, record: Record, target: Path) -> Callable[[str, str, Viewer], Track | None]:
-    """Return a function that returns the sound track of a receiver of a flow; `None` if there is no sound.
-
-    A warning is printed for each flow whose sound can't be kept.
-    """
+    """Return a function that returns the sound track of a receiver of a flow; `None` if there is no sound."""
     sounds = _sounds(record.videos, folder, target)
     rates = {video["flow"]: video["audio_bps"] for video in record.videos}
 

@@ -1,8 +1,4 @@
-"""The figures and columns of a run, as the compiled module lists them.
-
-`crates/record` declares each key of `summary.json` and each column of each table once, with its unit and meaning. All
-Python code that shows, explains, checks or writes a figure uses this module to read these declarations.
-"""
+"""The figures and columns of a run, as `crates/record` declares them."""
 
 from __future__ import annotations
 
@@ -22,21 +18,21 @@ class Figure:
     of: str
     """The kind of the described object: run, flow, receiver, link, simulcast, viewer and so on."""
     key: str
-    """The figure's key in this object, a path with dots."""
+    """A path with dots in this object."""
     parts: tuple[str, ...]
-    """The keys below the figure's key, for example p50, p95, p99 and max of a distribution."""
+    """Keys below the figure's key, for example p50, p95, p99 and max of a distribution."""
     by_flow: bool
-    """Whether the keys below the figure's key are the names of flows."""
+    """Whether the keys below are the names of flows."""
     unit: str
     about: str
     short: str | None
     """The heading in tables, and the term in the glossary."""
     better: str | None
-    """Whether "higher" or "lower" values are better; `None` if neither is better in general."""
+    """"higher", "lower", or `None` if neither is better in general."""
     when: str
     """The objects that have the figure, in words; empty for all."""
     shown: tuple[tuple[str, str], ...]
-    """The tables that show the figure, each with the part that is shown there."""
+    """The tables that show the figure, and the part that is shown there."""
 
     def is_at(self, path: str) -> bool:
         """Whether a path in the summary leads to this figure or to one of its parts."""
@@ -48,14 +44,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure, or a part of one, as a table of results shows it."""
+    """A figure, or a part of one, in a table of results."""
 
     figure: Figure
     part: str
 
     @property
     def heading(self) -> str:
-        """The heading: the figure's heading, followed by the part."""
+        """The figure's heading, followed by the part."""
         return f"{self.figure.short} {self.part}".rstrip()
 
     def of(self, thing: Mapping[str, Any]) -> Any:
@@ -63,7 +59,7 @@ class Shown:
         return reach(thing, *self.figure.key.split("."), *filter(None, [self.part]))
 
     def of_flow(self, flow: Mapping[str, Any]) -> Any:
-        """Return a flow's value: the flow's own value or, for a receiver's figure, the value of the median receiver."""
+        """Return a flow's own value or, for a receiver's figure, the value of the median receiver."""
         return self.of(flow) if self.figure.of == "flow" else middle(self.of(r) for r in _receivers(flow))
 
 
@@ -76,7 +72,7 @@ class Column:
     unit: str
     about: str
     measured: bool
-    """Whether the column needs decoded pictures. Its values are null if no pictures were measured."""
+    """Whether it needs decoded pictures; else its values are null."""
 
 
 FIGURES: tuple[Figure, ...] = tuple(
@@ -93,20 +89,17 @@ def table(name: str) -> list[Shown]:
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the names of a table's columns.
-
-    These are the columns that a run writes or, with ``measured``, the columns that are measured on its pictures.
-    """
+    """Return the names of a table's columns that a run writes or, with ``measured``, that need its pictures."""
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 
 def find(of: str, path: str) -> Figure | None:
-    """Return the figure at ``path`` in the summary of an object of the kind ``of``; `None` if there is none."""
+    """Return the figure at ``path`` in an object of the kind ``of``; `None` if there is none."""
     return next((f for f in FIGURES if f.of == of and f.is_at(path)), None)
 
 
 def figure(of: str, path: str) -> Figure:
-    """Return the figure at ``path`` in the summary of an object of the kind ``of``.
+    """Return the figure at ``path`` in an object of the kind ``of``.
 
     Raises:
         KeyError: there is no such figure in `crates/record/src/figures.rs`.
@@ -130,7 +123,7 @@ def at(path: str) -> Figure | None:
     }.get(head)
     if of is None:
         return find("run", path)
-    # Names of flows may contain dots, so the figure's path may begin after any of the dots.
+    # Names of flows may contain dots.
     keys = rest.split(".")
     return next((f for n in range(1, len(keys)) if (f := find(of, ".".join(keys[n:])))), None)
 
@@ -169,14 +162,14 @@ def reach(value: Any, *path: str) -> Any:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median: for an even number of values the mean of the two middle ones; `None` without values."""
+    """Return the median; the mean of the two middle ones of an even number; `None` without values."""
     return core.median(list(values))
 
 
 def middle(values: Iterable[Any]) -> Any:
     """Return the median of numbers or of spreads over several seeds; `None` without values.
 
-    Spreads are ordered by their means; for an even number each part is the mean of the two middle ones.
+    Spreads are ordered by their means.
     """
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):
@@ -190,7 +183,7 @@ def middle(values: Iterable[Any]) -> Any:
 
 
 def of_flow(flow: Mapping[str, Any], path: str) -> float | None:
-    """Return a figure of a flow's median receiver; ``path`` is the figure's path in the receiver's summary."""
+    """Return a figure of a flow's median receiver, at ``path`` in its summary."""
     figure("receiver", path)
     return number(middle(reach(r, *path.split(".")) for r in _receivers(flow)))
 

@@ -1,7 +1,4 @@
-"""Describes the scenario's keys, the commands and the controllers as text, from the program's own data.
-
-`steadycast check --explain KEY` prints the entry of one key. `scripts/docs.py` makes the pages of docs/reference.
-"""
+"""Describes the scenario's keys, the commands and the controllers as text, from the program's own data."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from steadycast.errors import UserError
 
 Node = Mapping[str, Any]
 
-# The schema repeats a link's keys under "back". They are described once, at the link.
+# The schema repeats a link's keys under "back".
 _TABLES = {"back"}
 _KINDS = {
     "string": "text",
@@ -32,7 +29,7 @@ class Key:
     """A key of a scenario file, with its description in the schema."""
 
     path: str  # for example "flow.encode.codec"; a key in a list of tables has the path of a single table
-    kind: str  # the allowed values: "text such as "10ms"", "one of a, b", "number, 0 to 1"
+    kind: str  # "text such as "10ms"", "one of a, b", "number, 0 to 1"
     about: str
     table: bool
 
@@ -64,15 +61,14 @@ _MEANT = {
     "sound": "for a video's sound use flow.audio, for another program's a flow of kind cbr: --explain flow.audio",
     "wifi": "Wi-Fi is a link with jitter, loss and retransmission: --explain link.jitter, link.loss or link.arq",
 }
-"""Search terms for keys with another name, and for concepts of several keys."""
+"""For keys with another name, and for concepts of several keys."""
 
 
 def explain(path: str) -> str:
-    """Explain a key or a controller's parameter. For a table, its keys are listed as well."""
+    """Explain a key or a controller's parameter; for a table, its keys, too."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
-    # "rate" alone is a key in several tables, and all of them are shown. The form of --set is accepted: flow.NAME.KEY
-    # or link.NAME.KEY.
+    # "rate" alone is a key in several tables. The form of --set, flow.NAME.KEY or link.NAME.KEY, is accepted.
     table, _, rest = wanted.partition(".")
     found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
     found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]
@@ -87,7 +83,7 @@ def explain(path: str) -> str:
         raise UserError(
             f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy
         )
-    # Tables such as a queue's occur at several paths. Equal entries are printed once.
+    # Tables such as a queue's occur at several paths.
     entries: dict[str, list[str]] = {}
     for key in found:
         entries.setdefault(_entry(key), []).append(key.path)

@@ -1,4 +1,4 @@
-"""Replays a call with other controllers: each is simulated on many paths that are consistent with the record."""
+"""Replays a call with other controllers, simulated on many paths that are consistent with the record."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PATHS = 20
 ALIKE = 0.27
 """The difference in score below which controllers count as equal on a path.
 
-For six of seven pairs of controllers on random networks (the networks 1 to 69 of `validation.call`), the true
-difference was within this distance of the difference on the reconstructed paths.
+For six of seven pairs of controllers on the networks 1 to 69 of `validation.call`, the true difference was within
+this distance of the reconstructed one.
 """
 ALIKE_BESIDE = 0.5
-"""The threshold `ALIKE` for calls with competing flows, which the user names.
+"""The same threshold for calls with competing flows.
 
-This value gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
+It gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
 cubic:1``); 0.45 gave none on 14 of them, and 0.4 none on 13.
 """
 TOLD = 0.75
@@ -69,24 +69,24 @@ LOOPS = (
     "not close to the record, no results are shown."
 )
 _RATE_OFF = 0.15
-"""The paths are accepted if the simulated rate of the recorded controller deviates by at most this fraction."""
+"""Maximum relative error of the simulated rate of the recorded controller."""
 _DELAY_OFF = 0.30
-"""The paths are accepted if that controller's simulated delay deviates from the record by at most this fraction."""
+"""Maximum relative error of that controller's simulated delay."""
 _DELAY_LEAST_MS = 5.0
-"""The tolerance of the delay is at least this, in milliseconds, because a frame's packets are spread over this time."""
+"""Tolerance of the delay in milliseconds at least; a frame's packets are spread over this time."""
 _MORE, _HELD_S = 1.3, 4.0
-"""The encoder counts as the limit of the rate if the target exceeds the sending rate by a factor of 1.3 for 4 s."""
+"""The encoder limits the rate if the target exceeds the sending rate by a factor of 1.3 for 4 s."""
 _MEDIA_BAND = (0.95, 1.2)
-"""The range of the encoder's highest rate, relative to its mean rate in the times in which the encoder is the limit.
+"""The encoder's highest rate, relative to its mean rate while it limits the rate.
 
 On random networks (`validation.call`, 9 to 51) the ratio was 0.98 to 1.19, because pictures sometimes need less.
 """
 _HELD_BINS = 4
-"""The largest number of consecutive bins of unknown capacity that are interpolated between the bins beside them."""
+"""Most bins in a row with unknown capacity that are interpolated."""
 _BEFORE_BINS = 4
-"""If the call began before the record, the mean rate of this number of bins is taken as the start rate."""
+"""Number of bins whose mean rate is the start rate, if the call began before the record."""
 _STEP = 0.05
-"""Relative steps of the capacity that are smaller than this are omitted from a scenario."""
+"""Smaller relative steps of the capacity are omitted from a scenario."""
 _KEEPS = 0.8
 """The autocorrelation of the capacity's errors in consecutive bins."""
 _UNKNOWN_DELAY_MS = 20.0
@@ -107,12 +107,12 @@ class Drawn:
     queue_bytes: float
     loss_frac: float
     media_bps: float
-    """The media's ceiling, which is its highest rate, in bit/s."""
+    """The encoder's highest rate, in bit/s."""
     seed: int = 1
 
 
 def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield each run of bins with unknown capacity: its range, the capacities beside it, and its throughput (bit/s)."""
+    """Yield each run of bins with unknown capacity: its range, the capacities beside it, its throughput (bit/s)."""
     bins = call["bins"]
     i = 0
     while i < len(bins):
@@ -126,12 +126,11 @@ def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
 
 
 def rates(call: Json) -> list[float]:
-    """Return a capacity for each bin, in bit/s: the known one, or a central estimate for unknown bins.
+    """Return a capacity for each bin, in bit/s; unknown ones are estimated.
 
-    In a short gap, the estimate is the geometric mean of the capacities before and after the gap. In a longer gap, the
-    capacity may have been up to three times the highest known one: the estimate is the geometric mean of that bound and
-    the throughput. Holding the last known value would be unfair to controllers that fill a link sooner than the
-    recorded sender.
+    In a short gap, the estimate is the geometric mean of the capacities beside the gap. In a longer one, it is the
+    geometric mean of the throughput and three times the highest known capacity. Holding the last known capacity
+    would disadvantage controllers that fill a link sooner than the recorded sender.
     """
     found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
     most = _MOST * max(found)
@@ -160,12 +159,11 @@ def middle_path(call: Json) -> Drawn:
 
 
 def _media(call: Json) -> tuple[float, float]:
-    """Return the bounds of the media's ceiling, in bit/s, from a replay or from the call.
+    """Return the bounds of the encoder's highest rate, in bit/s.
 
-    If the encoder produced less than its target for `_HELD_S`, the ceiling is its output, within `_MEDIA_BAND`.
-    Otherwise the lower bound is the 95th percentile of the rate over two seconds, and the upper bound 1.2 times the
-    highest capacity. With competing flows the upper bound is three times the highest capacity, because `nada` leaves
-    less capacity to these flows the higher its ceiling is.
+    If the encoder limited the rate for `_HELD_S`, they follow from its output by `_MEDIA_BAND`. Otherwise they are the
+    95th percentile of the rate over two seconds, and 1.2 times the highest capacity. With competing flows the upper
+    bound is three times that capacity, because `nada` leaves them less the higher this rate is.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -177,7 +175,7 @@ def _media(call: Json) -> tuple[float, float]:
 
 
 def _held(call: Json) -> float | None:
-    """Return the mean rate, in bit/s, of the times in which the encoder limited the rate; `None` if there are none."""
+    """Return the mean rate, in bit/s, while the encoder limited the rate; `None` if it never did."""
     asked, sent = openloop.recorded(call)[1], [each["sent_bps"] for each in call["bins"]]
 
     def is_less(k: int) -> bool:
@@ -197,24 +195,22 @@ def _held(call: Json) -> float | None:
 def sustained(bins: Sequence[Json]) -> float:
     """Return the 95th percentile of the rate over two seconds, in bit/s."""
     sent: list[float] = [each["sent_bps"] for each in bins]
-    # A bin lasts half a second, so four bins last two seconds.
+    # Four bins of half a second.
     means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
     return means[len(means) * 95 // 100]
 
 
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
-    """Draw random paths that are consistent with a call whose path is known.
+    """Draw random paths that are consistent with a call.
 
-    The capacity of a known bin is drawn from its band, with autocorrelated errors. The frequency of steps in the
-    capacity is that of the known bins, and also applies to gaps. A gap without a step has the capacity of its
-    neighbours; if these differ, it changes at a random time. A gap with a step has a log-uniform capacity from its
-    throughput to three times the highest known one. The media's ceiling is drawn between its bounds. The queue's size
-    is log-uniform from the largest observed queue to half a second, unless losses reveal it. The rate of random losses
-    is drawn from its posterior distribution for the counted losses.
+    A known capacity is drawn from its band, with autocorrelated errors. Gaps have steps as often as known bins; a
+    gap without a step has the capacity beside it, and a gap with a step a log-uniform one between its throughput and
+    three times the highest known capacity. The queue's size is log-uniform from the largest observed queue to half a
+    second, unless losses reveal it. The rate of random losses has its posterior distribution for the counted losses.
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
-    # Two pairs of bins are added, one of them with a step, to keep the frequency from being 0 or 1.
+    # Two additional pairs, one with a step, keep the frequency from being 0 or 1.
     steps = (1 + sum(not _alike(a, b) for a, b in pairs)) / (2 + len(pairs))
     most = _MOST * max(band["rate"] for band in known if band)
     (low, high), (least, ceiling) = _queue(call), _media(call)
@@ -267,7 +263,7 @@ def others(named: str | None) -> list[Json]:
 
 
 def table_of(call: Json) -> FrameTable:
-    """Return the sizes of the recorded frames relative to the local mean, at one rate; the simulation scales them."""
+    """Return the sizes of the recorded frames, relative to the local mean."""
     frames = call["seen"]["frames"]
     fps = min(max(round(frames["per_s"] or 30), 1), 60) if frames else 30
     shares = frames["sizes"] if frames else [1.0]
@@ -279,13 +275,13 @@ def table_of(call: Json) -> FrameTable:
 
 
 def frames_csv(call: Json) -> str:
-    """Return the frame sizes of `table_of` as a trace."""
+    """Return the frame sizes of `table_of` as a trace in CSV."""
     rows = (f"{k},I,2,{size}\n" for k, size in enumerate(table_of(call).sizes[0]))
     return "frame,type,q,size\n" + "".join(rows)
 
 
 def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) -> Json:
-    """Return a scenario of a path, with a video whose frame sizes come from the file ``trace``."""
+    """Return a path's scenario, with a video whose frame sizes come from the file ``trace``."""
     seen, found = call["seen"], call["path"]
     steps: list[tuple[float, float]] = []
     for i, rate in enumerate(path.rates):
@@ -297,7 +293,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         "queue": {"kind": "droptail", "limit": f"{path.queue_bytes:.0f}B"},
     }
     if path.loss_frac > 0:
-        # The mean length of a run of losses is 1 / p_good; p_bad then sets the overall loss.
+        # A run of losses has a mean length of 1 / p_good; p_bad then sets the overall loss.
         good = 1 / max(found["loss_run_packets"], 1.0)
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
@@ -329,7 +325,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
 
 
 def empty_ms(call: Json) -> float:
-    """Return the delay of a packet on the call's path with empty queues, as far as it is known."""
+    """Return the delay of the call's path with empty queues, in milliseconds."""
     return _delay_ms(call) + 2 * _ACCESS_MS
 
 
@@ -365,7 +361,7 @@ def replay(
     seed: int = 1,
     told: Progress | None = None,
 ) -> Json:
-    """Run each controller on each of ``paths`` drawn paths of a call, in closed loop.
+    """Run each controller on ``paths`` drawn paths of a call, in closed loop.
 
     Returns:
         ``refusals`` (reasons why there is no result), ``paths``, ``seed``, ``media_bps``, ``recorded``,
@@ -373,7 +369,7 @@ def replay(
         an empty queue), and ``pairs``: the number of paths on which the first has the better score; ties count half.
 
     """
-    # An unknown name is reported before the runs begin.
+    # Reports an unknown name before the runs.
     for name in controllers:
         find(name)
     if call["path"]["refusals"]:
@@ -413,12 +409,11 @@ def replay(
 
 
 def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
-    """Return the bounds of the media's ceiling, in bit/s.
+    """Return the bounds of the encoder's highest rate, in bit/s.
 
-    If the call does not reveal the ceiling, the recorded controller is simulated on the central path with the highest
-    possible ceiling. If the simulation reaches no more than the recorded rate, the network was the limit, and the
-    ceiling remains unknown. Otherwise the encoder was the limit, and the ceiling that reproduces the recorded rate is
-    found by bisection. With competing flows the simulated rate is too random for this test.
+    If the call does not reveal it, the recorded controller is simulated on the central path with the upper bound. If
+    it is then no faster than the record, the network was the limit, and the bounds remain. Otherwise bisection finds
+    the value that reproduces the recorded rate. With competing flows the simulated rate is too random for this.
     """
     low, high = _media(call)
     if _held(call) or call["path"].get("beside"):
@@ -462,7 +457,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]]) -> list[str]:
-    """Name the figures that the recorded controller does not reproduce, which means that the paths are wrong."""
+    """Name the figures that the recorded controller does not reproduce."""
     said = []
     for key, off, least in (("rate_bps", _RATE_OFF, 0.0), ("delay_p95_ms", _DELAY_OFF, _DELAY_LEAST_MS)):
         was, now = record[key], again[key]
@@ -488,7 +483,7 @@ def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
 
 
 def answer(call: Json) -> str:
-    """Describe in one sentence the recorded call, and the result of the best controller."""
+    """Describe the recorded call, and the result of the best controller, in one sentence."""
     found = call["replay"]
     if found["refusals"]:
         return f"The results of other controllers are unknown: {'; '.join(found['refusals'])}."
@@ -534,14 +529,14 @@ def _ahead(call: Json) -> dict[tuple[str, str], float]:
 
 
 def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the number of paths on which the controller of a row has a better score than the one of a column."""
+    """Return a table: on how many paths the row's controller has a better score than the column's."""
     ahead, names = _ahead(call), list(call["replay"]["controllers"])
     rows = [[one, *("" if one == other else f"{ahead[one, other]:g}" for other in names)] for one in names]
     return ["better than", *names], rows
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the recorded figures and the figures of each controller, as a table's headings and rows."""
+    """Return the recorded figures and those of each controller, as headings and rows."""
     found = call["replay"]
     was = [how(found["recorded"][key]) for key, (_, how, _) in FIGURES.items()]
     rows = [

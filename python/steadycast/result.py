@@ -65,7 +65,7 @@ class Run:
     film: tuple[Json, bytes] | None = None
     """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
     _scratch: TemporaryDirectory[str] | None = None
-    """A temporary folder for the files of a run without a folder. It exists as long as the run object."""
+    """Lives as long as the run, for its files."""
 
     def table(self, name: str) -> Table:
         """Return a table by its name.
@@ -200,7 +200,7 @@ class Run:
         figure = drawn(lambda: draw_rates(self.held()))
         if figure is None:
             return shown
-        # An <img> isolates the SVG's ids: inline figures of one notebook would refer to each other's elements.
+        # In inline SVG, figures of one notebook would share their elements' ids.
         code = b64encode(figure._repr_svg_().encode()).decode()
         return f'{shown}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
 
@@ -220,7 +220,7 @@ class Run:
 
 
 def moved(run: Run, folder: Path) -> Run:
-    """Return a run whose paths are changed to ``folder``, after its folder was renamed."""
+    """Return a run with paths in ``folder``, after its folder was renamed."""
     captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
     return replace(run, folder=folder, captures=captures)
 

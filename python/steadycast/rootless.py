@@ -1,4 +1,4 @@
-"""Networks without root, in a user namespace, and the remedies if that is refused as well."""
+"""Networks without root, in a user namespace, and the remedies if that is refused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from steadycast.errors import MissingError
 MARK = "STEADYCAST_ROOTLESS"
 """Environment variable of a command that was restarted in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
-"""The command that runs another one in a new user namespace.
-
-The other command has the namespace's capabilities, but keeps the user name and the files.
-"""
+"""Runs a command in a new user namespace, with its capabilities, but the same user name and files."""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
 _TUN = "/dev/net/tun"
 _SMALLEST = """
@@ -38,7 +35,7 @@ to = ["b"]
 
 
 def need_rights() -> None:
-    """Raise an error early if the system is not Linux, or the permission to create network namespaces is missing."""
+    """Raise an error if the system is not Linux, or the permission to create network namespaces is missing."""
     try:
         core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})
     except OSError as error:
@@ -109,7 +106,7 @@ def way() -> Sequence[str]:
             raise
     else:
         return ()
-    # With LC_ALL=C the messages are in English, and are compared with English ones below.
+    # LC_ALL=C makes the messages English, as compared below.
     tried = subprocess.run(
         [*UNSHARE, sys.executable, "-P", "-m", "steadycast.rootless"],
         env={**os.environ, MARK: "1", "LC_ALL": "C"},
@@ -130,8 +127,7 @@ def way() -> Sequence[str]:
 def enter() -> None:
     """Restart this command in a user namespace, if networks can't be created otherwise.
 
-    A process that runs other code, too, such as a script that imports this package, is not restarted, because the
-    restart would end that code.
+    A process that runs other code, too, is not restarted, because that would end the other code.
 
     Raises:
         MissingError: networks can't be created in a user namespace, either.

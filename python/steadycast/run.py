@@ -138,7 +138,7 @@ def _seeds_kept(draft: Draft) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Seeds:
-    """The arguments that the worker processes of `run_seeds` share."""
+    """Arguments that the worker processes of `run_seeds` share."""
 
     scenario: Source
     place: Path | None

@@ -1,7 +1,4 @@
-"""The steps of a run, which `run`, `emulate`, sweeps and the lab combine.
-
-A `Plan` describes the run, a world (simulation or emulation) executes it, and `Keep` selects the results that are kept.
-"""
+"""The steps of a run, which `run`, `emulate`, sweeps and the lab combine."""
 
 from __future__ import annotations
 
@@ -32,37 +29,31 @@ if TYPE_CHECKING:
 Ladders = Mapping[str, Mapping[str, object]]
 """Frame sizes in the core's format, by flow name."""
 Build = Callable[[core.Scenario, Ladders, Mapping[str, controller.Guest]], "World"]
-"""Builds a world from a scenario, its frame sizes and its controllers; for example `core.Simulation`."""
+"""Builds a world from a scenario, its frame sizes and its controllers."""
 Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable | None"]
 """Prepares a flow's media; for example `media.prepare.media_of`."""
 
 _LEAST_BPS = 4_000.0
-"""The lowest rate of a session in bit/s: one packet of 1500 bytes every 3 s.
-
-A controller that never exceeds it probably returns its rate in another unit.
-"""
+"""The lowest plausible rate in bit/s: one packet of 1500 bytes every 3 s."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The description of a run: a checked scenario, and the controllers from outside the core."""
+    """A checked scenario, and the controllers from outside the core."""
 
     loaded: core.Scenario
     where: str
     """The scenario's name in error messages."""
     guests: Mapping[str, controller.Guest]
-    """The controllers and switching rules that are a class or a program, by their keys in the scenario."""
+    """Controllers and switching rules that are a class or a program, by their keys in the scenario."""
     warnings: tuple[str, ...] = ()
-    """Warnings that are added to the core's warnings in the summary."""
+    """Added to the core's warnings in the summary."""
 
     @classmethod
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find what is external: the given controllers, and the controllers and rules that the scenario names.
-
-        File names are relative to ``folder``.
-        """
+        """Find the controllers and rules that are not in the core; file names are relative to ``folder``."""
         given = classes or {}
         videos = loaded.videos()
         for flow in given:
@@ -93,34 +84,31 @@ class Plan:
 
 @dataclass(frozen=True)
 class Keep:
-    """The results that a run keeps in addition to its numbers."""
+    """What a run keeps in addition to its numbers."""
 
     quality: bool = True
     """Whether pictures are decoded and measured."""
     vmaf: bool = False
     film: bool = False
-    """Whether the ten seconds with the worst picture quality are recorded as a film."""
+    """Whether there is a film of the ten seconds with the worst picture quality."""
     recorded: Callable[[Folder], None] | None = None
-    """A function that is called with the unfinished folder once the tables are written, before the film is made."""
+    """Called with the unfinished folder once the tables are written, before the film."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A plan with its media, and the world that was built from them."""
+    """A plan with its media, and the world built from them."""
 
     plan: Plan
     media: Mapping[str, Ladder | FrameTable]
-    """Frame sizes by flow name; a ladder has pictures as well."""
+    """By flow name; a ladder has pictures as well as frame sizes."""
     world: World
     media_s: float
-    """The time that it took to prepare the media and the world, in seconds."""
+    """The time for preparing the media and the world, in seconds."""
 
     @classmethod
     def of(cls, plan: Plan, told: Progress, build: Build | None = None, made: Made | None = None) -> Ready:
-        """Prepare the media by ``made`` and the world by ``build``.
-
-        The defaults are `media_of` and `core.Simulation`.
-        """
+        """Prepare the media by ``made`` and the world by ``build`` (default `media_of` and `core.Simulation`)."""
         began = time.perf_counter()
         if build is None:
             plan.need_flows()
@@ -143,7 +131,7 @@ class Ready:
             return {}
         from steadycast.media.table import FrameTable
 
-        # The class `Ladder` is not imported here, because its module loads the codecs.
+        # The module of `Ladder` would load the codecs.
         return {flow: each for flow, each in self.media.items() if not isinstance(each, FrameTable)}
 
 
@@ -156,8 +144,7 @@ def drive(world: World, told: Callable[[float, float], None] | None = None) -> t
     try:
         complete = world.run(told)
     finally:
-        # A user's controller may fork and let the child return. The child is ended here, or it would write the results,
-        # too.
+        # A user's controller may fork and let the child return, which would write the results, too.
         if os.getpid() != own:
             os._exit(0)
     return complete, {"cpu_s": time.thread_time() - cpu, "wall_s": time.perf_counter() - wall}
@@ -168,7 +155,7 @@ def record_of(ready: Ready, *, complete: bool) -> Run:
     plan, world = ready.plan, ready.world
     summary: Json = json.loads(world.summary(complete))
     summary["scenario"]["sha256"] = plan.loaded.sha256
-    # The key order is part of the documented format of summary.json.
+    # The key order is documented.
     summary = {"format": FORMAT, "scenario": summary["scenario"], "program": program(), **summary}
     tables = {name: Table(world.table(name)) for name in (*TABLES, "missing")}
     tables["frames"] = unscored(world.table("frames"))
@@ -202,7 +189,7 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
     """Warn of each video whose rate exceeds its fair share even at the coarsest quantizer.
 
-    If the encoder's best quality limits the rate, the fair share is that rate, and there is no warning.
+    If the encoder's best quality limits the rate, there is no warning.
     """
     from steadycast.report import say
     from steadycast.report.answer import MOSTLY
@@ -300,7 +287,7 @@ def conduct(
             draft.progress(left.summary)
         raise
     except UserError as error:
-        # An error before there are results leaves no folder, except if a file could not be written.
+        # Without results there is no folder, unless a file could not be written.
         if draft is not None and done is None and not isinstance(error, UnwrittenError):
             draft.discard()
         raise
@@ -320,7 +307,7 @@ def conduct(
 
 
 def _capture(ready: Ready, folder: Path | None) -> dict[str, Path]:
-    """Start the captures that the scenario requests, with ``folder`` as their place; return their files by link."""
+    """Start the captures that the scenario requests; return their files by link."""
     links = ready.plan.loaded.captured()
     if folder is None or not links:
         return {}
@@ -346,7 +333,7 @@ def stage(
 
         need()
     if out is not None:
-        # The draft locks the folder first: a conflict must not surface after minutes of encoding and simulation.
+        # Locks the folder: a conflict must not surface after minutes of encoding and simulation.
         with Draft(out, force=force) as draft:
             ready = prepare()
             draft.begin()

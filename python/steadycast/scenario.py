@@ -1,8 +1,7 @@
 """Scenarios from Python: the same keys as in a scenario file, checked by the same core.
 
 Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". A key that is not
-given has the file's default. The stub `scenario.pyi` describes the keys of each class with their types and meanings,
-for editors and type checkers.
+given has the file's default. The stub `scenario.pyi` describes the keys of each class.
 
     Scenario(
         name="dumbbell",
@@ -24,7 +23,7 @@ from steadycast.files import write_text
 from steadycast.toml import document
 
 _LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
-"""The keys that are lists of tables in the file, by their names in Python."""
+"""Lists of tables, and their keys in the file."""
 
 
 class Part:
@@ -55,7 +54,7 @@ class Part:
         }
 
     def _key(self, name: str) -> str:
-        """Return the key for a name; they differ if the key is a Python keyword."""
+        """Return the key for a name, which ends in an underscore if it is a Python keyword."""
         return name.rstrip("_")
 
 

@@ -1,7 +1,6 @@
-"""The schema of the files in run folders (summaries, film descriptions, tables), which is checked on reading.
+"""The schema of the files in run folders, which is checked on reading.
 
-The readers can then rely on the types of all values. `crates/record` declares the schema of summaries and tables.
-Unknown keys are ignored.
+`crates/record` declares the schema of summaries and tables. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ _LARGEST = 1e24
 
 @dataclass(frozen=True)
 class Object:
-    """An object with these keys.
-
-    Keys in ``needed`` must be present. Keys in ``needed`` and ``filled`` must not be null.
-    """
+    """An object with these keys: ``needed`` are present, ``needed`` and ``filled`` are not null."""
 
     keys: Mapping[str, Any]
     needed: frozenset[str] = frozenset()
@@ -34,7 +30,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Each:
-    """An object whose keys are names, or a list. All values have the same shape."""
+    """An object whose keys are names, or a list, of values with the same shape."""
 
     shape: Any
     is_list: bool = True
@@ -54,10 +50,10 @@ FILM: Shape = Object(
 JUDGED: Shape = Object(
     {"cells": Each(Object({"network": TEXT, "worst": Object({})}, frozenset({"network"})))}
 )
-"""The schema of the keys that are read from an earlier `judge.json`."""
+"""Keys that are read from an earlier `judge.json`."""
 
 _UNUSED: Shape = Each(Object({"reason": TEXT, "packets": NUMBER}, frozenset({"reason", "packets"})))
-"""The schema of the list of a receiver's discarded packets."""
+"""A receiver's discarded packets."""
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {
     "warnings": TEXTS,
@@ -78,7 +74,7 @@ _NEEDED = {
     "expectation": ("that",),
 }
 _FILLED = {"run": ("from_s", "to_s", "warnings")}
-"""Keys, in addition to lists, that must not be null if present. An interrupted run may lack them."""
+"""Keys, besides lists, that are not null if present; an interrupted run may lack them."""
 
 
 @cache
@@ -198,7 +194,6 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Return a short text for a value in an error message."""
     text = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
@@ -207,8 +202,7 @@ _SHOWN = 40
 
 
 OPTIONAL = {("frames", "clip_frame"), ("packets", "stream")}
-"""Optional columns of tables. A frame table without a clip lacks the column of the clip's frames. Tables of packets
-that were written before the column `stream` existed lack it."""
+"""A frame table without a clip lacks `clip_frame`; older tables of packets lack `stream`."""
 
 
 def table_problem(table: str, found: Mapping[str, Any]) -> str | None:

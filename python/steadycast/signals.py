@@ -15,10 +15,9 @@ _ABORT = 3
 
 
 class _Heard:
-    """A signal handler: the first signal raises KeyboardInterrupt, the second is ignored, the third raises it again.
+    """The first signal raises KeyboardInterrupt, the second is ignored, the third raises it again.
 
-    A user or a supervisor that sends two signals in a row therefore does not abort the writing of the record, which the
-    first signal started.
+    Two signals in a row therefore do not abort the writing of the record.
     """
 
     count = 0
@@ -44,7 +43,7 @@ _heard = _Heard()
 
 @contextmanager
 def _put_off() -> Iterator[None]:
-    """If the first signal arrives in the block, raise its KeyboardInterrupt at the end of the block."""
+    """Raise the KeyboardInterrupt of a first signal at the end of the block."""
     if _heard.putting_off or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -61,15 +60,14 @@ def _put_off() -> Iterator[None]:
 class _Loaded:
     """Postpones signals during imports, and restores the handling of Ctrl-C after polars and NumPy are imported.
 
-    A KeyboardInterrupt during an import is not always propagated. Python converts it to a SyntaxError while it compiles
-    a string with a named character, and some modules catch all exceptions of their imports. Therefore the import is
-    completed first. It takes less than a second, or some seconds if Python's bytecode is not cached yet.
+    Python may convert a KeyboardInterrupt during an import to a SyntaxError (in strings with a named character), and
+    some modules catch all exceptions. An import takes less than a second, or some seconds without cached bytecode.
 
-    On its import, polars installs its own signal handler. With that handler every Ctrl-C during a write of Parquet
-    raises KeyboardInterrupt, even the second one, which truncates the record. Therefore our handler is installed again.
-
-    The first NumPy array that polars receives makes it execute Python code of NumPy. A KeyboardInterrupt there causes a
-    Rust panic. Therefore polars receives a first array while signals are postponed.
+    polars installs a signal handler with which even the second Ctrl-C truncates a Parquet file, so this one is
+    installed
+    again. The first NumPy array that polars receives makes it execute Python code, in which a KeyboardInterrupt causes
+    a
+    Rust panic, so it receives one while signals are postponed.
     """
 
     MENDED = ("polars", "numpy")
@@ -97,13 +95,13 @@ class _Loaded:
         return spec
 
     def _mend(self) -> None:
-        with suppress(ValueError):  # this is not the main thread
+        with suppress(ValueError):  # not the main thread
             if signal.getsignal(signal.SIGINT) is _heard:
                 signal.signal(signal.SIGINT, _heard)
         found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
         if len(found) == len(self.MENDED) and hasattr(found[0], "Series"):
             polars, numpy = found
-            with suppress(Exception):  # another thread is still loading polars or NumPy
+            with suppress(Exception):  # another thread is still loading them
                 polars.Series(numpy.zeros(1))
 
 
@@ -128,9 +126,9 @@ def obeyed() -> Iterator[None]:
 
 
 def over() -> None:
-    """Ignore SIGTERM and SIGHUP from now on: the command's result is final, and only the interpreter's exit is left."""
+    """Ignore SIGTERM and SIGHUP from now on: the command's result is final."""
     for each in filter(None, (signal.SIGTERM, getattr(signal, "SIGHUP", None))):
-        with suppress(ValueError):  # this is not the main thread
+        with suppress(ValueError):  # not the main thread
             signal.signal(each, signal.SIG_IGN)
 
 

@@ -9,22 +9,21 @@ from typing import Any
 
 from steadycast.controllers import registry
 
-# A page replaces these colours by its own variables, so that the same drawing works in the light and the dark scheme,
-# and on paper.
+# A page replaces these colours by its variables, for the light and the dark scheme, and for paper.
 INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"
 PAPER = "#fffffe"
 DARK_PAPER = "#16191d"
-"""The background colour of a page in the dark scheme."""
+"""The background of a page in the dark scheme."""
 LEAST_CONTRAST = 4.5
 """The least contrast of lines and texts to their background (WCAG 2.2, 1.4.3)."""
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish. They are used for controllers without a colour,
-# and for several flows of one controller.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, for controllers without a colour, and for several
+# flows of one controller.
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
-# The colours of the five classes of the mean opinion score, worst first.
+# The classes of the mean opinion score, worst first.
 MOS = {
     1: ("bad", "#b2182b"),
     2: ("poor", "#ef8a62"),
@@ -32,15 +31,15 @@ MOS = {
     4: ("good", "#67a9cf"),
     5: ("excellent", "#2166ac"),
 }
-# The colour of the band behind the decisions in a figure, for each limit of the rate.
+# Bands behind the decisions in a figure, for each limit of the rate.
 LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#e0606f"}
-# The colours of the fates of frames that were not displayed intact and in time.
+# Fates of frames that were not displayed intact and in time.
 FATE = {"lost": "#7f3b08", "late": "#e08214", "undecodable": "#8073ac"}
 
 
 @dataclass(frozen=True)
 class Look:
-    """A line: its colour as "#rrggbb", and its dashes in points on and off (empty: solid)."""
+    """The colour as "#rrggbb", and the dashes in points on and off (empty: solid)."""
 
     colour: str
     dashes: tuple[float, ...] = ()
@@ -65,15 +64,12 @@ def look(flow: dict[str, Any]) -> Look:
     for entry in registry():
         if entry.name == name:
             return Look(entry.colour, entry.dashes)
-    # A user's controller: the spare colour is derived from the name, so that it is always the same.
+    # A user's controller: derived from the name, so that it is always the same.
     return Look(SPARE[sum(name.encode()) % len(SPARE)], (4, 1, 1, 1))
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Return a line style for each flow of a drawing.
-
-    Flows whose style would be equal are distinguished by paler colours first, and then by other dashes.
-    """
+    """Return a line style for each flow of a drawing; equal styles get paler colours first, then other dashes."""
     result: list[Look] = []
     for flow in flows:
         plain = look(flow)

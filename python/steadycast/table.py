@@ -19,7 +19,7 @@ class Table:
     """One table of a record."""
 
     columns: Sequence[Column]
-    """The core's columns; the content of a column of the kind "absent" is the number of rows and the type."""
+    """A column of the kind "absent" has the number of rows and the type as content."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the table by Arrow's C stream interface, without a copy."""
@@ -88,7 +88,7 @@ def scores() -> list[tuple[str, str]]:
 
 
 def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
-    """Return a table in which the integers of all columns, or of the columns ``names``, may be null."""
+    """Return a table in which the integers of all columns, or of ``names``, may be null."""
     absent = {name for name, kind, _ in columns if kind == "i64" and (not names or name in names)}
     return Table(
         [(name, "i64 or none" if name in absent else kind, content) for name, kind, content in columns]
@@ -96,14 +96,14 @@ def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
 
 
 def unscored(columns: Sequence[Column]) -> Table:
-    """Add the columns of measured quality as nulls, and convert values that a live receiver can't know to nulls."""
+    """Add null columns of measured quality; values that a live receiver can't know become null."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     known = partly(columns, ("q", "clip_frame")).columns
     return Table([*known, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 
 
 def scored(table: Table, measured: Any) -> Table:
-    """Replace the null columns of measured quality by ``measured``, which contains an array for each of them."""
+    """Replace the null columns of measured quality by the arrays in ``measured``."""
     known = [column for column in table.columns if column[1] != "absent"]
     kinds = ((name, "f64" if dtype == "Float64" else dtype) for name, dtype in scores())
     return Table([*known, *((name, kind, getattr(measured, name).tobytes()) for name, kind in kinds)])

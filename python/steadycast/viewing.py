@@ -34,14 +34,14 @@ FRAMES = tuple(
     ["flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"]
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
-"""The columns of the table `missing` that are read here; `FRAMES` lists those of the table `frames`."""
+"""Columns of the table `missing`; `FRAMES` are those of the table `frames`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Rows of a table as arrays, with NaN for absent values, and texts as indices into a list.
 
-    NumPy is used instead of polars, because importing polars takes longer than a short run.
+    Importing polars instead takes longer than a short run.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -73,7 +73,7 @@ class Rows:
             if column.dtype.is_numeric():
                 columns[name] = column.to_numpy()
             elif column.null_count() < len(column):
-                # `np.unique` is avoided because it imports NumPy's masked arrays.
+                # `np.unique` imports NumPy's masked arrays, which is slow.
                 every = column.to_list()
                 texts[name] = sorted(set(every))
                 place = {text: n for n, text in enumerate(texts[name])}
@@ -87,7 +87,7 @@ class Rows:
         return self.columns[name]
 
     def are(self, name: str, *wanted: str) -> npt.NDArray[np.bool_]:
-        """Return for each row whether its text is one of these."""
+        """Whether each row's text is one of these."""
         places = [place for place, text in enumerate(self.texts[name]) if text in wanted]
         return np.isin(self.columns[name], places)
 
@@ -111,20 +111,20 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Viewer:
-    """One receiver of a video, reconstructed from the record."""
+    """One receiver of a video."""
 
     ladder: Ladder
     chosen_q: Quantizers
     """The quantizer of each GOP, or of each of its frames."""
     fates: Fates
     counted_from: int
-    """The first display slot that counts in means: the first after the warm-up and after the receiver joined."""
+    """The first display slot after the warm-up and after the receiver joined."""
     rows: npt.NDArray[np.bool_]
     """A mask of this receiver's rows in the table of frames."""
     lasts: F64 | None = None
-    """The display time of each slot in seconds, if the play-out delay changes; else `None`."""
+    """Display time of each slot in seconds; `None` if the play-out delay never changes."""
     owed: Bools | None = None
-    """A mask of the display slots that count, if the flow paused or the receiver was absent; `None` means all."""
+    """A mask of the display slots that count: the flow may pause, and the receiver may be absent; `None`: all."""
 
     def quality(
         self, *, by: str = "time", vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
@@ -151,7 +151,7 @@ class Viewer:
 
     @property
     def slots(self) -> int:
-        """The number of frames that were sent, up to the last one in this receiver's rows."""
+        """Number of frames that were sent, up to this receiver's last row."""
         return self.fates.frames
 
 
@@ -177,9 +177,9 @@ class Record:
     """The record of a run's video flows, and their pictures."""
 
     videos: Sequence[Mapping[str, Any]]
-    """The result of `_core.Scenario.videos`."""
+    """As from `_core.Scenario.videos`."""
     ladders: Mapping[str, Ladder]
-    """The ladders of the flows that have pictures."""
+    """By flow, if it has pictures."""
     frames: Rows
     missing: Rows | None
     from_s: float = 0.0
@@ -230,7 +230,7 @@ class Record:
         """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
 
         ``by`` is one of `media.quality.BY`. With ``index`` frames have no scores, because a missing frame shifts the
-        frames received after it.
+        later ones.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
@@ -259,7 +259,6 @@ class Record:
 
 
 _STEPS = 1000
-"""The number of progress steps per receiver."""
 
 
 def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[int, int], None]:
@@ -273,10 +272,7 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
 
 
 def _scored(receiver: Json, coding: float | None) -> Json:
-    """Return a receiver's picture score, from the coding quality of the pictures and the recorded play-out factor.
-
-    A run of an older version without that factor keeps its score.
-    """
+    """Return a receiver's picture score, from the pictures' coding quality and the recorded play-out factor."""
     smooth = receiver.get("smooth_frac")
     if coding is None or smooth is None:
         return {}
@@ -293,10 +289,7 @@ def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: np
 
 
 def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
-    """Return the numbers below ``n`` that are not present.
-
-    `np.setdiff1d` is avoided: it imports NumPy's masked arrays, which takes longer than a short simulation.
-    """
+    """Return the numbers below ``n`` that are not present; `np.setdiff1d` imports masked arrays, which is slow."""
     absent = np.ones(n, dtype=np.bool_)
     absent[present[present < n]] = False
     return np.flatnonzero(absent)
@@ -305,9 +298,8 @@ def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
 def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
     """Return the fates of all frames at one receiver, and the quantizers of each GOP.
 
-    ``rows`` are the receiver's rows of the table of frames; ``holes`` contains the frame, offset and length of each
-    missing range. Frames without a row are incomplete: they were sent before the receiver joined, while it was absent,
-    or not at all because the flow paused.
+    ``rows`` are the receiver's rows of the table of frames; ``holes`` has frame, offset and length of each missing
+    range. Frames without a row are incomplete: the receiver was absent, or the flow paused.
     """
     index = rows["frame"]
     n = int(index[-1]) + 1
@@ -330,8 +322,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     groups = ladder.table.group_of(np.arange(n))
-    # A frame without a row is given the quantizer of the next frame of its GOP or, if there is none, of the previous
-    # one.
+    # A frame without a row gets the quantizer of the next frame of its GOP, or else of the previous one.
     following = np.searchsorted(index, np.arange(n))
     preceding = np.maximum(following - 1, 0)
     quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
@@ -352,8 +343,7 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    # The play-out delay is looked up at the slot's time. With B frames, that is not the time at which the slot's frame
-    # was ready.
+    # With B frames, a slot's time is not when its frame was ready.
     order = np.argsort(rows["ready_s"], kind="stable")
     then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]
@@ -368,10 +358,7 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
 
 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
-    """Return a mask of the slots that count: slots with a row, and all slots before the first row.
-
-    `None` means that all slots count.
-    """
+    """Return a mask of the slots that count: slots with a row, and all before the first row; `None`: all."""
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
     absent = _without(index, len(owed))
@@ -381,11 +368,9 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 
 
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
-    """Return the quality as figures of a receiver, by path, from display slot ``first`` on; VMAF is unchanged.
+    """Return a receiver's figures by path, from display slot ``first`` on; VMAF is unchanged.
 
-    The key ``coding`` is not a figure. It is the coding quality, from which the picture score is computed.
-
-    Slots that are not ``owed`` are excluded, and have no duration.
+    ``coding`` is the coding quality for the picture score. Slots that are not ``owed`` are excluded.
     """
     counted = np.arange(len(seen.mos)) >= first
     if owed is not None:

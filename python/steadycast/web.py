@@ -1,7 +1,4 @@
-"""The web server of `serve`, `lab` and `--metrics`: access checks, response headers, connection limits, and its loop.
-
-`Access` judges the Host and Origin headers of requests.
-"""
+"""The web server of `serve`, `lab` and `--metrics`."""
 
 from __future__ import annotations
 
@@ -52,27 +49,24 @@ _KINDS = {
 }
 _STYLED = ("lab.css", "serve.css")
 _HEAD_S = 10.0
-"""The time limit for a request's header, in seconds."""
+"""Time limit for a request's header, in seconds."""
 _BODY_S = 30.0
-"""The time limit for a request's body, in seconds."""
+"""Time limit for a request's body, in seconds."""
 _MOST_HEAD = 16 << 10
-"""The largest size of a request's header, in bytes."""
+"""Largest size of a request's header, in bytes."""
 _BACKLOG = 64
-"""The kernel's backlog of connections, which one iteration of the event loop accepts."""
+"""The kernel's backlog, which one iteration of the event loop accepts."""
 _OF_ONE = 64
-"""The most connections per client address.
-
-A browser opens six connections, and several browsers may share a NAT address.
-"""
+"""The most connections per client address; a browser opens six, and browsers may share a NAT address."""
 _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
-"""Rate limit of the log: lines per kind, the interval in seconds, and the number of kinds that are distinguished."""
+"""Rate limit of the log: lines per kind, interval in seconds, and number of kinds."""
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def origin_and_path(option: str, text: str) -> tuple[str, str]:
-    """Split a URL into its origin as browsers write it (RFC 6454, section 6.1) and its path, which ends in a slash.
+    """Split a URL into its origin (RFC 6454, section 6.1) and its path, which ends in a slash.
 
     Raises:
         UserError: the text is no URL of a page.
@@ -83,7 +77,7 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
         parts = urlsplit(text)
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode()
-    except ValueError as error:  # a UnicodeError is a ValueError as well
+    except ValueError as error:  # includes UnicodeError
         raise UserError(f"{option} {text}", f"this is not a URL ({error})", remedy) from None
     if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment or "@" in parts.netloc:
         raise UserError(f"{option} {text}", "this is not the URL of a page", remedy)
@@ -94,16 +88,16 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Access:
-    """The rules for answering requests, by their Host and Origin headers.
+    """Which requests are answered, by their Host and Origin headers.
 
-    The Host header must be the address at which a request arrived, or that of the public URL. This prevents DNS
-    rebinding. Pages of other origins can neither send requests nor read responses, except those of ``origins``.
+    Host must be the address at which a request arrived, or the public URL's, which prevents DNS rebinding. Pages of
+    other origins than ``origins`` can neither send requests nor read responses.
     """
 
     public: str | None = None
     """The origin of the public URL; `None` if the server is reached by its address."""
     origins: frozenset[str] = frozenset()
-    """Other origins whose pages may embed the page, and use the API."""
+    """Other origins whose pages may embed the page and use the API."""
 
     def is_here(self, request: Request) -> bool:
         """Whether a request's Host header names this server."""
@@ -123,11 +117,11 @@ class Access:
         return origin is None or origin == own
 
     def is_allowed(self, request: Request) -> bool:
-        """Whether a request comes from this server's page, from a page of a named origin, or from no page."""
+        """Whether a request comes from this server's page, from a page of `origins`, or from no page."""
         return self.is_own(request) or request.headers.get("origin") in self.origins
 
     def headers(self, request: Request) -> dict[str, str]:
-        """Return the headers of every response: they isolate the page from all origins that are not named."""
+        """Return the headers of every response, which isolate the page from other origins than `origins`."""
         found = dict(_HEADERS)
         if self.origins:
             ancestors = f"frame-ancestors {' '.join(sorted(self.origins))}"
@@ -148,7 +142,7 @@ class Access:
         )
 
     def preflight(self, request: Request) -> Response | None:
-        """Return the response to a CORS preflight request of a page of a named origin; `None` for other requests."""
+        """Return the response to a CORS preflight request of a page of `origins`; `None` for other requests."""
         asks = request.method == "OPTIONS" and "access-control-request-method" in request.headers
         is_named = request.headers.get("origin") in self.origins
         return Response(status_code=204, headers=_PREFLIGHT) if asks and is_named else None
@@ -162,7 +156,6 @@ _PREFLIGHT = {
 
 
 BY_ADDRESS = Access()
-"""The access rules of a server that is reached by its address alone."""
 
 
 def application(
@@ -170,13 +163,10 @@ def application(
     access: Access = BY_ADDRESS,
     refusal: Callable[[Request], Response | None] | None = None,
 ) -> Starlette:
-    """Return an application that adds security headers to each response.
-
-    ``refusal`` returns the response to a request that is not meant for this server. Without it, ``access`` decides.
-    """
+    """Return an application with security headers; ``refusal`` replaces that of ``access``."""
 
     async def guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
-        """Add the headers that isolate the page from other origins to every response."""
+        """Add the headers to every response."""
         response = (refusal or access.refusal)(request) or access.preflight(request) or await answer(request)
         response.headers.update(access.headers(request))
         return response
@@ -201,7 +191,7 @@ def is_token(given: str, token: str) -> bool:
 
 
 async def body(request: Request, most: int) -> bytes | None:
-    """Read a request's body; `None` if it exceeds ``most`` bytes or the time limit."""
+    """Read a request's body; `None` beyond ``most`` bytes or the time limit."""
     found = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(_BODY_S):
@@ -249,9 +239,8 @@ def styles(package: str, name: str) -> bytes:
 class Places:
     """The open connections of a server, limited to fewer than the process's file descriptors.
 
-    A connection in excess of a limit replaces the oldest idle one: one without a request in progress, or whose client
-    does not read the response. A client that sends its request promptly is therefore served, even if others hold
-    connections open.
+    A connection beyond a limit replaces the oldest idle one: one without a request, or whose client does not read. A
+    client that sends its request promptly is therefore served even if others hold connections open.
     """
 
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:
@@ -259,7 +248,7 @@ class Places:
         self.of_one = of_one
         self._all: dict[_Timed | _Handshake, str] = {}
         self.closed = 0
-        """The number of connections that were closed because of the limits."""
+        """Number of connections that were closed because of the limits."""
 
     def take(self, one: _Timed | _Handshake, address: str) -> None:
         """Add a connection, and close the one that it replaces."""
@@ -275,7 +264,7 @@ class Places:
         self._all.pop(one, None)
 
     def _close(self, among: Sequence[_Timed | _Handshake]) -> None:
-        """Close the oldest idle connection of ``among``, or the newest connection if none is idle."""
+        """Close the oldest idle connection of ``among``, or the newest if none is idle."""
         one = next((each for each in among if each.is_idle), among[-1])
         self.leave(one)
         self.closed += 1
@@ -285,7 +274,6 @@ class Places:
 
 
 def _descriptors() -> int:
-    """Return the process's limit of open files."""
     try:
         import resource
     except ImportError:  # Windows
@@ -295,7 +283,7 @@ def _descriptors() -> int:
 
 
 class _Timed(H11Protocol):
-    """An HTTP protocol that closes connections without a complete request header within the time limit."""
+    """Closes connections without a complete request header within the time limit."""
 
     _limit: asyncio.TimerHandle | None = None
     places: Places
@@ -328,7 +316,7 @@ class _Timed(H11Protocol):
 
 
 class _Handshake(asyncio.Protocol):
-    """A TLS connection until its handshake is complete: it counts against the limits, and has a time limit."""
+    """A TLS connection during its handshake: it counts against the limits, and has a time limit."""
 
     is_idle = True
     transport: asyncio.Transport
@@ -341,7 +329,7 @@ class _Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        # Reading is paused, because the TLS handshake has to read the first bytes.
+        # The TLS handshake has to read the first bytes.
         transport.pause_reading()
         self._protocol.places.take(self, (transport.get_extra_info("peername") or ("",))[0])
         self._task = asyncio.get_running_loop().create_task(self._encrypt())
@@ -353,7 +341,7 @@ class _Handshake(asyncio.Protocol):
                 self.transport, self, self._context, server_side=True, ssl_handshake_timeout=_HEAD_S
             )
         except (OSError, ssl.SSLError):
-            # A client that rejects the certificate, speaks no TLS or leaves is not this server's error.
+            # The client rejected the certificate, speaks no TLS or left.
             self.transport.abort()
             return
         finally:
@@ -366,7 +354,7 @@ class _Handshake(asyncio.Protocol):
             self._protocol.data_received(self._early)
 
     def data_received(self, data: bytes) -> None:
-        # A client may send its request together with the end of the handshake.
+        # A request may arrive together with the end of the handshake.
         self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -375,7 +363,7 @@ class _Handshake(asyncio.Protocol):
 
 
 def tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the TLS parameters of a server with this certificate chain and this private key, both PEM files.
+    """Return a server's TLS parameters; both files are PEM.
 
     Raises:
         UserError: a file can't be used.
@@ -394,7 +382,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
             path.read_bytes()
         except OSError as error:
             raise UserError(f"{option} {path}", f"it can't be read ({reason(error)})", remedy) from None
-    # 7 is the mask of the permissions of users outside of the file's group.
+    # The mask of the permissions of users outside of the file's group.
     if key.stat().st_mode & 0o007:
         raise UserError(f"--key {key}", "other users can read this key", f"run: chmod o= {key}")
     try:
@@ -406,10 +394,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class Sparing(logging.Filter):
-    """Limits the log to a few lines of each kind per minute, and counts the suppressed lines.
-
-    Remote clients must not be able to fill the log.
-    """
+    """Limits the log to a few lines of each kind per minute, so that remote clients can't fill it."""
 
     def __init__(self, most: int = _LINES, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -436,7 +421,7 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Suppress a logger's line if it exceeds the limit."""
-        # The kind is the format string without its arguments, which a remote client may control.
+        # The format string; a remote client may control its arguments.
         if (more := self.passes(str(record.msg))) is None:
             return False
         record.msg = f"{record.getMessage()}{more}"
@@ -465,15 +450,13 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signal handling to the event loop."""
-
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address and port.
+    """Return a listening socket.
 
     Raises:
         OSError: the address can't be used.
@@ -505,7 +488,7 @@ async def serve(
     loop.set_exception_handler(_on_exception)
     if signals and sys.platform != "win32":
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # A signal that is ignored (`nohup`) remains ignored.
+            # An ignored signal (`nohup`) remains ignored.
             if signal.getsignal(each) is not signal.SIG_IGN:
                 loop.add_signal_handler(each, setattr, server, "should_exit", True)
     ready()
@@ -513,7 +496,7 @@ async def serve(
 
 
 class Background:
-    """A server in a thread, beside a session that has the main thread."""
+    """A server in a thread."""
 
     def __init__(self, app: Starlette, at: socket.socket, places: Places | None = None) -> None:
         self._at, self._server = at, _server(app, places)

@@ -1,7 +1,6 @@
 """Worker processes for many runs: each imports the package once, and ends with its parent process.
 
-They are plain `python -c` processes, because processes of `multiprocessing` would execute the user's script again.
-Tasks and results are pickled over a socket pair.
+`multiprocessing` would execute the user's script again in each process.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _PATIENCE_S = 5.0
 
 
 class LostError(Exception):
-    """The outcome of a task that crashed its process in every attempt."""
+    """A task crashed its process in every attempt."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)
@@ -97,13 +96,12 @@ class Workers:
     def do(self, tasks: Sequence[object]) -> Generator[tuple[int, Any], None, None]:
         """Yield the index and the outcome of each task, in the order of completion; exceptions are outcomes.
 
-        The task of a crashed process is repeated by another one; if that process crashes as well, the outcome is a
-        `LostError`.
+        The task of a crashed process is repeated once; after a second crash, the outcome is a `LostError`.
         """
         todo = deque(enumerate(tasks))
         deaths: dict[int, int] = {}
         while True:
-            for depth in (1, 2):  # each worker has a second task queued, so that it is never idle
+            for depth in (1, 2):  # a second queued task keeps each worker busy
                 for worker in self._all:
                     if len(worker.given) < depth and len(todo) >= (1 if depth == 1 else self._processes):
                         worker.give(todo.popleft())
@@ -118,7 +116,7 @@ class Workers:
                 except (EOFError, OSError):
                     how = self._buried(worker)
                     first, *others = worker.given
-                    # The crash concerns only the first task; the queued ones return to the front in their old order.
+                    # Only the first task crashed; the queued ones return in their old order.
                     todo.extendleft(reversed(others))
                     deaths[first[0]] = deaths.get(first[0], 0) + worker.begun
                     if deaths[first[0]] < _TRIES:
@@ -150,7 +148,7 @@ class Workers:
 
     def _end(self, *, gently: bool) -> None:
         for worker in self._all:
-            # The process may have ended by itself.
+            # It may have ended.
             with suppress(ProcessLookupError):
                 worker.process.send_signal(signal.SIGINT if gently and worker.begun else signal.SIGKILL)
         for worker in self._all:
@@ -177,7 +175,7 @@ class Helper:
         self._worker.give((0, task))
 
     def answer(self) -> Any:
-        """Wait for the task's result; `None` if there was no task, it raised an exception, or the process ended."""
+        """Return the task's result; `None` if there was no task, it raised an exception, or the process ended."""
         if not self._worker.given:
             return None
         try:
@@ -205,8 +203,8 @@ class _Worker:
         code = f"from steadycast.workers import serve; serve({theirs.fileno()})"
         home = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home, more]))
-        # The process has its own group, so that a terminal sends Ctrl-C only to the parent. -P keeps modules in the
-        # current folder from shadowing others.
+        # In its own group, so that a terminal sends Ctrl-C only to the parent. -P keeps modules in the current folder
+        # from shadowing others.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.DEVNULL,
@@ -223,12 +221,12 @@ class _Worker:
         self._send(task)
 
     def _send(self, what: object) -> None:
-        with suppress(OSError):  # the process has died, which the next read detects
+        with suppress(OSError):  # if it has died, the next read fails
             self.channel.send(what)
 
 
 def serve(number: int) -> None:
-    """Execute tasks from the channel with this file descriptor: the main function of a worker process."""
+    """Execute tasks from the channel with this file descriptor, in a worker process."""
     channel = Connection(number)
     queue: SimpleQueue[tuple[int, object]] = SimpleQueue()
     try:
@@ -241,7 +239,7 @@ def serve(number: int) -> None:
             index, task = queue.get()
             _answer(channel, index, _done(do, task))
     except (KeyboardInterrupt, EOFError, OSError):
-        # The parent is gone or ends this process, so there is nothing to clean up.
+        # The parent is gone or ends this process.
         os._exit(1)
 
 
@@ -251,14 +249,14 @@ def _listen(channel: Connection, queue: SimpleQueue[tuple[int, object]]) -> None
         while True:
             queue.put(channel.recv())
     except (EOFError, OSError):
-        # The parent has closed the pipe. The main thread may be in a long task, which this call ends as well.
+        # Ends a long task of the main thread, too.
         os._exit(1)
 
 
 def _done(do: Callable[[object], object], task: object) -> object:
     try:
         return do(task)
-    # The error is sent to the parent, which raises it there.
+    # The parent raises it.
     except Exception as error:
         return error
 
@@ -269,6 +267,6 @@ def _answer(channel: Connection, index: int, outcome: object) -> None:
     try:
         content = pickle.dumps((index, outcome))
         pickle.loads(content)
-    except Exception:  # for example an exception of a user's class that can't be pickled
+    except Exception:  # as a user's class that can't be pickled
         content = pickle.dumps((index, RuntimeError(f"{type(outcome).__name__}: {outcome}")))
     channel.send_bytes(content)

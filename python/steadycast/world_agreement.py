@@ -67,8 +67,8 @@ _LINK: tuple[_Quantity, ...] = (
 """The compared quantities, their paths in the summary, and the bounds on the difference of their means over seeds.
 
 The bounds are 10 % for throughput, 15 ms for delay and queue, and 0.25 percentage points for loss. Two runs of a
-chaotic system can't agree in each second. Instead the distributions over seconds must agree, in rate, delay, queue,
-and the share of seconds with a loss (within 10 percentage points).
+chaotic system can't agree in each second; the distributions over seconds must agree, in rate, delay, queue, and the
+share of seconds with a loss (within 10 percentage points).
 """
 
 
@@ -82,15 +82,11 @@ class Row:
     simulated: Json
     emulated: Json
     aim: float | None
-    """The bound on the absolute value of `difference`, in the same unit."""
+    """The bound on the absolute `difference`."""
 
     @property
     def difference(self) -> float | None:
-        """The emulated value minus the simulated value.
-
-        For rates and counts the difference is relative to the simulated value; for other quantities it is in their
-        unit.
-        """
+        """Emulated minus simulated value; relative to the latter for rates and counts, else in the quantity's unit."""
         a, b = number(self.simulated), number(self.emulated)
         if a is None or b is None:
             return None
@@ -229,7 +225,7 @@ def agree(
         done: dict[str, list[Run]] = {world: [] for world in WORLDS}
         for seed in given:
             common: dict[str, Any] = {"seed": seed, "set": set, "quality": quality, "progress": progress}
-            # Simulation and emulation run sequentially, because an emulation needs the whole machine.
+            # An emulation needs the whole machine.
             for world in WORLDS:
                 place = draft.part / f"{world}-{seed}" if draft is not None else None
                 if world == "simulated":

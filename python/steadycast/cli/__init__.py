@@ -1,7 +1,6 @@
-"""The command line.
+"""The command line: parses arguments and prints results.
 
-It parses arguments and prints results. The work is done by other modules, which are imported only when they are
-needed. Each module is one group of commands. The help lists them in the order of these imports.
+Each module is a group of commands; the help lists them in the order of these imports.
 """
 
 # isort: off

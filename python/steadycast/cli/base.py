@@ -1,4 +1,4 @@
-"""The common parts of all commands: start, end, and shared options."""
+"""Start, end, and shared options of all commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def option(written: str, about: str, **more: Any) -> Any:
-    """Declare an option. ``written`` contains its names and the name of its value, as in the help: ``-o --out DIR``."""
+    """Declare an option. ``written`` is its names and the name of its value: ``-o --out DIR``."""
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     return typer.Option(*names, metavar=" ".join(words[len(names) :]) or None, help=about, **more)
@@ -39,7 +39,7 @@ def argument(written: str, about: str, **more: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """The list of commands, with a remedy for an unknown name, and for options before the name."""
+    """The list of commands; errors have a remedy."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the command's name."""
@@ -65,7 +65,7 @@ app = typer.Typer(
     cls=Commands,
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
-    # A backspace character keeps the line breaks of the paragraph (click).
+    # A backspace character keeps the paragraph's line breaks (click).
     epilog=f"Start with: steadycast demo, then steadycast run home\n\n\b\nExit codes:\n{exits.listed()}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -78,18 +78,16 @@ SCENARIO = "A scenario (TOML), or the name of a built-in one."
 SET_HELP = "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."
 SEEDS = option("--seeds A-B", "The seeds from A to B, both included.")
 
-# Arguments and options of several commands.
-
 
 def completed(incomplete: str) -> list[str]:
-    """Complete a scenario: built-in names and TOML files. If there are none, the shell completes paths."""
+    """Complete a scenario: built-in names and TOML files."""
     from steadycast import builtin
 
     return _completed(builtin.names(), incomplete)
 
 
 def network_completed(incomplete: str) -> list[str]:
-    """Complete a network's name or file. In a list, or a list of sets, the last item is completed."""
+    """Complete a network's name or file; in a list, the last item."""
     from steadycast import networks
 
     before, comma, last = incomplete.rpartition(",")
@@ -158,7 +156,7 @@ Pixels = Annotated[
 
 
 class Numbers(TyperCommand):
-    """A command with remedies for missing and superfluous arguments, and for invalid numbers."""
+    """A command whose errors about arguments and numbers have a remedy."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -173,7 +171,7 @@ class Numbers(TyperCommand):
                     error.message, _value_of(given, parameter.opts), several=several
                 )
             elif not error.message and (about := getattr(parameter, "help", None)):
-                # This text is printed after "Missing argument 'FILE'."
+                # Follows "Missing argument 'FILE'."
                 error.message = f"Give {about[0].lower()}{about[1:]}"
             elif error.message.startswith("Got unexpected extra"):
                 error.message += f"; leave out what is in parentheses, or see {ctx.command_path} --help"
@@ -181,8 +179,7 @@ class Numbers(TyperCommand):
 
 
 def _value_of(args: list[str], names: Sequence[str]) -> str:
-    """Return the value of an option as it was typed."""
-    # If an option is given several times, the last one counts.
+    # The last one counts.
     for word, following in reversed(list(zip(args, [*args[1:], ""], strict=True))):
         name, is_joined, value = word.partition("=")
         if name in names:
@@ -191,7 +188,7 @@ def _value_of(args: list[str], names: Sequence[str]) -> str:
 
 
 def _number_problem(found: str, value: str, *, several: bool) -> str:
-    """Describe what is wrong with a number. ``several`` says whether the command accepts the option --seeds."""
+    """Describe what is wrong with a number; ``several``: the command has the option --seeds."""
     if bound := re.search(r"(greater|less) than or equal to (\S+)", found):
         size, way = ("small", "more") if bound[1] == "greater" else ("large", "less")
         return f"{value} is too {size}; take {bound[2]} or {way}"
@@ -203,10 +200,7 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
 
 
 class Scenario(Numbers):
-    """A command with the option --set.
-
-    A scenario key that is used as an option gives an error that shows how to set it.
-    """
+    """A command with the option --set; a scenario key that is used as an option gives an error with a remedy."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -215,7 +209,7 @@ class Scenario(Numbers):
         except _UsageError as error:
             told = str(error)
             if told.startswith("Option "):
-                raise  # The option exists; its value is missing or superfluous.
+                raise  # its value is missing or superfluous
             if name := getattr(error, "option_name", ""):
                 written = _key(name.lstrip("-").replace("-", "_"))
             else:
@@ -230,10 +224,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def _key(name: str) -> str | None:
-    """Return the `--set` change for the scenario key of this name, to be shown in an error; `None` without such a key.
-
-    If several keys share the name, the text says how to list them.
-    """
+    """Return the `--set` change for a scenario key, for an error; `None` if there is no such key."""
     from steadycast.reference import keys
 
     paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
@@ -243,11 +234,11 @@ def _key(name: str) -> str | None:
 
 
 left: list[str] = []
-"""Sentences about the results that an interrupted command leaves behind. They are printed in its last line."""
+"""Sentences about the results that an interrupted command leaves behind, for its last line."""
 
 
 def main() -> None:
-    """Run the command line. A user's mistake is reported in one line on stderr, without a traceback."""
+    """Run the command line. A user's mistake is one line on stderr, without a traceback."""
     _open_what_is_closed()
     lacking: UncompiledError | None = None
     with signals.obeyed():
@@ -261,7 +252,7 @@ def main() -> None:
         except (OSError, MemoryError, ImportError, RuntimeError) as error:
             code = _refused(error)
         try:
-            # Flushed here, because an error of the flush at the interpreter's exit could not be reported.
+            # An error of the flush at the interpreter's exit could not be reported.
             sys.stdout.flush()
         except OSError as error:
             code = _refused(error)
@@ -272,24 +263,21 @@ def main() -> None:
 
 
 _STDERR = 2
-"""The file descriptor of standard error.
-
-The compiler's output goes there, because standard output may contain the JSON of a command.
-"""
+"""The compiler writes to standard error, because standard output may contain the JSON of a command."""
 _RESTARTED = "STEADYCAST_RESTARTED"
-"""Environment variable of a restarted process. It prevents a process from compiling the module repeatedly."""
+"""Environment variable that keeps a process from compiling the module again and again."""
 
 
 def compile_and_restart(lacking: UncompiledError) -> None:
-    """Compile the whole module in a checkout, and start this command again, because a loaded module can't be replaced.
+    """Compile the module in a checkout, and start this command again; a loaded module can't be replaced.
 
-    If this is impossible or has already failed once, the function prints the reason and returns.
+    If this is impossible or has already failed once, print the reason.
     """
     import subprocess
 
     from steadycast.core import SETUP
 
-    # Root does not compile in another user's checkout, because that user could not overwrite root's files later.
+    # Another user of the checkout could not overwrite root's files later.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -308,10 +296,7 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Open standard streams that were closed, so that no file gets their descriptors.
-
-    Writes to a standard output that was closed fail, as on a full disk.
-    """
+    """Open closed standard streams, so that no file gets their descriptors; writes to stdout still fail."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
@@ -323,7 +308,6 @@ _THREADS_S = 5.0
 
 
 def _leave_threads(code: int) -> None:
-    """Exit the process if threads still run after `_THREADS_S`, for example those of a user's controller."""
     until = time.monotonic() + _THREADS_S
     others = [each for each in threading.enumerate() if each is not threading.current_thread()]
     for each in others:
@@ -336,10 +320,7 @@ def _leave_threads(code: int) -> None:
 
 
 def _of(words: list[str]) -> typer.Typer:
-    """Return a command-line application with only the called command.
-
-    Building all commands would take longer than executing most of them.
-    """
+    """Return an application with only the called command; building all takes longer than executing most of them."""
     named = {each.name or getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     alone = copy(app)
     alone.registered_commands = [named[word] for word in words if word in named] or app.registered_commands
@@ -348,7 +329,7 @@ def _of(words: list[str]) -> typer.Typer:
 
 def _run() -> int:
     left.clear()
-    # Python represents undecodable bytes of the command line as lone surrogates, which can't be printed.
+    # Undecodable bytes of the command line are lone surrogates, which can't be printed.
     for word in (*sys.argv[1:], os.environ.get("PWD", "")):
         if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             code = sys.getfilesystemencoding()
@@ -358,12 +339,11 @@ def _run() -> int:
     try:
         with hints.on_command_line():
             _of(sys.argv[1:2])(prog_name="steadycast")
-    except KeyboardInterrupt:  # while the command line itself is being built
+    except KeyboardInterrupt:  # while the command line is being built
         tell("interrupted")
         return Exit.INTERRUPTED
     except SystemExit as end:
-        # The line is printed here and not in `interruptible`, because an interruption outside of its block ends here,
-        # too.
+        # Here rather than in `interruptible`, because interruptions outside of its block end here, too.
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
@@ -379,13 +359,13 @@ _REMEDIES = {
     errno.EMFILE: "allow more open files: ulimit -n",
     errno.ENFILE: "end other programs: this machine has no more open files",
 }
-"""The reasons for which the system refuses a file that the user names, with remedies."""
+"""Why the system refuses a file, and the remedies."""
 
 
 def _refused(error: Exception) -> Exit:
     """Report what the machine lacks, or which file could not be written or read.
 
-    If the reader of a pipe has closed it, nothing is printed.
+    Nothing is printed if the reader of a pipe has closed it.
 
     Raises:
         Exception: any other error.
@@ -412,8 +392,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # An error without a file name comes from standard output. Python would write the buffered data again at exit,
-        # so standard output is replaced by the null device.
+        # An error without a file name comes from standard output. It is replaced by the null device, because Python
+        # writes buffered data again at exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:
@@ -434,7 +414,7 @@ def warn(warnings: Iterable[object]) -> None:
 
 
 def module(name: str) -> Any:
-    """Import a module by its full name, because the package exports functions with the same names as their modules."""
+    """Import a module by its full name, because the package exports functions with the names of their modules."""
     from importlib import import_module
 
     try:
@@ -444,8 +424,8 @@ def module(name: str) -> Any:
 
 
 def command(about: str, *examples: str, **more: Any) -> Callable[[Command], Command]:
-    """Declare a command, with its text in the list of commands, and the examples at the end of its help."""
-    # A backspace character keeps the line breaks of the paragraph (click).
+    """Declare a command, with its text in the list of commands and examples for its help."""
+    # A backspace character keeps the paragraph's line breaks (click).
     listed = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
     return app.command(short_help=about, epilog=listed, **{"cls": Numbers, **more})
 
@@ -462,10 +442,7 @@ def _top(
 
 
 def changes(sets: list[str] | None, clip: str | None = None, network: str | None = None) -> list[str]:
-    """Return the changes of a scenario, each as PATH=VALUE.
-
-    The network and the clip come first. The changes of `--set` follow in their order.
-    """
+    """Return the changes of a scenario as PATH=VALUE: network, clip, then those of `--set`."""
     for change in sets or []:
         if "=" not in change.strip("="):
             raise UserError(
@@ -479,11 +456,7 @@ def changes(sets: list[str] | None, clip: str | None = None, network: str | None
 
 @contextmanager
 def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterator[Path | None]:
-    """Yield the folder of the results.
-
-    It is the given folder, or the first free one of ``otherwise``, ``otherwise``-2 and so on. The folder is reserved
-    for this command, so that commands that run concurrently use different folders.
-    """
+    """Yield the given folder, or reserve the first free one of ``otherwise``, ``otherwise``-2 and so on."""
     from steadycast.folder import Claim, free_or_force
 
     if out is not None:
@@ -498,10 +471,9 @@ def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterat
 
 @contextmanager
 def interruptible() -> Iterator[list[str]]:
-    """End the command when it is interrupted.
+    """End the command when it is interrupted, with a message about the results that are left behind.
 
-    The message names the results that are left behind. They come from the notes of the `KeyboardInterrupt`, or else
-    from the yielded list.
+    They are in the notes of the `KeyboardInterrupt`, or else in the yielded list.
     """
     otherwise: list[str] = []
     try:
@@ -512,11 +484,11 @@ def interruptible() -> Iterator[list[str]]:
 
 
 _MOST_SEEDS = 100_000
-"""Maximum number of seeds in one call. A much longer list would not fit into memory."""
+"""A much longer list of seeds would not fit into memory."""
 
 
 def seed_range(text: str) -> range:
-    """Parse a range of seeds: `1-5` is 1, 2, 3, 4, 5, and `3` is only 3."""
+    """Parse a range of seeds: `1-5`, or `3` for a single one."""
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
@@ -530,7 +502,7 @@ def seed_range(text: str) -> range:
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
-    """Write the report of a run. For several seeds, write a report for each seed and one for all seeds."""
+    """Write the report of a run; for several seeds one for each seed and one for all."""
     from steadycast.folder import is_seeds
     from steadycast.report.page import write_report
     from steadycast.report.run_comparison import write_seeds_report
@@ -544,7 +516,7 @@ def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = N
 
 
 def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
-    """Print the results of a run. If expectations failed, exit with the exit code for that."""
+    """Print the results of a run; exit with `Exit.FAILED` if expectations failed."""
     from steadycast.folder import failed
 
     if as_json:
@@ -563,7 +535,7 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
             if table is not None:
                 show("", table)
         if report is not None:
-            # The path is not printed through the console, which would wrap it.
+            # The console would wrap the path.
             print(f"\nreport: {report}")
     if failed(summary):
         raise typer.Exit(Exit.FAILED)

@@ -65,8 +65,7 @@ def run(
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
-        # The prefetcher starts before the other imports, so that its process loads the drawing libraries at the same
-        # time.
+        # The prefetcher's process loads the drawing libraries during the other imports.
         prefetcher = (
             None
             if place is None or many

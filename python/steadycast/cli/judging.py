@@ -142,7 +142,7 @@ def judge(
         base.print_json(done.json)
     else:
         print(done.text, end="")
-        # The path is not printed through the console, which would wrap it.
+        # The console would wrap the path.
         print(f"\nreport: {place}/judge.html")
     base.warn(done.warnings)
     for line in [*done.fails, *done.untrusted]:

@@ -14,7 +14,7 @@ from steadycast.errors import MissingError, UserError
 from steadycast.exits import Exit
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
-"""The folder of the package, the scenarios and the papers in a checkout."""
+"""The checkout with the package, the scenarios and the papers."""
 
 
 @base.command(
@@ -90,7 +90,6 @@ def lab(
 
 
 def _home() -> Path:
-    """Return the scenario with which the lab starts by default."""
     checkout = _CHECKOUT / "scenarios" / "home.toml"
     return checkout if checkout.is_file() else Path("home")
 

@@ -53,7 +53,7 @@ Events = Annotated[
 
 
 def _options(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Create a session's options from the arguments. Each argument is named like a field of the options."""
+    """Each argument is named like a field of the options."""
     if given["status"] == "-" and given["as_json"]:
         raise UserError("--status -", "--json has standard output", "give --status a file")
     outlets = base.module("steadycast.live.outlets").Options(
@@ -64,10 +64,7 @@ def _options(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def flow_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options that are keys of a flow to a command, except those named ``without``.
-
-    The command receives the options that the user gave as ``flow``.
-    """
+    """Add the options that are keys of a flow, except ``without``, to a command, which gets them as ``flow``."""
     names = [name for name in OPTIONS if name not in without]
 
     def given_them(function: Callable[..., None]) -> Callable[..., None]:

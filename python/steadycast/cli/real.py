@@ -75,7 +75,7 @@ def emulate(
     namespaces and open /dev/net/tun. Without -o the results go to runs/NAME-emulated; with --only, or with --json
     alone, nothing is written.
     """
-    # This call comes first, because it may restart the command in a user namespace.
+    # May restart the command in a user namespace.
     base.module("steadycast.rootless").enter()
     file = scenario_at(file)
     if bool(command) != (host is not None):

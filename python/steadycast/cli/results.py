@@ -116,7 +116,7 @@ def compare(
     as_json: base.AsJson = False,
 ) -> None:
     """Compare runs in a table and on a page with shared scales."""
-    # `steadycast.compare` is also the name of a function of the package, so the module is imported by its full name.
+    # The package has a function of the same name.
     comparison = import_module("steadycast.compare")
 
     if fail_if and baseline is None:
@@ -126,7 +126,7 @@ def compare(
     if len(once) < len(directories):
         base.warn(["a run that is named twice is compared once"])
         directories = list(once.values())
-    # All folders are read in one call, so that two results with the same name get different labels.
+    # In one call, two results with the same name get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)

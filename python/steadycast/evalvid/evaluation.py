@@ -34,31 +34,30 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 FATES = ("received", "lost", "late", "never sent")
-"""The possible results for a frame, by its packets."""
 _MOST_SHOWN = 3
-"""The maximum number of frames that a warning names."""
+"""The most frames that a warning names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """The result for each frame of a clip, in coding order."""
+    """What became of each frame of a clip, in coding order."""
 
     kinds: tuple[str, ...]
     sizes: I64
     packets: I64
-    """The number of packets that carry each frame."""
+    """Number of packets per frame."""
     sent_ns: I64
-    """The time at which a frame's first packet was sent; `NEVER` if none was."""
+    """When a frame's first packet was sent; `NEVER` if none was."""
     arrival_ns: I64
-    """The time at which a frame's last packet arrived; `NEVER` if one of its packets was lost."""
+    """When a frame's last packet arrived; `NEVER` if one was lost."""
     late: Bools
     """Whether a complete frame arrived after its play-out time."""
     beyond: int
-    """The number of packets that were sent after the packets of the last frame."""
+    """Number of packets that were sent after those of the last frame."""
 
     @property
     def count(self) -> int:
-        """The number of frames up to the last frame of which a packet was sent. Later frames are not measured."""
+        """Number of frames up to the last one of which a packet was sent."""
         there = np.flatnonzero(self.sent_ns != NEVER)
         return int(there[-1]) + 1 if len(there) else 0
 
@@ -69,7 +68,7 @@ class Frames:
 
     @property
     def fates(self) -> list[str]:
-        """The result for each frame, one of `FATES`."""
+        """One of `FATES` per frame."""
         lost = self.arrival_ns == NEVER
         fate = np.where(self.sent_ns == NEVER, 3, np.where(lost, 1, np.where(self.late, 2, 0)))
         return [FATES[n] for n in fate]
@@ -78,7 +77,7 @@ class Frames:
 def frames_of(
     traced: Sequence[TracedFrame], packets: Exchange, playout_ns: int | None = None
 ) -> tuple[Frames, list[str]]:
-    """Assign packets to the frames, in the order of sending. Returns the result for each frame, and warnings.
+    """Assign packets to frames, in the order of sending; return what became of them, and warnings.
 
     Args:
         traced: the frames in the order of sending, each with its number of packets.
@@ -101,12 +100,11 @@ def frames_of(
     small: list[int] = []
     for place, (first, last) in enumerate(pairwise([0, *np.cumsum(counts).tolist()])):
         mine = packets.packets[first:last]
-        # The trace of the packets ends before this frame.
+        # The packets end before this frame.
         if not mine:
             break
         sent[place] = mine[0].time_ns
         arrived = [packet.arrival_ns for packet in mine if packet.arrival_ns is not None]
-        # A frame arrives with its last packet, and only if all its packets arrived.
         if len(arrived) == counts[place]:
             arrival[place] = max(arrived)
         carried = [packet.size for packet in mine if packet.size is not None]
@@ -172,37 +170,37 @@ def check_trace(clip: EncodedClip, traced: Sequence[TracedFrame], path: Path) ->
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The pictures on screen and their quality, with one entry per display slot."""
+    """The pictures on screen and their quality, per display slot."""
 
     shown: I64
     """The slot whose picture is on screen; −1 (a black screen) before the first one."""
     against_sent: F64
-    """PSNR of Y, U and V in dB, compared with the pictures that the sender encoded; infinite if they are identical."""
+    """PSNR of Y, U and V in dB, compared with the encoded pictures; infinite if they are identical."""
     against_original: F64 | None
     """PSNR of Y, U and V in dB, compared with the original; `None` without an original."""
     sent: F64 | None
     """Luma PSNR of the encoded pictures in dB, compared with the original."""
     ssim: F64
-    """SSIM of luma, compared with the original or, without one, with the sent pictures."""
+    """SSIM of luma, compared with the original or, without one, with the encoded pictures."""
     warnings: tuple[str, ...]
 
     @property
     def classes(self) -> U8:
-        """The opinion score of each picture, compared with the original or, without one, with the sent pictures."""
+        """Opinion scores, compared with the original or, without one, with the encoded pictures."""
         psnr = self.against_sent if self.against_original is None else self.against_original
         return metrics.opinion_classes(psnr[:, 0])
 
     @property
     def sent_classes(self) -> U8:
-        """The opinion score of each picture if nothing is lost."""
+        """Opinion scores if nothing is lost."""
         return metrics.opinion_classes(np.full(len(self.shown), np.inf) if self.sent is None else self.sent)
 
 
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
-    """Return the slot whose picture is on screen in each display slot, and the frames that the decoder receives.
+    """Return the slot on screen in each display slot, and the frames that the decoder receives.
 
-    If ``by`` is "time", late frames are decoded, because other frames refer to them, and their pictures are shown late.
-    If it is "index", neither late nor lost frames are decoded, and the pictures follow one another without a gap.
+    If ``by`` is "time", late frames are decoded, because others refer to them, and are shown late. If it is "index",
+    neither late nor lost frames are decoded, and the pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER
@@ -231,10 +229,7 @@ def measure(
     progress: Progress,
     put: Callable[[Picture], None] | None = None,
 ) -> Seen:
-    """Compare the pictures on screen with the sent ones and with the original.
-
-    Each picture on screen is passed to ``put``.
-    """
+    """Compare the pictures on screen with the encoded ones and with the original; pass each to ``put``."""
     rows: list[tuple[Any, ...]] = []
     came = _Newest(decoded_slots(clip, given), clip)
     sent = _Newest(decoded_slots(clip, range(len(clip.units))), clip)
@@ -270,7 +265,7 @@ def measure(
 
 
 class _Newest:
-    """A decoder's pictures by slot. Slots are read in ascending order, so earlier pictures are discarded."""
+    """A decoder's pictures by slot, read in ascending order."""
 
     def __init__(self, pictures: Iterator[tuple[int, Picture]], clip: EncodedClip) -> None:
         self.pictures = pictures
@@ -295,10 +290,9 @@ def _original(path: Path, clip: EncodedClip, pixels: str | None) -> Iterator[Pic
 
 
 def worst_interval(classes: U8, sent_classes: U8, interval: int) -> tuple[float, int]:
-    """Return `miv`: the largest share of worsened frames in an interval, and where this interval begins.
+    """Return `miv`: the largest share of worsened frames in ``interval`` consecutive ones, and where they begin.
 
-    An interval has ``interval`` consecutive frames, or all frames if there are fewer. A frame is worsened if its
-    opinion score is lower as received than as sent.
+    A frame is worsened if its opinion score is lower as received than as sent.
     """
     worse = np.concatenate([[0], np.cumsum(classes < sent_classes)])
     length = min(interval, len(classes))
@@ -358,7 +352,7 @@ class Evaluation:
     frames: Frames
     seen: Seen
     interval: int
-    """The number of frames in an interval of `miv`."""
+    """Number of frames in an interval of `miv`."""
     warnings: tuple[str, ...]
 
     def json(self) -> Json:
@@ -366,13 +360,13 @@ class Evaluation:
         return as_json(self.packets, self.frames, self.seen, self.interval)
 
     def frame_table(self) -> pl.DataFrame:
-        """Return a row per measured display slot."""
+        """Return a row per display slot."""
         clip, frames, seen = self.clip, self.frames, self.seen
         n = len(seen.shown)
         frame_in = {slot: frame for frame, slot in enumerate(clip.slots)}
         order = [frame_in[slot] for slot in range(n)]
         fates = frames.fates
-        # All times count from the sending of the first frame.
+        # Relative to the sending of the first frame.
         origin = int(frames.sent_ns[frames.sent_ns != NEVER].min())
 
         def seconds(times: I64) -> list[float | None]:
@@ -398,10 +392,7 @@ class Evaluation:
         return pl.DataFrame(columns)
 
     def histogram(self) -> pl.DataFrame:
-        """Return `hist`: counts, shares and cumulative shares of frames.
-
-        The frames are grouped by PSNR in steps of 1 dB, and by opinion score.
-        """
+        """Return `hist`: counts and shares of frames, by PSNR (steps of 1 dB) and by opinion score."""
         seen = self.seen
         rows: list[tuple[str, float, float, int]] = []
         edges = np.arange(0, metrics.PSNR_CAP_DB + 1)
@@ -460,10 +451,7 @@ def evaluate(
 
 @contextmanager
 def _saved(clip: EncodedClip, target: Path | None, count: int) -> Iterator[Callable[[Picture], None] | None]:
-    """Yield a function that writes a picture to the file, or `None` without a file.
-
-    The file is renamed to its final name when it is complete.
-    """
+    """Yield a function that writes a picture to the file, or `None` without a file."""
     if target is None:
         yield None
         return
@@ -494,7 +482,7 @@ def table(evaluation: Evaluation) -> Table:
 
 
 def sentences(evaluation: Evaluation) -> list[str]:
-    """Describe the results for the packets."""
+    """Describe what became of the packets."""
     from steadycast.report import say
 
     told = evaluation.json()["packets"]

@@ -12,7 +12,7 @@ from steadycast.evalvid.packets import Event, PacketTrace, Step
 
 NOT_RECEIVED = "not received"
 _MOST_HOPS = 16
-"""Maximum number of lines in a trace about the sending of one packet."""
+"""The most lines in a trace about one sent packet."""
 
 
 class SentPacket(NamedTuple):
@@ -22,7 +22,7 @@ class SentPacket(NamedTuple):
     size: int | None
     arrival_ns: int | None
     lost: str
-    """The reason why the packet did not arrive; empty if it arrived."""
+    """Why the packet did not arrive; empty if it did."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Exchange:
     matched_by: str
     """The packet property by which the two traces were matched."""
     unmatched: Counter[str] = field(default_factory=Counter)
-    """Counts of the traces' packets that are not in `packets`, or are duplicates, by reason."""
+    """Packets that are not in `packets`, or are duplicates, by reason."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -118,7 +118,7 @@ def _notes(trace: PacketTrace) -> list[str]:
 def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
     """Return the events of the given flow, or of the only one."""
     known = Counter(event.flow for event in trace.events)
-    # A network address translator changes a flow's name. If there is only one flow, the name is not needed.
+    # The only flow needs no name, which a network address translator may change.
     chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]
     if len(chosen) != 1:
         several = "; ".join(f"{name or 'without a name'} ({n} lines)" for name, n in known.most_common(8))
@@ -168,8 +168,8 @@ def _of_one_source(
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
     """Return the key of each departure, arrival and drop, and the name of the property that is the key.
 
-    The candidates are RTP sequence numbers, numbers in the trace or in the IP header, and the payload. A candidate
-    must be present in all packets. The one with the most different values among the sent packets is chosen.
+    Candidates are RTP sequence numbers, numbers in the trace or in the IP header, and the payload. Of those that all
+    packets have, the one with the most different values among the sent packets is chosen.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]
@@ -181,7 +181,7 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
             candidates[name] = _unwrapped(numbers, wraps)
     if all(value is not None for end in digests for value in end):
         candidates["payload"] = digests
-    # Of several candidates with equally many values, `max` returns the first.
+    # `max` returns the first of equal ones.
     best = max(candidates, key=lambda name: len(set(candidates[name][0])), default=None)
     if best is None or len(set(candidates[best][0])) * _MOST_HOPS < len(ends[0]):
         what = "nothing tells its packets apart: neither RTP numbers nor IP identifications nor payloads"
@@ -194,14 +194,14 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
 def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[list[Hashable]]:
     """Unwrap numbers that restart after ``wraps``. The receiver's numbers begin near the sender's."""
     known = [[number for number in end if number is not None] for end in ends]
-    # Numbers that all differ need no unwrapping. They may be random, and random numbers can't be unwrapped.
+    # Numbers that all differ may be random, which can't be unwrapped.
     if wraps is None or len(set(known[0])) == len(known[0]):
         return [list(end) for end in known]
     unwrapped: list[list[Hashable]] = []
     for numbers in known:
         last, keys = known[0][0], list[Hashable]()
         for number in numbers:
-            # Of all numbers with this remainder, the one nearest to the last number is taken.
+            # The number with this remainder that is nearest to the last one.
             key = last + (number - last + wraps // 2) % wraps - wraps // 2
             keys.append(key)
             last = max(last, key)

@@ -31,17 +31,17 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """The kind of event; `None` if the trace lists a single kind, at a single host."""
+    """`None` if the trace lists a single kind, at a single host."""
     time_ns: int
     node: str
-    """The name of the node; empty if the trace has only one node."""
+    """Empty if the trace has only one node."""
     flow: str
     id: int | None
     """The packet's number in the trace or in the IP header; `None` if it has none."""
     size: int | None
-    """The packet's size in bytes, as the trace counts it."""
+    """In bytes, as the trace counts it."""
     rtp: tuple[int, int] | None = None
-    """The RTP source and sequence number."""
+    """RTP source and sequence number."""
     digest: int | None = None
     """A hash of the beginning of the payload."""
 
@@ -52,12 +52,11 @@ class PacketTrace:
 
     path: Path
     form: str
-    """The name of the format."""
     wraps: int | None
-    """The number of different packet numbers, after which they start again; `None` if they never do."""
+    """Number of packet numbers before they restart; `None`: they never do."""
     events: list[Event] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    """Counts of the lines and packets that are skipped, by reason."""
+    """Skipped lines and packets, by reason."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -72,7 +71,7 @@ Lines = Iterator[tuple[int, str]]
 class _Form(NamedTuple):
     name: str
     first: re.Pattern[str]
-    """A pattern for the first line of the format."""
+    """Matches the first line of the format."""
     read: Callable[[PacketTrace, Lines], None]
     wraps: int | None
 
@@ -88,7 +87,7 @@ def read_packets(path: Path) -> PacketTrace:
         data = contents(path, _MOST_BYTES)
     except OSError as error:
         raise UserError(str(path), f"can't be read ({reason(error)})", "check the path") from error
-    # These are the first bytes of pcapng, and of pcap with micro- and nanoseconds in both byte orders.
+    # pcapng, and pcap with micro- and nanoseconds in both byte orders.
     if data[:4] in (
         b"\x0a\x0d\x0d\x0a",
         b"\xa1\xb2\xc3\xd4",
@@ -138,7 +137,7 @@ _EVALVID = re.compile(r"\s*([\d.eE+-]+)\s+id\s+(\d+)\s+udp\s+(\d+)(\s|$)")
 
 
 def _evalvid(trace: PacketTrace, lines: Lines) -> None:
-    """Read ``time id N udp BYTES``, which may have further columns (EvalVid's ns-2 agents, Evalvid-RA)."""
+    """Read ``time id N udp BYTES`` and further columns (EvalVid's ns-2 agents, Evalvid-RA)."""
     for number, line in lines:
         if not (found := _EVALVID.match(line)):
             raise UserError(
@@ -157,8 +156,7 @@ _NS2_STEPS = {"+": Step.SENT, "r": Step.RECEIVED, "d": Step.DROPPED, "e": Step.D
 def _ns2(trace: PacketTrace, lines: Lines) -> None:
     """Read ns-2's ``event time from to type size flags flow source destination number id``.
 
-    ``+`` is a packet that enters the queue of a link at ``from``, ``-`` one that leaves it, and ``r`` one that
-    arrives at ``to``. ``d`` and ``e`` are drops.
+    ``+`` enters the queue of a link at ``from``, ``-`` leaves it, ``r`` arrives at ``to``; ``d`` and ``e`` are drops.
     """
     for number, line in lines:
         if not _NS2.match(line):
@@ -218,10 +216,7 @@ _ENDS = re.compile(r"\s*([\d.]+)\.(\d+) > ([\d.]+)\.(\d+):")
 
 
 def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
-    """Read the output of ``tcpdump -tt -n -v``.
-
-    Today's tcpdump prints a packet's ports on a second line. The version that EvalVid used has another format.
-    """
+    """Read the output of ``tcpdump -tt -n -v``; ports are on a second line, except in EvalVid's version."""
     heads: list[tuple[int, str]] = []
     for number, line in lines:
         if line[0].isspace() and heads:
@@ -285,7 +280,7 @@ def _table(trace: PacketTrace, lines: Lines) -> None:
         for key, known in _COLUMNS.items()
     }
     for number, line in lines:
-        # Blanks separate the columns only if other separators do not give the right number of columns.
+        # Blanks separate columns only if other separators give a wrong number of columns.
         row = re.split(r"\s*[,;\t]\s*", line.strip())
         row = row if len(row) == len(names) else split.split(line.strip())
         if len(row) != len(names):
@@ -310,7 +305,7 @@ def _table(trace: PacketTrace, lines: Lines) -> None:
         trace.events.append(Event(step, at, told["node"], told["flow"], int(told["id"]), size))
 
 
-# With 1 << 16, packets are numbered by IP's identification field, which has 16 bits.
+# 1 << 16: packets are numbered by IP's identification field, which has 16 bits.
 _FORMS = (
     _Form("EvalVid", _EVALVID, _evalvid, None),
     _Form("ns-3", _NS3, _ns3, 1 << 16),

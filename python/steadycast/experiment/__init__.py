@@ -19,7 +19,6 @@ from steadycast.loading import seeds_of
 from steadycast.progress import Progress, shown
 
 NAME = "experiment.json"
-"""The file of an experiment's numbers and verdicts."""
 
 
 def run_experiment(

@@ -1,9 +1,10 @@
 """Formulas over the figures of a run.
 
 A formula consists of paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions.
-``*`` in a path stands for any name: ``flows.*.loss_frac`` stands for the loss of each flow, but not of the flows'
-receivers. A path with ``*`` must be an argument of a function of several values, such as ``mean``. An operator needs a
-space on both sides if it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
+
+``*`` in a path stands for any name: ``flows.*.loss_frac`` stands for the loss of each flow, but not of its
+receivers. Such a path must be an argument of a function of several values, such as ``mean``. An operator needs
+spaces on both sides if it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
 
 ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed. The
 functions of `FUNCTIONS` are computed from a run's tables: see :mod:`steadycast.experiment.series`.
@@ -23,18 +24,18 @@ from steadycast.errors import UserError, meant
 from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text
 
 Figures = Mapping[str, float | None]
-"""The numbers of a run by their paths in summary.json; `None` if the run does not have the number."""
+"""Numbers of a run by their paths in summary.json; `None` if it has none."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))|(?P<path>[A-Za-z_][\w.*-]*)"
     r'|"(?P<text>[^"]*)"|(?P<sign>[<>]=|[-+*/(),<>]))'
 )
 _NAME = r"(?:(?!\.receivers\.|\.forward\.|\.back\.).)*"
-"""The pattern of ``*``: the name of a flow, a receiver or a link, which may contain dots."""
+"""``*``: the name of a flow, a receiver or a link, which may contain dots."""
 
 
 class UnknownError(Exception):
-    """The error for a figure that has no value in this run."""
+    """A figure has no value in this run."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Context:
 
     figures: Figures
     other: Callable[[str], Context | None] = field(default=lambda _: None)
-    """Returns the run of another variant or scenario by its name; `None` if it failed or does not exist."""
+    """Returns the run of another variant or scenario; `None` if it failed or does not exist."""
 
 
 _Values = Callable[[Context], list[float]]
@@ -83,7 +84,7 @@ _OPERATORS: tuple[dict[str, Callable[[float, float], float]], ...] = (
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": operator.truediv},
 )
-"""The binary operators in ascending order of precedence."""
+"""In ascending order of precedence."""
 
 
 def _one(values: Sequence[float]) -> float:
@@ -98,11 +99,11 @@ class Formula:
 
     text: str
     paths: tuple[str, ...]
-    """The paths in the formula, except those inside ``in( )``, which may exist only in other scenarios."""
+    """Without those inside ``in( )``, which may exist only in other scenarios."""
     names: tuple[str, ...]
-    """The names of other variants and scenarios in the formula."""
+    """Names of other variants and scenarios."""
     series: tuple[Series, ...]
-    """The statistics of a run's tables that the formula needs in addition to the summary."""
+    """Statistics of a run's tables that the formula needs."""
     _value: _Values
 
     @classmethod
@@ -313,7 +314,7 @@ class _Reader:
 def _applied(function: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
     try:
         return float(function(values))
-    except (ValueError, IndexError):  # the square root of a negative number, or a quantile of no values
+    except (ValueError, IndexError):  # as the square root of a negative number
         raise UnknownError from None
 
 

@@ -1,8 +1,8 @@
 """RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
 
 Times are in seconds since the run's start, and rates in bit/s of IP packets. Series use the steps of the record,
-which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the direction in which
-the flows send.
+which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the direction of the
+media.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 Series = npt.NDArray[np.float64]
 
 SETTLING_S = 10.0
-"""After a flow starts or resumes, fairness and minimum rates are not judged for this time, in seconds."""
+"""Seconds after a flow starts or resumes, in which fairness and minimum rates are not judged."""
 BACKGROUND = "udp"
-"""The name prefix of background flows, which reduce the capacity that the other flows can use (RFC 8867, 4.2)."""
+"""Prefix of background flows, which reduce the capacity of the others (RFC 8867, 4.2)."""
 FACTOR = 3.0
-"""The largest ratio of two rates that counts as fair, for flows with the same priority (RFC 8868, 4.1)."""
+"""The largest fair ratio of two rates, with equal priorities (RFC 8868, 4.1)."""
 NEAR = 0.2
-"""The relative difference from the steady rate below which a rate counts as converged."""
+"""Relative difference from the steady rate below which a rate has converged."""
 _SHORTEST_S = 10.0
 """The shortest segment in seconds in which convergence is judged."""
 
@@ -44,17 +44,17 @@ class Flow:
     name: str
     kind: str
     most_bps: float
-    """The highest rate that the source can use, in bit/s."""
+    """The highest rate of the source, in bit/s."""
     active: tuple[tuple[float, float], ...]
     """The intervals in which the flow sends, in seconds."""
     back: bool = False
-    """Whether the flow's direction is opposite to that of the measured bottlenecks."""
+    """Whether the flow's direction is opposite to that of the bottlenecks."""
 
     def sends(self, at: Series) -> npt.NDArray[np.bool_]:
-        """Return for each of these times whether the flow sends."""
+        """Whether the flow sends, at each of these times."""
         within = np.zeros(len(at), dtype=bool)
         for low, high in self.active:
-            # The times are sums of steps. The tolerance of 1e-9 s is for their rounding errors.
+            # Tolerance of rounding errors: the times are sums of steps.
             within |= (at >= low - 1e-9) & (at < high - 1e-9)
         return within
 
@@ -64,7 +64,7 @@ class Facts:
     """The data of a run for the measures."""
 
     step: float
-    """The length of a step, in seconds."""
+    """In seconds."""
     flows: tuple[Flow, ...]
     received: Mapping[str, Series]
     """The received rate of each flow per step, summed over its receivers."""
@@ -73,7 +73,7 @@ class Facts:
     capacity: Mapping[str, Series]
     """The capacity that each bottleneck leaves to these flows, per step."""
     changes: tuple[float, ...]
-    """The times at which a bottleneck's rate changes."""
+    """When a bottleneck's rate changes."""
 
     @cached_property
     def at(self) -> Series:
@@ -89,7 +89,7 @@ class Facts:
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """The judged interval in seconds: from `SETTLING_S` after the first start of a video to the first end."""
+        """From `SETTLING_S` after the first start of a video to the first end, in seconds."""
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 
@@ -103,7 +103,7 @@ class Facts:
 
     @cached_property
     def together(self) -> Series:
-        """The total received rate of all videos in the measured direction."""
+        """The total received rate of all videos in the bottlenecks' direction."""
         all_ = [self.received[flow.name] for flow in self.videos if not flow.back]
         return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
 
@@ -127,10 +127,9 @@ class Facts:
 
 @lru_cache(maxsize=1)
 def facts(run: Run) -> Facts | None:
-    """Extract the data of a run; `None` if its steps or its flows' sending times are unknown.
+    """Return the data of a run; `None` if its steps or its flows' sending times are unknown.
 
-    A flow counts as sending while it has a fair share. The events and the sources' maximum rates come from the
-    scenario.
+    A flow sends while it has a fair share. Events and the sources' highest rates come from the scenario.
     """
     told = tomllib.loads(run.scenario)
     rates, links = run.rates.to_polars(), run.links.to_polars()
@@ -155,7 +154,7 @@ def facts(run: Run) -> Facts | None:
         active = _spans(np.isfinite(_steps(shares, "fair_bps", step, steps, np.nan)), step)
         if not active:
             return None
-        # A flow's source is listed before its receivers, so the first node shows the flow's direction.
+        # A flow's source is listed before its receivers.
         flows.append(Flow(name, flow["kind"], most[name], active, ".dst" in own["node"][0]))
     forward = links.filter((pl.col("direction") == "forward") & pl.col("capacity_bps").is_finite())
     carried, capacity = {}, {}
@@ -168,8 +167,7 @@ def facts(run: Run) -> Facts | None:
         for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
-    # Background flows are not measured. Their rate is subtracted from the capacity, so a change of their rate counts as
-    # a change of the capacity.
+    # The rate of background flows is subtracted from the capacity, so its changes are changes of the capacity.
     behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
     for flow in (flow for flow in behind if not flow.back):
         for name in capacity:
@@ -187,13 +185,12 @@ def _spans(on: npt.NDArray[np.bool_], step: float) -> tuple[tuple[float, float],
 
 
 def _names(told: Mapping[str, Any]) -> list[str]:
-    """Return the flow names of one entry of a scenario, which describes several flows if it has `count`."""
+    """Return the names of the flows of an entry, which are several with `count`."""
     name = str(told["name"])
     return [f"{name}{n + 1}" for n in range(int(told["count"]))] if "count" in told else [name]
 
 
 def _most(told: Mapping[str, Any]) -> float:
-    """Return the highest rate that a flow's source can use, in bit/s."""
     if told["kind"] == "video" and "rfc8593" in told:
         return _read(told["rfc8593"]["r_max"], units.RATE)
     return _read(told["rate"], units.RATE) if told["kind"] == "cbr" else np.inf
@@ -218,9 +215,9 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 
 
 def use(facts: Facts, *bottlenecks: str) -> float | None:
-    """Return the flows' utilisation of these links, from 0 to 1; for several links, the lowest utilisation.
+    """Return the flows' utilisation of these links, from 0 to 1: the lowest one.
 
-    The usable capacity is limited to the sum of the flows' highest rates.
+    The usable capacity is at most the sum of the flows' highest rates.
     """
     low, high = facts.judged
     within = (facts.at >= low) & (facts.at < high)
@@ -237,12 +234,10 @@ def use(facts: Facts, *bottlenecks: str) -> float | None:
 
 
 def convergence(facts: Facts) -> list[tuple[float, float | None]]:
-    """Return each segment's start, and the time until the videos' total rate converged; `None` if it did not.
-
-    Both are in seconds.
+    """Return each segment's start, and the time until the videos' total rate converged or `None`, in seconds.
 
     The steady rate is the mean over the segment's second half. The rate has converged when its means over 1 s and over
-    5 s differ from the steady rate by less than a fifth.
+    5 s differ from it by less than a fifth.
     """
     second, five = round(1 / facts.step), round(5 / facts.step)
     found: list[tuple[float, float | None]] = []
@@ -313,4 +308,3 @@ MEASURES: Mapping[str, Measure] = {
     "fair": Measure(fairness, ", SECONDS", (float,)),
     "least": Measure(least, ", SECONDS", (float,)),
 }
-"""The measures by their names."""

@@ -1,7 +1,7 @@
 """The runs of an experiment.
 
-Each run is stored under a key that covers everything on which its result depends, so that an interrupted experiment can
-be resumed.
+Each run is stored under a key of everything on which its result depends, so that an interrupted experiment can be
+resumed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from steadycast.sweep.work import Setup, failed, figures
 from steadycast.sweep.work import begin as begin_sweep
 
 EMULATED_AT_ONCE = 4
-"""The number of emulated runs that run concurrently; a run with 4 Mb/s takes about a tenth of a processor."""
+"""Emulated runs at a time; a run with 4 Mb/s takes about a tenth of a processor."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Job:
     timed: bool = False
     """Whether the run's series are stored, for a figure over time."""
     draw: int | None = None
-    """The number of the random draw, which determines the statistics that are computed; `None` without draws."""
+    """The draw's number, which selects the statistics; `None` without draws."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Runs:
     """The figures of all runs."""
 
     figures: Mapping[tuple[Point, int], Mapping[str, float | None]]
-    """The figures of each run, by point and seed. Failed runs are not included."""
+    """By point and seed; without failed runs."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
-    """The number of runs that this call executed; earlier calls executed the other runs."""
+    """The number of runs that this call executed."""
     times: Mapping[Point, Path]
-    """The files with series for figures over time; only some runs have one."""
+    """Files with series for figures over time."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The data that all runs share. It is passed to each worker process once."""
+    """What all runs share; passed to each worker process once."""
 
     bases: Mapping[str, Base]
     series: Mapping[int | None, tuple[Series, ...]]
@@ -69,7 +69,7 @@ class Shared:
 
 
 def begin(shared: Shared) -> Callable[[Job], bytes]:
-    """Return the function that runs a job and returns a line of JSON. Each worker process calls `begin` once."""
+    """Return the function that runs a job and returns a line of JSON; called once per worker process."""
     works: dict[tuple[str, bool], Callable[[Task], bytes]] = {}
     now: list[Job] = []
 
@@ -83,7 +83,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
         base = shared.bases[job.scenario]
         if job.emulated:
             return _emulated(base, job.task, more)
-        # A run without tables is faster, so they are only kept if they are needed.
+        # A run without tables is faster.
         tables = bool(shared.series[job.draw]) or job.timed
         kind = job.scenario, tables
         if kind not in works:
@@ -94,21 +94,21 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
 
 
 def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float | None]]) -> bytes:
-    """Run a task in real time. For an untrustworthy run, the row contains the reason as an error instead of figures."""
+    """Run a task in real time; the row of an untrustworthy run has an error instead of figures."""
     from steadycast.emulate import emulate
 
     row: dict[str, Any] = {"key": task.key, "seed": task.seed, "complete": False}
     try:
         with TemporaryDirectory(prefix="steadycast-") as folder:
             place = Path(str(base.scenario))
-            if not place.exists():  # an inline scenario, whose text is in the experiment file
+            if not place.exists():  # an inline scenario
                 place = Path(folder) / place.name
                 place.write_text(base.text, encoding="utf-8")
             run = emulate(place, set=list(task.sets), quality=False, progress=Silent()).run
         if not run.summary["emulation"]["trustworthy"]:
             raise RuntimeError(next(each for each in run.summary["warnings"] if each.startswith("not trust")))
         found = json.loads(figures(run.summary)) | more(run)
-    except Exception as error:  # no failure, for example in a user's controller, may stop the experiment
+    except Exception as error:  # nothing, as in a user's controller, may stop the experiment
         row["error"] = f"{type(error).__name__}: {error}"
     else:
         row |= {"complete": bool(run.summary["complete"]), "error": None, "figures": found}
@@ -116,7 +116,7 @@ def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float |
 
 
 def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Runs:
-    """Make the runs of an experiment that are missing in ``place``, and return the figures of all runs.
+    """Make the runs that are missing in ``place``, and return the figures of all runs.
 
     Raises:
         UserError: a scenario or a change is wrong, or a measure names a figure that no run has.
@@ -130,15 +130,14 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     prepare(scenarios, progress)
     needed = {draw: {each.text for each in series} for draw, series in spec.series.items()}
     known = {row["key"]: row["figures"].keys() for row in store.rows(place) if row["complete"]}
-    # A stored run may lack statistics that were added to the experiment's file later. It is then repeated.
+    # A stored run may lack statistics that were added later.
     todo = [
         job
         for job in dict.fromkeys(planned.values())
         if not (job.task.key in known and needed[job.draw] <= known[job.task.key])
         or (job.timed and not timeline.path(place, job.task.key).exists())
     ]
-    # One run of each scenario is made first, to check which figures exist. Emulated runs are last, so that they don't
-    # share the processors.
+    # One run of each scenario first checks which figures exist. Emulated runs are last and alone on the processors.
     lead = list({job.scenario: job for job in reversed(todo) if not job.emulated}.values())
     rest = [job for job in todo if job not in lead]
     for batch in (lead, [job for job in rest if not job.emulated], [job for job in rest if job.emulated]):
@@ -218,8 +217,9 @@ def _check(
 ) -> None:
     """Check that each measure's figures exist in at least one run; other scenarios may have other flows.
 
-    With random draws, the first runs may lack flows that later runs have. Until all runs are made (``is_whole``), it is
-    only checked that a summary can contain the paths of such an experiment.
+    With random draws, the first runs may lack flows that later runs have. Before all runs are made (``is_whole``), it
+    is
+    only checked that a summary can contain the paths.
     """
     if not figures:
         return

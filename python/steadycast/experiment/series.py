@@ -1,7 +1,6 @@
 """Numbers of a run that are computed from its tables, because its summary lacks them.
 
-Formulas call them as functions (`FUNCTIONS`). Each function is a class that parses the arguments, and computes the
-number from a run.
+Formulas call them as functions (`FUNCTIONS`).
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ class Text(str):
 
 
 Argument = str | float
-"""An argument of a function: a name, a text or a number."""
+"""A name, a text or a number."""
 
 
 class ArgumentError(ValueError):
-    """The arguments of a function are wrong; the text describes how."""
+    """The arguments of a function are wrong; the text says how."""
 
 
 class Series(Protocol):
@@ -37,7 +36,7 @@ class Series(Protocol):
 
     @property
     def text(self) -> str:
-        """The name of the value among a run's figures."""
+        """The function call in a formula."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
@@ -53,24 +52,12 @@ class Series(Protocol):
 
 
 def _split(arguments: Sequence[Argument], usage: str, *kinds: type) -> list[Argument]:
-    """Check the number and the types of the arguments.
-
-    Raises:
-        ArgumentError: they differ from the usage.
-
-    """
     if len(arguments) != len(kinds) or not all(map(isinstance, arguments, kinds)):
         raise ArgumentError(f"write {usage}")
     return list(arguments)
 
 
 def _known(name: Argument, what: str, known: Iterable[str]) -> str:
-    """Check a name.
-
-    Raises:
-        ArgumentError: there is no such name.
-
-    """
     if name not in (all_ := list(known)):
         raise ArgumentError(f"there is no {what} {name}; {meant(str(name), all_)}")
     return str(name)
@@ -81,16 +68,12 @@ class Statistic:
     """A statistic of a series of values per second."""
 
     of: Callable[[Sequence[float], float], float | None]
-    """The function that computes the statistic from the values per second and the level."""
+    """Computes the statistic from the values per second and the level."""
     level: bool = False
-    """Whether the statistic needs a level."""
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
-    """Return the end of the first second whose value exceeds the level.
-
-    The result is in seconds after the beginning of the first value's second; `None` if no value exceeds the level.
-    """
+    """Return the end of the first second whose value exceeds the level, relative to the first value's second."""
     return next((n + 1.0 for n, value in enumerate(values) if value > level), None)
 
 
@@ -120,9 +103,9 @@ class Column:
     """A column of a table, for some flows or links."""
 
     way: str
-    """The kind of column: received, sent or link."""
+    """"received", "sent" or "link"."""
     flow: str
-    """The names of the flows or links; ``*`` matches any name."""
+    """The name of the flow or link; ``*`` matches any text."""
     name: str
 
     @classmethod
@@ -139,14 +122,10 @@ class Column:
         return cls(way, flow, _known(name, f"column of {table}", record.columns(table)))
 
     def __str__(self) -> str:
-        """Return the text that `read` parses."""
         return f"{self.way}.{self.flow}.{self.name}"
 
     def values(self, run: Run) -> dict[float, float]:
-        """Return the values by second.
-
-        The rates of several flows are added; for other columns the largest value counts.
-        """
+        """Return the values by second: summed rates of matching flows, otherwise the largest value."""
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
             if value is None and self.name == "throughput_bps":
@@ -157,17 +136,15 @@ class Column:
         return {at: together(values) for at, values in found.items()}
 
     def _rates(self, run: Run) -> Iterator[tuple[float, float | None]]:
-        """Yield the times and values of the flows, at their sources or at their receivers."""
         rows = run.rates.to_polars().select("t_s", "flow", "node", self.name)
         sources: dict[str, str] = {}
         for at, flow, node, value in rows.iter_rows():
-            # A flow's source is listed before its receivers, so the first node of a flow is its source.
+            # A flow's source is listed before its receivers.
             source = sources.setdefault(flow, node)
             if fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent"):
                 yield at, value
 
     def _links(self, run: Run) -> Iterator[tuple[float, float | None]]:
-        """Yield the times and values of the links."""
         rows = run.links.to_polars().select("t_s", "link", "direction", self.name)
         for at, link, direction, value in rows.iter_rows():
             if fnmatchcase(link, self.flow) and direction == "forward":
@@ -178,16 +155,14 @@ class Column:
 class Seconds:
     """A statistic of one value per second, over the seconds of windows from FROM (included) to TO (excluded).
 
-    The series is a column, ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, or
-    ``link.LINK.COLUMN`` of the table ``links`` in the forward direction, or the ratio of two columns. ``*`` in FLOW or
-    LINK matches any name. If it matches several names, their rates are added; for other columns the largest value is
-    used. A second without a throughput counts as 0. A second without a value in another column is left out. A second in
-    which a ratio's denominator is 0 is also left out.
+    The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, ``link.LINK.COLUMN`` of the
+    table ``links`` (forward), or the ratio of two columns. ``*`` in FLOW or LINK matches any text; rates of several
+    matches are added, and for other columns the largest value is used. A second without a throughput counts as 0. A
+    second without a value in another column, or whose denominator is 0, is left out.
     """
 
     statistic: str
     level: float
-    """The level, if the statistic needs one."""
     windows: tuple[float, ...]
     """The beginning and the end of each window, in seconds."""
     columns: tuple[Column, ...]
@@ -207,13 +182,13 @@ class Seconds:
 
     @property
     def text(self) -> str:
-        """The name of the value among a run's figures."""
+        """The function call in a formula."""
         level = (self.level,) if STATISTICS[self.statistic].level else ()
         numbers = ", ".join(f"{number:g}" for number in (*level, *self.windows))
         return f"seconds({self.statistic}, {numbers}, {' / '.join(map(str, self.columns))})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run's seconds; `None` if there is no second with a value."""
+        """Return the statistic of a run; `None` if there is no second with a value."""
         found, *below = (column.values(run) for column in self.columns)
         for each in below:
             found = {at: value / each[at] for at, value in found.items() if each.get(at)}
@@ -226,9 +201,8 @@ class Seconds:
 class Decisions:
     """A statistic of a sender's decisions between FROM and TO seconds whose rule matches a pattern.
 
-    ``count`` is the number of decisions. A rule applies until the next decision with another rule. ``first`` is the
-    time at which the rule first begins to apply, ``last`` is the time at which it last ceases to apply, and ``longest``
-    is the longest interval in which it applies, all in seconds.
+    ``count`` is the number of decisions. ``first`` and ``last`` are when the rule first begins, and last ceases, to
+    apply; ``longest`` is the longest interval in which it applies; all in seconds.
     """
 
     statistic: str
@@ -239,7 +213,7 @@ class Decisions:
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Read STATISTIC, "RULE", FROM, TO and FLOW."""
+        """Parse STATISTIC, "RULE", FROM, TO and FLOW."""
         usage = 'decisions(STATISTIC, "RULE", FROM, TO, FLOW)'
         statistic, rule, begin, end, flow = _split(arguments, usage, str, Text, float, float, str)
         known = _known(statistic, "statistic", SPANS)
@@ -247,11 +221,11 @@ class Decisions:
 
     @property
     def text(self) -> str:
-        """The name of the value among a run's figures."""
+        """The function call in a formula."""
         return f'decisions({self.statistic}, "{self.rule}", {self.begin:g}, {self.end:g}, {self.flow})'
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run's decisions; `None` if the rule never began or ceased to apply."""
+        """Return the statistic of a run; `None` if the rule never began or ceased to apply."""
         table = run.decisions.to_polars()
         flows: dict[str, list[tuple[float, bool]]] = {}
         for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():
@@ -269,7 +243,6 @@ class Decisions:
         return min(spans)[0] if self.statistic == "first" else max(end for _, end in spans)
 
     def _spans(self, rows: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
-        """Return the intervals in which the rule applies to one flow, from FROM to TO."""
         spans: list[tuple[float, float]] = []
         since: float | None = None
         for at, fits in [*rows, (self.end, False)]:
@@ -282,15 +255,13 @@ class Decisions:
 
 
 SPANS = ("count", "first", "last", "longest")
-"""The names of the statistics of decisions."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """The time at which a flow's receivers have received this many bytes of IP packets.
+    """When a flow's receivers have received this many bytes of IP packets, in seconds since the run's start.
 
-    The time is in seconds since the run's start, and is interpolated within a step of the record. A TCP with a fixed
-    amount of data (`bytes`) counts as complete when all of it is acknowledged.
+    Interpolated within a step of the record. A TCP with a fixed amount of data is complete when all is acknowledged.
     """
 
     amount: float
@@ -298,17 +269,17 @@ class Arrived:
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Read BYTES and FLOW."""
+        """Parse BYTES and FLOW."""
         amount, flow = _split(arguments, "arrived(BYTES, FLOW)", float, str)
         return cls(float(amount), str(flow))
 
     @property
     def text(self) -> str:
-        """The name of the value among a run's figures."""
+        """The function call in a formula."""
         return f"arrived({self.amount:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the time of the first matching flow; `None` if it does not receive that many bytes."""
+        """Return the time for the first matching flow; `None` if it does not receive that many bytes."""
         flow = next((each for each in run.summary["flows"] if fnmatchcase(each["name"], self.flow)), None)
         if flow is None or flow.get("completed_s") is not None:
             return None if flow is None else float(flow["completed_s"])
@@ -332,7 +303,7 @@ class Arrived:
 class Frames:
     """A statistic of the delay, in ms, of video frames that were ready for sending between FROM and TO seconds.
 
-    A frame's delay is from the end of its encoding to the arrival of its last packet. ``mean`` and ``max`` are over all
+    The delay is from the end of the encoding to the arrival of the last packet. ``mean`` and ``max`` are over all
     frames, and ``arrived_p95`` is the 95th percentile over the frames that arrived.
     """
 
@@ -343,21 +314,21 @@ class Frames:
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Read the statistic, FROM, TO and FLOW."""
+        """Parse the statistic, FROM, TO and FLOW."""
         statistic, *ends, flow = _split(arguments, "frames(mean, FROM, TO, FLOW)", str, float, float, str)
         begin, end = map(float, ends)
         return cls(_known(statistic, "statistic", ("mean", "max", "arrived_p95")), begin, end, str(flow))
 
     @property
     def text(self) -> str:
-        """The name of the value among a run's figures."""
+        """The function call in a formula."""
         return f"frames({self.statistic}, {self.begin:g}, {self.end:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic for the first matching flow; `None` if one of the frames in it did not arrive."""
+        """Return the statistic of the first matching flow; `None` if one of its frames did not arrive."""
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
-        # The table also contains a delay for an incomplete frame, measured with the packets that arrived.
+        # The table also has a delay for incomplete frames, up to their last packet that arrived.
         delays: list[float | None] = [
             None if fate == "lost" else delay
             for flow, at, delay, fate in rows
@@ -377,11 +348,11 @@ class Rfc8868:
 
     measure: str
     arguments: tuple[str | float, ...]
-    """The bottlenecks for "use", or the length of the windows in seconds for a measure over windows."""
+    """Bottlenecks for "use", or the length of the windows in seconds."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Read the measure, and its bottlenecks or the length of its windows."""
+        """Parse the measure, and its bottlenecks or the length of its windows."""
         measure = _known(arguments[0], "measure of RFC 8868", rfc8868.MEASURES)
         usage = f"rfc8868({measure}{rfc8868.MEASURES[measure].usage})"
         # "use" needs at least one bottleneck.
@@ -390,7 +361,7 @@ class Rfc8868:
 
     @property
     def text(self) -> str:
-        """The name of the value among a run's figures."""
+        """The function call in a formula."""
         told = (each if isinstance(each, str) else f"{each:g}" for each in self.arguments)
         return f"rfc8868({', '.join([self.measure, *told])})"
 
@@ -407,4 +378,3 @@ FUNCTIONS: Mapping[str, type[Series]] = {
     "frames": Frames,
     "rfc8868": Rfc8868,
 }
-"""The functions in formulas that are computed from a run's tables, by name."""

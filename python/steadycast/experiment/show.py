@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MOST_ROWS = 60
-"""Maximum number of rows of a table in the terminal."""
+"""The most rows of a table in the terminal."""
 _FEW = 20
 """With at most this many bounds, the page shows them expanded."""
 _SAID = {
@@ -89,7 +89,7 @@ def tables(done: Experiment) -> list[Table | terminal.Fitted]:
             more = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
             found.append(terminal.plain(more))
 
-    # If only a part of an experiment was run, a table may have no points.
+    # In a part of an experiment, a table may have no points.
     for table in (built(done, each) for each in done.spec.tables):
         if table.rows:
             add(*table.shown(), table.labels)
@@ -202,7 +202,6 @@ def write_report(done: Experiment) -> None:
 
 
 def _bounds_section(done: Experiment) -> Html:
-    """Build the section with all bounds. It is collapsed if there are many."""
     heads, rows = bounds(done)
     prose = [n for n, head in enumerate(heads) if head in ("measure", "scenario", "bound", "why")]
     table = page.table(heads, rows, prose=prose)
@@ -210,14 +209,14 @@ def _bounds_section(done: Experiment) -> Html:
 
 
 def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
-    """Yield the figures over time for each scenario and variant. They are collapsed if there are many variants."""
+    """Yield the figures over time for each scenario and variant; collapsed for many variants."""
     several = len({point.variant for point in done.runs.times}) > 3
     for number, (point, path) in enumerate(done.runs.times.items()):
         if point.scenario not in figure.scenarios:
             continue
         label = f"{name}-{number + 1}"
         drawn = canvas.in_style(lambda path=path: timeline.draw(path), label)  # type: ignore[misc]
-        # Coordinates are rounded to 0.01 points, which makes a page with many figures smaller.
+        # Rounded to 0.01 points, which makes a page with many figures smaller.
         drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", str(drawn))
         words = ["steadycast", "run", str(done.spec.scenarios[point.scenario].base.scenario)]
         for change in [*point.sets, f"seed={done.spec.seeds[0]}"]:
@@ -235,7 +234,7 @@ def _with_code(text: str) -> Html:
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
 
-    Points that differ only in properties that the figure does not show are averaged; their mean has no interval.
+    Points that differ in other properties are averaged, without an interval.
     """
     if figure.against is not None:
         return _dots(done, figure, figure.against)
@@ -271,7 +270,7 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
         return None
     axes.set_xticks(places, path)
     axes.set_xlabel(figure.over, loc="right")
-    # On a linear scale, the smallest values would be drawn at nearly the same place.
+    # On a linear scale, the smallest values would nearly coincide.
     if numeric and min(places) > 0 and max(places) / min(places) >= 20:
         axes.set_xscale("log")
         # The change of the scale has reset the ticks.
@@ -283,7 +282,7 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
 
 
 def _dots(done: Experiment, spec: FigureSpec, against: str) -> Figure | None:
-    """Draw one measure against another: a panel per variant, a dot per point, a shape per scenario."""
+    """Draw a panel per variant, a dot per point, a shape per scenario."""
     from matplotlib.figure import Figure
 
     across, up = done.spec.measure(against), done.spec.measure(spec.measure)
@@ -327,10 +326,7 @@ def _bars(done: Experiment, figure: FigureSpec, measure: Measure, axes: Axes, na
 def _mean_of(
     done: Experiment, figure: FigureSpec, measure: Measure, variant: str, value: str
 ) -> tuple[float, float] | None:
-    """Return the mean of a measure over all points of a variant and an axis value.
-
-    A confidence interval is returned only for the mean of a single point.
-    """
+    """Return the mean of a measure over all points of a variant and an axis value; its interval for a single point."""
 
     def fits(point: Point) -> bool:
         return (

@@ -1,7 +1,6 @@
 """Experiment files: a question, the runs that answer it, the measures of each run, and their bounds.
 
-The core parses and checks a file (`crates/scenario/src/experiment.rs`); `steadycast schema --experiment` describes
-its keys. This module converts its content to objects, and reads its scenarios.
+The core checks a file (`crates/scenario/src/experiment.rs`); `steadycast schema --experiment` lists its keys.
 """
 
 from __future__ import annotations
@@ -29,21 +28,20 @@ from steadycast.sweep.show import number_of
 
 BUILT_IN = resources.files("steadycast") / "experiments"
 CHECKOUT = Path(__file__).resolve().parents[3] / "validation" / "experiments"
-"""The folder of the experiments that only exist in a checkout."""
+"""Experiments that only exist in a checkout."""
 ALONE = ""
-"""The name of the only variant of an experiment without variants."""
+"""The variant's name in an experiment without variants."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A formula of variables, which is true where it is not 0. An empty formula is always true."""
+    """A formula that is true if its value is not 0. An empty formula is always true."""
 
     text: str
     place: str
-    """The place in the file, for errors."""
 
     def at(self, point: Point) -> bool | None:
-        """Whether the condition is true at a point; `None` if the point lacks one of the formula's variables.
+        """Whether the condition is true at a point; `None` if the point lacks one of its variables.
 
         Raises:
             UserError: the formula's value is a text.
@@ -61,7 +59,7 @@ class Condition:
         return value != 0
 
     def check(self, points: Sequence[Point]) -> None:
-        """Check that the variables of the formula exist at one point at least.
+        """Check that at least one point has the variables of the formula.
 
         Raises:
             NoVariableError: no point has them.
@@ -76,21 +74,19 @@ class Measure:
     """A number that is computed for each run."""
 
     name: str
-    """The name, which is unique in its file."""
     shown: str
-    """Its name in tables."""
+    """The name in tables."""
     text: str
-    """The formula, in which ``${ }`` is replaced by a variable of a point."""
+    """The formula, in which ``${NAME}`` stands for a variable of the point."""
     unit: str
-    """The unit in tables; empty if the formula's figure has a known unit, or if the number has none."""
+    """The unit in tables; empty if the number has none, or if the figure's unit is known."""
     digits: int
     when: Condition
-    """The measure exists only at points where this condition is true."""
+    """Where the measure exists."""
     place: str
-    """The place in the file, for errors."""
 
     def at(self, point: Point) -> Formula | None:
-        """Return the formula at a point; `None` if the measure does not exist there, or a variable is missing.
+        """Return the formula; `None` if the measure does not exist at the point, or a variable is missing.
 
         Raises:
             UserError: it is not a valid formula.
@@ -115,16 +111,12 @@ class Bound:
     min: float | None
     max: float | None
     over: str
-    """The values that have to be within the bound.
-
-    "mean" is the mean over the seeds, "each" is every seed's value, and "interval" is the whole confidence interval of
-    the mean.
-    """
+    """"mean" over the seeds, "each" seed's value, or the whole confidence "interval" of the mean."""
     variants: tuple[str, ...]
-    """The variants to which the bound applies; empty: all."""
+    """Variants with this bound; empty: all."""
     scenarios: tuple[str, ...]
     at: Mapping[str, tuple[str, ...]]
-    """The axis values at which the bound applies."""
+    """Axis values with this bound, by axis."""
     when: tuple[Condition, ...]
     """The bound applies where all of them are true."""
     fraction: float
@@ -133,7 +125,7 @@ class Bound:
     source: str
 
     def judges(self, point: Point) -> bool:
-        """Whether the bound applies at this point."""
+        """Whether the bound applies at a point."""
         return (
             point.scenario in self.scenarios
             and (not self.variants or point.variant in self.variants)
@@ -157,23 +149,23 @@ class TableSpec:
 
     title: str
     kind: str
-    """"points", "bounds", "counts", "held" or "choice": the meaning of its rows."""
+    """"points", "bounds", "counts", "held" or "choice": what a row is."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """For a "choice" table: measures whose bounds are ignored in a second list of variants."""
+    """In a "choice" table: measures whose bounds a second list of variants ignores."""
     by: tuple[str, ...] | None
-    """The axes, variables, classes or columns of ``about`` whose values are the rows, or in a "held" table the columns.
+    """Axes, variables, classes or columns of ``about`` that make the rows (in a "held" table, the columns).
 
-    With `None`, a "points" table has a row per point, and other tables use the scenarios.
+    With `None`, a "points" table has a row per point, and other tables have a row per scenario.
     """
     against: str | None
-    """For a "points" table: the variant to which the others are compared. The cells are differences from its means."""
+    """In a "points" table: the variant from whose means the differences are shown."""
     by_bound: bool
-    """For a "counts" table: whether it also shows columns for undecided points and for the bounds of each measure."""
+    """In a "counts" table: whether undecided points, and the bounds of each measure, have columns."""
     when: Condition
-    """The condition for the points in the table."""
+    """Which points the table shows."""
     spread: str
-    """What the table shows after a mean to indicate the spread: "range", "interval" or "none"."""
+    """What follows a mean: "range", "interval" or "none"."""
     scenarios: tuple[str, ...]
     variants: tuple[str, ...]
     write: Path | None
@@ -184,13 +176,13 @@ class FigureSpec:
     """A figure."""
 
     kind: str
-    """"measure", or "time" for rates and delays over time in each scenario and variant."""
+    """"measure", or "time" for rates and delays over time."""
     measure: str
-    """The measure; empty in a figure over time."""
+    """Empty in a figure over time."""
     over: str | None
-    """The experiment's axis that is drawn horizontally; `None`: a bar per variant."""
+    """The horizontal axis; `None`: a bar per variant."""
     against: str | None
-    """The measure that is drawn horizontally, with a dot per point and a panel per variant."""
+    """The measure that is drawn horizontally, with a dot per point."""
     scenarios: tuple[str, ...]
     caption: str
     write: Path | None
@@ -203,11 +195,10 @@ class Scenario:
     base: Base
     sets: tuple[str, ...]
     variables: Mapping[str, str]
-    """The values that replace the names in ``${ }``."""
+    """Values of ``${NAME}``, by name."""
     about: Mapping[str, str]
-    """The texts that describe the scenario in tables, by column."""
+    """Texts that describe the scenario in tables, by column."""
     variants: tuple[str, ...]
-    """The variants that run this scenario."""
 
 
 @dataclass(frozen=True)
@@ -215,9 +206,9 @@ class Value:
     """A value of an axis."""
 
     labels: tuple[str, ...]
-    """One label for each name of the axis."""
+    """One for each name of the axis."""
     values: tuple[str, ...]
-    """The values that replace the axis's names in ``${ }``."""
+    """The axis's values of ``${NAME}``."""
     sets: tuple[str, ...]
 
 
@@ -226,21 +217,20 @@ class Axis:
     """An axis: a quantity that is varied."""
 
     names: tuple[str, ...]
-    """The names of the variables; several if they change together."""
+    """Variables; several if they change together."""
     values: tuple[Value, ...]
     scenarios: tuple[str, ...]
-    """The scenarios to which the axis applies."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant: changes to a scenario, whose results are compared with those of the other variants."""
+    """A variant: changes to a scenario."""
 
     sets: tuple[str, ...]
     emulated: bool
-    """Whether the variant runs in real time, with the kernel's TCP."""
+    """Whether it runs in real time, with the kernel's TCP."""
     group: int | None
-    """If the variant comes from a list of names with the same changes, the index of that list."""
+    """Index of the list of names in the file that this variant comes from; `None`: from no list."""
 
 
 @dataclass(frozen=True)
@@ -263,8 +253,7 @@ class Change:
 class Class:
     """A classification of points by labels.
 
-    A point gets the first label whose condition is true. If no condition is true, its label is the value of the
-    variable with the class's name.
+    A point gets the first label whose condition is true, or else the value of the variable named like the class.
     """
 
     name: str
@@ -273,7 +262,7 @@ class Class:
 
 @dataclass(frozen=True)
 class Draw:
-    """One random draw: its changes of scenarios, and its variables."""
+    """A random draw."""
 
     sets: tuple[str, ...]
     variables: Mapping[str, str]
@@ -285,9 +274,8 @@ class Point:
 
     scenario: str
     values: tuple[tuple[str, str], ...]
-    """Axes and their values."""
     draw: int | None
-    """The number of the draw, from 1 on."""
+    """The draw's number, from 1."""
     variant: str
     sets: tuple[str, ...]
     variables: tuple[tuple[str, str], ...] = ()
@@ -296,13 +284,13 @@ class Point:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that identify the point in an error: scenario, axis values, draw and variant."""
+        """Scenario, axis values, draw and variant."""
         draw = () if self.draw is None else (f"draw {self.draw}",)
         return (self.scenario, *(value for _, value in self.values), *draw, self.variant)
 
     @property
     def name(self) -> tuple[object, ...]:
-        """A key that is unique among the points of an experiment."""
+        """A key that is unique in the experiment."""
         return (self.scenario, self.values, self.draw, self.variant, self.placebo)
 
 
@@ -320,22 +308,21 @@ class Spec:
     scenarios: Mapping[str, Scenario]
     draws: tuple[Draw, ...]
     variables: Mapping[str, str]
-    """The variables of all scenarios."""
     changes: tuple[Change, ...]
     classes: tuple[Class, ...]
     axes: tuple[Axis, ...]
     variants: Mapping[str, Variant]
     placebo: tuple[tuple[str, ...], str] | None
-    """The changes that remove the tested event from a run, and a description of the event."""
+    """The changes that remove the tested event from a run, and its description."""
     measures: tuple[Measure, ...]
     bounds: tuple[Bound, ...]
     tables: tuple[TableSpec, ...]
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether the seeds, draws and variants are those of the file. If not, the file's tables are not written."""
+    """Whether the seeds, draws and variants are the file's. If not, tables are not written to files."""
     part: tuple[str, ...] = ()
-    """The names of variants and scenarios to which the user has restricted the experiment; empty: all."""
+    """Variants and scenarios that the user has selected; empty: all."""
 
     @classmethod
     def read(cls, source: Path | str, draw: int | None = None, count: int | None = None) -> Spec:
@@ -347,14 +334,13 @@ class Spec:
             count: a number of draws, in place of the file's.
 
         Raises:
-            UserError: the file does not exist or has a mistake; the error names its place and the remedy.
+            UserError: the file does not exist or has a mistake.
 
         """
         path = _at(Path(source))
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
         told: dict[str, Any] = json.loads(core.experiment(text, str(path), draw, count))
-        # A file without variants gets a single one, `ALONE`, which changes nothing.
         variants = {
             one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated", one["group"])
             for one in told["variants"]
@@ -386,10 +372,7 @@ class Spec:
 
     @property
     def command(self) -> str:
-        """The command that makes the experiment's tables.
-
-        If the file is part of a checkout, its path is relative to the checkout.
-        """
+        """The command that makes the experiment's tables."""
         file, root = Path(self.path).resolve(), CHECKOUT.parents[1]
         path = file.relative_to(root).as_posix() if file.is_relative_to(CHECKOUT) else self.path
         return shlex.join(
@@ -397,7 +380,7 @@ class Spec:
         )
 
     def check(self) -> None:
-        """Check the names that formulas, conditions and tables contain.
+        """Check the names in formulas, conditions and tables.
 
         Raises:
             UserError: a name does not exist.
@@ -428,7 +411,6 @@ class Spec:
                     raise UserError(table.when.place, problem, meant(name, known))
 
     def _classes(self, points: Sequence[Point]) -> list[str]:
-        """Return all names by which points can be grouped: scenario, classes, columns of `about`, axes, variables."""
         names = dict.fromkeys(["scenario", *(one.name for one in self.classes)])
         names |= dict.fromkeys(name for each in self.scenarios.values() for name in each.about)
         return [
@@ -449,9 +431,7 @@ class Spec:
         return dict(point.variables).get(name, "")
 
     def beside(self, names: Sequence[str]) -> Spec:
-        """Return a copy of the experiment with additional controllers in its list of controllers.
-
-        The list's changes to scenarios apply to them as well.
+        """Return a copy with additional controllers in the file's list of controllers.
 
         Args:
             names: names of the registry, ``FILE.py:Class``, or ``exec:`` with a program.
@@ -498,7 +478,7 @@ class Spec:
         return replace(self, variants=variants, whole=False)
 
     def only(self, names: Sequence[str]) -> Spec:
-        """Return a copy with only these variants and scenarios, and with those to which their measures refer.
+        """Return a copy with only these variants and scenarios, and those to which their measures refer.
 
         Args:
             names: variants, scenarios, or values of a scenario's ``about``.
@@ -531,7 +511,7 @@ class Spec:
             if name in chosen
         }
         shown = {name: {*each.variants} for name, each in kept.items()}
-        # A table that lacks some of its rows must not replace the file with the complete table.
+        # A table that lacks rows must not replace the file of the complete table.
         tables = (
             one
             if all(
@@ -556,12 +536,12 @@ class Spec:
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound is on one of these measures, or on a measure that the file defines inside the bound."""
+        """Whether a bound is on one of these measures, or on a measure defined inside the bound."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
-        """Yield each measure with its formula, for each point that has the formula's variables.
+        """Yield each measure with its formula at each point.
 
         Raises:
             UserError: a measure is not a valid formula, or no point has its variables.
@@ -580,9 +560,9 @@ class Spec:
 
     @cached_property
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
-        """All statistics that the measures need in addition to the summary, by the number of the random draw.
+        """Statistics that the measures need in addition to the summary, by the draw's number.
 
-        All points of a draw have the same statistics, because a measure may refer to another point's run.
+        A measure may refer to another point's run, so all points of a draw have the same statistics.
         """
         found: dict[int | None, dict[Series, None]] = {}
         for point in self.points():
@@ -600,7 +580,7 @@ class Spec:
         return tuple(self._made())
 
     def points(self) -> tuple[Point, ...]:
-        """Return all points; the points of the placebo are last."""
+        """Return all points; those of the placebo are last."""
         return self._points
 
     def _made(self) -> Iterator[Point]:
@@ -626,7 +606,6 @@ class Spec:
                             raise
 
     def _changed(self, point: Point, drawn: Sequence[str], on_axes: Sequence[str]) -> Point:
-        """Return a point with its changes."""
         variant = self.variants[point.variant]
         last = self.placebo[0] if point.placebo and self.placebo else ()
         some = [change for one in self.changes if one.changes(point) for change in one.sets]
@@ -636,18 +615,18 @@ class Spec:
 
 
 class NoVariableError(UserError):
-    """A variable with this name does not exist."""
+    """No variable has this name."""
 
 
 _HOLE = re.compile(r"\$\{([^{}]*)\}")
 
 
 def fill(text: str, variables: Mapping[str, str], place: str) -> str:
-    """Replace each ``${ }`` in a change: a name by its value, and a formula of numeric variables by its result.
+    """Replace each ``${ }`` in a text by the value of a variable, or of a formula of numeric variables.
 
     Raises:
         NoVariableError: there is no such variable.
-        UserError: the value of a variable in a formula is not a number.
+        UserError: a variable in a formula is not a number.
 
     """
 
@@ -670,13 +649,13 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
 
 @cache
 def filled(text: str, variables: tuple[tuple[str, str], ...], place: str) -> str | None:
-    """Return the text of `fill`; `None` if the text names a variable that does not exist."""
+    """Return the text of `fill`; `None` if a variable does not exist."""
     named = dict(variables)
     return None if _lacks(text, named, place) else fill(text, named, place)
 
 
 def explain(told: Mapping[str, str], known: Collection[str], place: str) -> None:
-    """Raise the error of variables that could not be filled in, if there are any.
+    """Raise an error if variables could not be filled in.
 
     Args:
         told: all variables, as they are written.
@@ -694,14 +673,13 @@ def explain(told: Mapping[str, str], known: Collection[str], place: str) -> None
 
 
 def _lacks(text: str, variables: Mapping[str, str], place: str) -> bool:
-    """Whether a text names a variable that does not exist."""
     inside = (hole[1].strip() for hole in _HOLE.finditer(text))
     formulas = (_formula(each, place) for each in inside if each not in variables)
     return any(path not in variables for formula in formulas for path in formula.paths)
 
 
 def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str], ...]:
-    """Fill in the values of variables that contain other variables. Variables that can't be filled in are left out."""
+    """Fill in variables that contain other variables; those that can't be filled in are left out."""
     known = {name: value for name, value in variables.items() if "${" not in value}
     left = {name: value for name, value in variables.items() if name not in known}
     while left:
@@ -715,18 +693,18 @@ def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str],
 
 
 def built_in() -> dict[str, Path]:
-    """Return the experiments that come with the program, by their names."""
+    """Return the experiments of the package, by name."""
     with resources.as_file(BUILT_IN) as folder:
         return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def named() -> dict[str, Path]:
-    """Return all experiment files that have a name: the built-in files, and the files of a checkout."""
+    """Return the built-in experiments and those of a checkout, by name."""
     return built_in() | {path.stem: path for path in sorted(CHECKOUT.glob("*.toml"))}
 
 
 def question(path: Path) -> str:
-    """Return the question of a file, without reading the rest."""
+    """Return a file's question without checking the file."""
     return str(tomllib.loads(path.read_text(encoding="utf-8"))["question"])
 
 
@@ -741,10 +719,7 @@ def _at(path: Path) -> Path:
 
 
 def _written(told: Mapping[str, Any], origin: Path) -> Path | None:
-    """Return the path of a table or a figure.
-
-    It is in the folder of its experiment file or, for a built-in file, in the results folder.
-    """
+    """Relative to the experiment file or, for a built-in experiment, to the results folder."""
     if not told["write"]:
         return None
     own = origin in built_in().values()
@@ -790,7 +765,7 @@ def _class(told: Mapping[str, Any], path: str) -> Class:
 
 def _base(told: Mapping[str, Any], origin: Path) -> Base:
     if told["text"] is not None:
-        # An inline scenario has no file. Errors use its name, and its paths are relative to the experiment's.
+        # An inline scenario has no file; its paths are relative to the experiment's.
         return Base(
             str(origin.parent / f"{origin.stem}-{told['name'].replace(' ', '-')}.toml"), told["text"], ()
         )
@@ -799,7 +774,6 @@ def _base(told: Mapping[str, Any], origin: Path) -> Base:
 
 
 def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
-    """Yield the measures of a file, including those that are defined inside bounds."""
     for one in told["measures"]:
         yield _measure(one["name"], one["name"], one, path)
     for bound in told["bounds"]:
@@ -808,7 +782,6 @@ def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
 
 
 def _own(bound: Mapping[str, Any]) -> str:
-    """Return a unique name for a measure that is defined inside a bound."""
     return f"{bound['measure']}, line {bound['own']['line']}"
 
 
@@ -820,7 +793,6 @@ def _measure(name: str, shown: str, told: Mapping[str, Any], path: str) -> Measu
 
 def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path: str) -> Bound:
     place = f"{path}:{told['line']}: bound"
-    # A bound applies only at points where its measure exists.
     conditions = [told["when"], *(one["when"] for one in measures if one["name"] == told["measure"])]
     return Bound(
         told["measure"] if told["own"] is None else _own(told),

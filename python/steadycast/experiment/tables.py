@@ -20,7 +20,7 @@ from steadycast.report import say
 
 @dataclass(frozen=True)
 class Cells:
-    """A cell or a heading of a table: the text that is shown, and its columns in a CSV file."""
+    """A cell or a heading: the text that is shown, and its columns in a CSV file."""
 
     shown: str
     plain: tuple[str, ...]
@@ -40,7 +40,7 @@ class Table:
         return [head.shown for head in self.heads], [[cell.shown for cell in row] for row in self.rows]
 
     def csv(self) -> str:
-        """Return the table as CSV. Numbers have no units, and an additional column marks missed bounds."""
+        """Return the table as CSV: numbers without units, and a column that marks missed bounds."""
         heads = [name for head in self.heads for name in head.plain]
         return csv_text([heads, *([text for cell in row for text in cell.plain] for row in self.rows)])
 
@@ -53,7 +53,7 @@ def built(done: Experiment, spec: TableSpec) -> Table:
 
 
 def write(done: Experiment, spec: TableSpec) -> None:
-    """Write a table to its CSV file, and a file with its origin beside it: title, day, commit, command and seeds."""
+    """Write a table to its CSV file, and its origin beside it: title, day, commit, command and seeds."""
     if spec.write is None:
         return
     seeds = done.spec.seeds
@@ -74,7 +74,7 @@ def write(done: Experiment, spec: TableSpec) -> None:
 
 
 class Labels:
-    """The columns that identify the point of a row. Columns that are equal in all rows are left out."""
+    """The columns that identify the point of a row; columns that are equal in all rows are left out."""
 
     def __init__(self, done: Experiment, points: Sequence[Point], *, variants: bool = True) -> None:
         spec = done.spec
@@ -174,15 +174,11 @@ def _cell(done: Experiment, measure: Measure, point: Point, spread: str, judged:
 
 
 def _bounds_of(done: Experiment, measure: Measure, point: Point) -> list[Bound]:
-    """Return the bounds of a measure at a point."""
     return [bound for bound in done.spec.bounds if bound.measure == measure.name and bound.judges(point)]
 
 
 def _bounds(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per bound and point.
-
-    Each row contains the bounded quantity, the value of each seed, and the number of seeds that keep the bound.
-    """
+    """Build a row per bound and point: the bounded quantity, each seed's value, and how many seeds keep the bound."""
     rows: list[tuple[Cells, ...]] = []
     points = _chosen(done, spec)
     pairs = [(point, bound) for point in points for bound in done.spec.bounds if bound.judges(point)]
@@ -214,11 +210,10 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def _counts(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: the number of points that keep all their bounds.
+    """Build a row per group and variant: the number of points that keep all their bounds with each seed.
 
-    A column counts the points whose bounds hold with each seed. With ``by_bound``, further columns count the undecided
-    and the unknown points, and the points that keep the bounds of each measure. Otherwise they contain the number of
-    points whose bounds hold in the mean, and the share of runs that keep all bounds.
+    With ``by_bound``, further columns count undecided and unknown points, and the points that keep the bounds of each
+    measure. Otherwise they count points whose bounds hold in the mean, and the share of runs that keep all bounds.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -246,7 +241,7 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
-    """Return the bounds of each measure, by the measure's name in tables."""
+    """By the measure's name in tables."""
     found: dict[str, list[Bound]] = {}
     for bound in done.spec.bounds:
         if done.spec.counts(bound, spec.measures):
@@ -255,10 +250,7 @@ def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
 
 
 def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
-    """Return "A/B". B is the number of points to which the bounds apply, and A that of points that keep them.
-
-    A point keeps its bounds if it does with each seed.
-    """
+    """Return "A/B": of B points with these bounds, A keep them with each seed."""
     found = []
     for point in points:
         each = [
@@ -272,7 +264,7 @@ def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point])
 
 
 def _means(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: means over points, or means of the differences from another variant.
+    """Build a row per group and variant: means over points, or of the differences from another variant.
 
     The first number is the share of runs that keep all their bounds. If points lack a value, the number of points in
     the mean follows in brackets.
@@ -302,7 +294,7 @@ _Value = Callable[[Point], float | None]
 
 
 def _holding(done: Experiment, spec: TableSpec) -> _Value:
-    """Return a function that computes, for a point, the percentage of its runs that keep all bounds of the measures."""
+    """Return a function that computes the percentage of a point's runs that keep all bounds of the measures."""
 
     def value(point: Point) -> float | None:
         kept = done.kept(point, spec.measures)
@@ -319,7 +311,7 @@ def _mean(done: Experiment, measure: Measure, point: Point) -> float | None:
 
 
 def _less(value: _Value, point: Point, other: Point | None) -> float | None:
-    """Return a value at ``point``, minus the value at ``other`` if that point is given."""
+    """Return a value at ``point``, minus that at ``other``."""
     found = value(point)
     if other is None or found is None:
         return found
@@ -328,7 +320,7 @@ def _less(value: _Value, point: Point, other: Point | None) -> float | None:
 
 
 def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells:
-    """Return the mean of the known values with its interval or range, and the number of known values."""
+    """Return the mean of the known values with its interval or range, and their number if some are unknown."""
     known = [value for value in values if value is not None]
     count = "" if len(known) == len(values) else f" ({len(known)})"
     if not known:
@@ -345,7 +337,7 @@ def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells
 
 
 def _held(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per variant: the number of bounds that the variant keeps, in each group and in total."""
+    """Build a row per variant: the number of bounds that it keeps, in each group and in total."""
     groups = {(value, who): points for (*_, value, who), points in _groups(done, spec).items()}
     names = list(dict.fromkeys(value for value, _ in groups))
     rows = []
@@ -365,7 +357,6 @@ def _held(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _group_heads(spec: TableSpec) -> tuple[str, ...]:
-    """Return the headings of the columns that name a group."""
     by = _by(spec)
     return by if len(by) < 2 else ("class", "value")
 
@@ -377,14 +368,14 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
-    """Return the points of each group and variant, followed by the points of all groups together for each variant.
+    """Return the points of each group and variant, then those of all groups for each variant.
 
-    A key consists of the cells that name the group and the variant.
+    A key is the cells that name the group and the variant.
     """
     found: dict[tuple[str, ...], list[Point]] = {}
     points, by = _chosen(done, spec), _by(spec)
     for name in by:
-        # The labels of a class are in the file's order.
+        # In the file's order.
         order = [label for one in done.spec.classes if one.name == name for label, _ in one.labels]
         values = dict.fromkeys([*order, *(done.spec.label(point, name) for point in points)])
         for value in values:
@@ -400,10 +391,7 @@ def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Poi
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """Build a table of the variants that keep all bounds, ordered by a measure.
-
-    Each scenario has a row for each combination of axis values and for each draw.
-    """
+    """List the variants that keep all bounds, ordered by a measure, for each combination of axis values and draw."""
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)
@@ -421,7 +409,7 @@ def _choice(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str:
-    """Return the variants' names in the order of a measure. Variants with an unknown value are last."""
+    """Variants with an unknown value are last."""
     found = [(done.spread(measure, point), point.variant) for point in points]
     known = sorted((one["mean"], who) for one, who in found if one)
     named = [f"{who} ({_number(measure, value)})" for value, who in known]

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS = 240
-"""Maximum number of points of a drawn series."""
+"""The most points of a drawn series."""
 _KINDS = ("video", "tcp")
-"""The kinds of flows that are drawn."""
 
 
 def path(folder: Path, key: str) -> Path:
@@ -34,7 +33,7 @@ def write(run: Run, place: Path) -> None:
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = sorted(set(rates["t_s"]))
     step = times[1] - times[0] if len(times) > 1 else 1.0
-    # Consecutive rows are grouped, so that a series has at most `_POINTS` steps.
+    # At most `_POINTS` steps.
     wide = step * max(1, -(-len(times) // _POINTS))
     # Without 1e-6, rounding could put a time on a group's lower edge into the group before.
     group = (pl.col("t_s") / wide + 1e-6).floor().cast(pl.Int64)
@@ -86,7 +85,7 @@ def draw(place: Path) -> Figure:
             lower.plot(t, [float("nan") if v is None else v for v in flow["delay_ms"]], **look.line)
     rate = _most(v for flow in flows for v in flow["rate_kbps"])
     capacity = _most(v for series in told["capacity_kbps"].values() for v in series)
-    # The axis is cut below a capacity that is far above the rates, so that the rates are readable.
+    # A capacity far above the rates is cut off, so that the rates are readable.
     canvas.from_zero(upper, min(max(rate, capacity), 2.5 * rate) * 1.08 / 1e3)
     upper.set_xlim(0, t[-1])
     upper.set_ylabel("rate (Mb/s)")
@@ -106,5 +105,5 @@ def _mega(series: Sequence[float | None]) -> list[float]:
 
 
 def _last(values: Sequence[float]) -> float:
-    # The flows have stopped at the very end, so zeros are skipped.
+    # Without the zeros at the end, where the flows have stopped.
     return next((v for v in reversed(values) if v == v and v > 0), 0.0)

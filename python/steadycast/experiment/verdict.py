@@ -14,10 +14,10 @@ from steadycast.experiment.spec import Bound, Measure, Point, Spec
 from steadycast.folder import Json, spread, within
 
 HOLDS, FAILS, UNTESTED, UNKNOWN = "holds", "fails", "untested", "unknown"
-"""The possible results of a bound.
+"""Results of a bound.
 
-"untested": the placebo (the same run without the event) is within the bound as well, so the bound does not test the
-event. "unknown": a run failed, or lacks the measure.
+"untested": the placebo (the same run without the event) is within the bound as well. "unknown": a run failed, or
+lacks the measure.
 """
 
 
@@ -28,9 +28,9 @@ class Judgement:
     bound: Bound
     variant: str
     points: Mapping[Point, bool | None] = field(repr=False)
-    """Whether the bound holds at each point; `None` if the value is unknown."""
+    """Whether the bound holds; `None` if the value is unknown."""
     placebo: Mapping[Point, bool | None] = field(repr=False)
-    """Whether the bound holds at each point of the placebo; `None` if the value is unknown."""
+    """The same for the points of the placebo."""
 
     @property
     def held(self) -> int:
@@ -70,7 +70,7 @@ def all_of(found: Iterable[bool | None]) -> bool | None:
 
 
 def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | None:
-    """Return whether the values of a point's seeds keep a bound; `None` if one is unknown.
+    """Whether the values of a point's seeds keep a bound; `None` if one is unknown.
 
     Args:
         bound: the bound.
@@ -86,7 +86,7 @@ def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | N
             checked = known
         case "interval":
             one = spread(known)
-            if one["ci95"] is None:  # a single value has no interval
+            if one["ci95"] is None:  # a single value
                 return None
             checked = [one["mean"] - one["ci95"], one["mean"] + one["ci95"]]
         case _:
@@ -101,11 +101,11 @@ class Experiment:
     spec: Spec
     runs: Runs
     folder: Path
-    """The folder of its page, tables and runs."""
+    """Of its page, tables and runs."""
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """All points; the points of the placebo are last."""
+        """All points; those of the placebo are last."""
         return self.spec.points()
 
     @cached_property
@@ -171,14 +171,12 @@ class Experiment:
         return {point: self.holds(bound, point) for point in chosen}
 
     def holds(self, bound: Bound, point: Point) -> bool | None:
-        """Return whether a bound holds at a point; `None` if a value is unknown."""
+        """Whether a bound holds at a point; `None` if a value is unknown."""
         values = self.values(self.spec.measure(bound.measure), point)
         return kept_by(bound, list(values.values()), bound.over)
 
     def keeps(self, point: Point, but: Sequence[str] = ()) -> bool | None:
-        """Return whether a point keeps all its bounds; `None` if it has none, or if a value is unknown.
-
-        Each bound is applied to the mean, to each seed or to the interval, as the file says.
+        """Whether a point keeps all its bounds; `None` if it has none.
 
         Args:
             point: the point.

@@ -28,10 +28,9 @@ from steadycast.judge import mark
 WAIT_S = 60.0
 """The longest wait for the other browser's description, in seconds."""
 _ORIGIN = "http://127.0.0.1/"
-"""A secure context (W3C Secure Contexts, 3.1), which access to a camera requires. Playwright fills in the page, so
-nothing listens at this address."""
+"""A secure context (W3C Secure Contexts, 3.1), as cameras require; Playwright fills in the page."""
 _ACROSS, _DOWN = 64, 8
-"""Width and height in samples of the strip that the page returns: four by four samples for each cell of the mark."""
+"""The strip that the page returns, in samples: four by four for each cell of the mark."""
 _PAGE = """<!doctype html><video autoplay muted playsinline></video><script>
 const pc = new RTCPeerConnection(), seen = [];
 const video = document.querySelector("video"), canvas = document.createElement("canvas");
@@ -72,7 +71,7 @@ def strip_number(encoded: str) -> int | None:
 
 
 def _exchanged(page: Any, what: str, cell: Path) -> None:
-    """Send this page's description to the other browser, and set the other's description in this page."""
+    """Send this page's description to the other browser, and set the other's in this page."""
     own, theirs = cell / f"{what}.json", cell / ("answer.json" if what == "offer" else "offer.json")
     if what == "offer":
         _put(own, page.evaluate("offer()"))
@@ -153,7 +152,7 @@ def main() -> int:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # SIGTERM is handled like Ctrl-C, so that the browser is closed before the process ends.
+    # Closes the browser, as Ctrl-C does.
     signal.signal(signal.SIGTERM, stop)
     try:
         run(given.what, given.cell, given.clip, given.program)

@@ -23,23 +23,23 @@ from steadycast.progress import Silent
 from steadycast.toml import document
 
 AFTER_S = 5.0
-"""The estimated time in seconds after a cell's run, in which programs end and figures are computed."""
+"""Estimated time after a cell's run for ending the programs and computing figures, in seconds."""
 SIGNALS = (("INT", 2.0), ("TERM", 5.0))
 """The signals that end programs, and the time limit for each in seconds."""
 PAUSE_S = 1.0
-"""The receiver is ended this time after the sender, in seconds, so that packets in transit arrive."""
+"""Time in seconds from the sender's end to the receiver's, in which packets in transit arrive."""
 WAITED = 0.05
-"""The largest share of time that a thread may wait for a processor; above it the machine distorts the figures."""
+"""A thread that waits longer for a processor, as a share of time, distorts the figures."""
 LATE = 0.01
-"""The largest share of the clip's pictures that may be handed over more than one picture interval late."""
+"""The largest share of pictures that may be handed over more than one picture interval late."""
 _KEPT = "shown.y"
 """The file of pictures for VMAF."""
 _LINES = 5
-"""The number of lines of a failed program's log that are reported."""
+"""Lines of a failed program's log that are reported."""
 LEFT = "programs"
-"""The folder with the programs' files; the scores of the packets on the wire do not depend on these files."""
+"""The programs' files; the scores of the packets on the wire do not depend on them."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""The files in the folder `LEFT` that are read if the pair's file requests it, and their largest sizes in bytes."""
+"""Files of programs that are read if the pair requests it, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
@@ -60,15 +60,15 @@ class Outcome:
     figures: Figures = field(default_factory=dict)
     by: str | None = None
     failed: Mapping[str, Any] | None = None
-    """The reason of a failure, the program, details, and the last lines of its log."""
+    """The reason, the program, details, and the last lines of its log."""
     doubts: tuple[str, ...] = ()
-    """The reasons why the figures are not trusted."""
+    """Reasons why the figures are not trusted."""
     processors: float = 0.0
     """The mean number of processors that the pair's programs used."""
     series: Mapping[str, Any] = field(default_factory=dict)
-    """The data of the page's diagrams over time."""
+    """Data of the page's diagrams over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
-    """The emulation's statistics about how late its timers expired."""
+    """How late the emulation's timers expired."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Setup:
     rooms: Path
     """The parent of the cells' folders during the run."""
     user: tuple[int, int] | None = None
-    """The user and group of the programs; `None` means the user and group of the judge."""
+    """User and group of the programs; `None`: those of the judge."""
 
 
 def begin(setup: Setup) -> Callable[[Task], Outcome]:
@@ -93,10 +93,11 @@ def begin(setup: Setup) -> Callable[[Task], Outcome]:
 
 
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
-    """Return the scenario of a cell, one run of the programs on a network.
+    """Return the scenario of a cell.
 
-    The programs and the network's other flows have separate hosts around the bottleneck. The times of the network's
-    events count from the end of the lead time.
+    The programs and the network's other flows have separate hosts around the bottleneck. The network's events count
+    from
+    the end of the lead time.
     """
     pair, of = setup.pair, setup.networks[network]
     shape, access = of.topology, of.topology.get("access", _ACCESS)
@@ -139,7 +140,7 @@ def run(setup: Setup, task: Task) -> Outcome:
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
     for old in (place, rooms.work):
-        # Remains of an interrupted run would be counted as results of this run.
+        # Remains of an interrupted run would be counted.
         shutil.rmtree(old, ignore_errors=True)
     rooms.make(setup)
     table = scenario(setup, task.network, setup.seed + task.run - 1)
@@ -199,7 +200,7 @@ class Rooms:
 
     @property
     def pipes(self) -> Path:
-        """The folder of the pipes and the clip's files, which programs can open but not replace."""
+        """Pipes and the clip's files, which programs can open but not replace."""
         return self.work / "pipes"
 
     @property
@@ -214,7 +215,7 @@ class Rooms:
         if setup.user is None:
             return
         for path in (setup.rooms, *(each for each in self.pipes.parents if setup.rooms in each.parents)):
-            # Execute permission without read permission: others can reach the paths inside but can't list the folder.
+            # Execute without read permission: others can reach the paths inside but can't list the folder.
             path.chmod(path.stat().st_mode | 0o011)
         self.judge.chmod(0o700)
         self.pipes.chmod(0o755)
@@ -222,7 +223,7 @@ class Rooms:
 
 
 def take_said(pair: Pair, place: Path) -> None:
-    """Copy the programs' files that the pair's file requests, such as a session description, to the evidence."""
+    """Copy the programs' files that the pair requests, such as a session description, to the evidence."""
     wanted = ["session.sdp", *(["stats.jsonl", "look.tsv"] if pair.pictures.source == "browser" else [])]
     for name in wanted:
         said = place / LEFT / name
@@ -238,7 +239,6 @@ def _vmaf(cell: Cell) -> float | None:
     counted = [cell.window[0] <= at - cell.began < cell.window[1] for at in rows["at"]]
     kept = cell.folder / _KEPT
     found = clips.vmaf_of(cell.pair.clip, kept, numbers, counted)
-    # The pictures are large, and only their scores are needed from here on.
     kept.unlink()
     return found
 
@@ -256,13 +256,13 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
     if not emulation["trustworthy"]:
         yield f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
     for load in loads:
-        # The feed is checked below, by its hand-over times.
+        # The feed is checked by its hand-over times.
         if load["program"] != "feed" and load["waited"] > WAITED:
             who = "the reader of the pictures" if load["program"] == "look" else load["program"]
             yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
-        # Before the scored time a late hand-over is due to the program's start, not to the machine.
+        # Before the scored time, the program's start delays the hand-over.
         low, high = (cell.began + at for at in cell.window)
         rate = float(cell.pair.clip.rate)
         begun = fed["due"][0] - fed["number"][0] / rate
@@ -274,7 +274,6 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
 
 
 def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
-    """Return the plan of a cell's crew."""
     pair, clip = setup.pair, setup.pair.clip
     long = pair.lead_s + pair.seconds + AFTER_S
     used = pair.used
@@ -308,7 +307,7 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
             serves.append(("feed", "clip.pipe", {}))
         for what, place, more in serves:
             os.mkfifo(values[place])
-            # The umask restricts the mode that `mkfifo` sets, so the mode is set again.
+            # The umask restricts the mode of `mkfifo`.
             os.chmod(values[place], 0o666 if setup.user else 0o600)
             words = clips.words_of(what, clip, Path(values[place]), rooms.judge / f"{what}.tsv", **more)
             own.append(hosts.Member(what, None, words, log=str(rooms.judge / f"{what}.log"), own=True))

@@ -1,6 +1,6 @@
 """The marked clip of a pair: created once, fed to the sender in real time, and recognised in the displayed pictures.
 
-The judge runs this module as a process for each FIFO. It ends with the program at the other end, or on a signal.
+The judge runs this module as a process for each FIFO.
 """
 
 from __future__ import annotations
@@ -35,23 +35,20 @@ from steadycast.media.vmaf import vmaf
 
 _FORMAT = 2
 SSIM_EVERY = 15
-"""SSIM is measured for one of this many pictures, because it takes ten times as long as PSNR."""
+"""SSIM takes ten times as long as PSNR, so it is measured for one of 15 pictures."""
 _COARSE = 4
-"""A picture counts as damaged if its PSNR is below that of the clip with its sides reduced by this factor.
-
-Such a picture is damaged, or coded too coarsely to be of use.
-"""
+"""A picture counts as damaged below the PSNR of the clip with its sides reduced by this factor."""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """The clip that a judged sender sends. Each picture shows its own number as a mark."""
+    """The clip that a judged sender sends; each picture shows its own number as a mark."""
 
     source: str = "synthetic"
     size: str = "640x360"
     fps: str = "30"
     mark: bool = True
-    """Whether pictures are marked; without marks only the packets on the wire can be judged."""
+    """Whether pictures are marked; without marks only packets on the wire are judged."""
 
     def raw(self) -> RawVideo:
         """Return the clip's pictures, scaled and without marks; the clip is looped."""
@@ -60,7 +57,7 @@ class Marked:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The width and height of pictures, in samples; the size "clip" means those of the file."""
+        """Width and height in samples."""
         if self.size == "clip":
             raw = self.raw()
             return raw.width, raw.height
@@ -72,7 +69,7 @@ class Marked:
         return self.raw().fps if self.fps == "clip" else parse_fps(self.fps, Fraction(25), "clip.fps")
 
     def file(self, kind: str, seconds: float) -> Path:
-        """Return a cached file with the clip, ``seconds`` long; ``kind`` is "y4m", or "mkv" with the codec FFV1."""
+        """Return a cached file with the clip, ``seconds`` long; ``kind`` is "y4m", or "mkv" (FFV1)."""
         raw = self.raw()
         facts = {
             "format": _FORMAT,
@@ -111,8 +108,8 @@ def _header(raw: RawVideo) -> bytes:
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
     """Write the clip into a FIFO in real time, once a reader has opened it; drop late pictures.
 
-    Each line of ``log`` contains a picture's number, its due time, and the time at which its first byte was written, by
-    the monotonic clock. If the FIFO is opened again (some programs probe it first), the header is repeated.
+    Each line of ``log`` has a picture's number, its due time, and when its first byte was written (monotonic clock). If
+    the FIFO is opened again, as by programs that probe it, the header is repeated.
     """
     raw = clip.raw()
     began: float | None = None
@@ -123,7 +120,7 @@ def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
             _whole(pipe, _header(raw))
             while True:
                 began = began or time.monotonic()
-                # Pictures that the reader did not accept in time are skipped.
+                # Late pictures are skipped.
                 number = max(number + 1, int((time.monotonic() - began) * raw.fps))
                 due = began + float(number / raw.fps)
                 time.sleep(max(0.0, due - time.monotonic()))
@@ -147,9 +144,9 @@ class Shape(NamedTuple):
     width: int
     height: int
     size: int
-    """The size of a picture in bytes."""
+    """Bytes per picture."""
     deep: int
-    """The number of bits per sample."""
+    """Bits per sample."""
 
     def luma(self, data: bytes) -> U8:
         """Return the luma of a picture, in 8 bits."""
@@ -160,7 +157,7 @@ class Shape(NamedTuple):
 
 
 _PLANES = {"420": 6, "422": 8, "444": 12, "mono": 4}
-"""The number of luma and chroma samples per four luma samples, by y4m's colour space."""
+"""Luma and chroma samples per four luma samples, by y4m's colour space."""
 _RAW = {
     "yuv420p": ("420", 8),
     "nv12": ("420", 8),
@@ -179,7 +176,7 @@ def shape_of(width: int, height: int, colours: str, deep: int) -> Shape:
 
 
 def raw_shape(text: str) -> Shape:
-    """Parse the layout of raw pictures in a pair's file: "yuv420p 640x360"."""
+    """Parse the layout of raw pictures: "yuv420p 640x360"."""
     found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
     if found is None or found[1] not in _RAW:
         remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
@@ -222,7 +219,7 @@ Item = TypeVar("Item")
 
 
 def cut(luma: U8, crop: Crop | None) -> U8:
-    """Return the part of a picture that shows the clip. A crop is (width, height, left, top)."""
+    """Return the part of a picture that shows the clip; a crop is (width, height, left, top)."""
     if crop is None:
         return luma
     width, height, left, top = crop
@@ -261,7 +258,7 @@ class Measured:
 
 
 def coarse(luma: U8) -> U8:
-    """Return a picture in which each square of `_COARSE` by `_COARSE` samples is replaced by its mean."""
+    """Replace each square of `_COARSE` by `_COARSE` samples by its mean."""
     height, width = luma.shape
     across, down = (np.arange(0, side, _COARSE) for side in (width, height))
     sums = np.add.reduceat(np.add.reduceat(luma.astype(np.float32), down, axis=0), across, axis=1)
@@ -271,17 +268,13 @@ def coarse(luma: U8) -> U8:
 
 
 def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
-    """Write a line per picture: its arrival by the monotonic clock, its number, and the results of `Measured`.
-
-    A separate thread reads the pictures in advance, because the time of the measurement must not count as delay of the
-    pair.
-    """
+    """Write a line per picture: its arrival by the monotonic clock, its number, and the results of `Measured`."""
     seen = ahead(pictures(stream, shape))
     _tell(measured, ((at, form.luma(data)) for at, form, data in seen), crop, log)
 
 
 def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
-    """Yield items that a separate thread reads in advance, so that a slow consumer does not delay the reading."""
+    """Yield items that a thread reads in advance, so that slow measurements do not count as delay."""
     waiting: queue.Queue[Item | None] = queue.Queue(room)
 
     def take() -> None:
@@ -307,7 +300,7 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
 def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
     """Return the mean VMAF of those ``kept`` pictures of `Measured` for which ``counted`` is true.
 
-    ``numbers`` contains each kept picture's number in the clip.
+    ``numbers`` has each kept picture's number in the clip.
     """
     raw = clip.raw()
     top = mark.strip(raw.height)
@@ -330,7 +323,7 @@ def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | Non
         luma = cut(whole, crop)
         number = mark.read(luma)
         told: list[float | int | None] = [number]
-        # A picture with the previous number is the same picture, which was already measured.
+        # The same number is the same picture.
         told += measured.of(luma, number) if number is not None and number != last else (None,) * 3
         last = number if number is not None else last
         log.write("\t".join([f"{at:.5f}", *("" if each is None else f"{each:.8g}" for each in told)]) + "\n")
@@ -356,8 +349,7 @@ def main() -> int:
         if told["what"] == "feed":
             feed(clip, fifo, log)
         shape = raw_shape(told["format"]) if told.get("format") else None
-        # The FIFO is opened for reading and writing. The open then does not wait for a writer, and there is no EOF
-        # between two writers.
+        # Opened for reading and writing: no wait for a writer, and no EOF between two writers.
         with (
             open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,
             open(told.get("kept") or os.devnull, "wb") as kept,

@@ -1,6 +1,6 @@
-"""The figures of a judged pair: each is declared here, once, with the names and units of a run's figures.
+"""The figures of a judged pair, with the names and units of a run's figures.
 
-Shares are fractions from 0 to 1, as in `summary.json`; the text shows them in per cent.
+Shares are fractions from 0 to 1; the text shows them in per cent.
 """
 
 from __future__ import annotations
@@ -39,22 +39,19 @@ def _rate(x: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """The presentation of a figure in the text."""
+    """How the text shows a figure."""
 
     head: str
     less_is_worse: bool
     say: Callable[[float], str]
     floor: float
-    """The absolute part of the tolerance, in the unit of the text.
-
-    An earlier text's value is kept if the new value differs from it by less than the tolerance.
-    """
+    """An earlier text's value is kept within this tolerance, in the unit of the text."""
     share: float = 0.0
-    """The relative part of the tolerance (see `floor`), as a fraction of the old value."""
+    """A further tolerance, as a fraction of the old value."""
 
     @property
     def scale(self) -> float:
-        """The factor by which a value is multiplied in the text, before it is rounded."""
+        """The factor of a value in the text."""
         return 100.0 if self.head.endswith("%") else 1.0
 
 
@@ -141,9 +138,8 @@ _ALL = (
     Figure("jitter_buffer_ms", "mean time in the browser's jitter buffer"),
 )
 FIGURES: Mapping[str, Figure] = {figure.key: figure for figure in _ALL}
-"""The numeric figures by their keys."""
 COLUMNS: Mapping[str, Column] = {each.key: each.column for each in _ALL if each.column is not None}
-"""The columns of the text by the keys of their figures, in order."""
+"""By figure, in order."""
 
 _FORMER: Mapping[str, tuple[str, float]] = {
     f"{name}_pct": (f"{name}_frac", 0.01)
@@ -156,14 +152,11 @@ _FORMER: Mapping[str, tuple[str, float]] = {
     "rate_bps": ("throughput_bps", 1.0),
     "tcp_of_fair_pct": ("tcp_share_of_fair", 0.01),
 }
-"""Former names of figures, with their present names and the factor from the former to the present unit.
-
-They are accepted until version 0.2.0.
-"""
+"""Former names of figures until version 0.2.0: present name, and factor to its unit."""
 
 
 def renamed(key: str) -> tuple[str, float]:
-    """Return a figure's present name, and the factor of its value; a former name is translated."""
+    """Return a figure's present name, and the factor of its value."""
     return _FORMER.get(key, (key, 1.0))
 
 

@@ -1,10 +1,8 @@
-"""Writes a picture's number into the picture, and reads it back.
+"""Writes a picture's number into the picture, and reads it back after scaling and lossy coding.
 
-The mark consists of two rows of 16 cells in the top sixth of the picture. It survives scaling and lossy coding. The
-first row shows the bits of the number's Gray code, with the most significant bit first. The second row shows their
-complement. In Gray code only one column changes from one picture to the next, which costs an encoder little. A bit is
-read by comparing its cell with the complement below it, so that no fixed brightness threshold is needed. All positions
-are relative to the picture's width and height.
+Two rows of 16 cells in the top sixth of the picture show the bits of the number's Gray code (most significant first),
+and their complement. From one picture to the next only one column changes, which costs an encoder little. A bit is
+read by comparing a cell with the one below it, without a brightness threshold.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ from steadycast.media.table import U8
 
 CELLS = 16
 PART = 6
-"""The mark's height is the picture's height divided by this number. The mark has two rows."""
+"""The mark's height, with two rows, is the picture's divided by this."""
 WRAPS = 1 << CELLS
 """Number of pictures after which the numbers repeat."""
 _DARK, _LIGHT, _GREY = 32, 224, 128
 _LEAST = 64
-"""Minimum difference in brightness between a cell and its complement; with less, the mark is not read."""
+"""Minimum difference in brightness between a cell and its complement."""
 _KEY = 0x5A5A
-"""Mask that prevents the mark of picture 0 from having uniform brightness."""
+"""Keeps the mark of picture 0 from having uniform brightness."""
 
 
 def strip(height: int) -> int:
@@ -31,7 +29,7 @@ def strip(height: int) -> int:
 
 
 def paint(samples: U8, width: int, height: int, number: int) -> None:
-    """Paint a number into a picture in 4:2:0, with its planes one after the other."""
+    """Paint a number into a picture in 4:2:0, plane after plane."""
     flat = samples.reshape(-1)
     luma = flat[: width * height].reshape(height, width)
     number %= WRAPS

@@ -20,12 +20,12 @@ from steadycast.judge.figures import FIGURES, renamed
 from steadycast.media.vmaf import need as need_vmaf
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
-"""The hosts of programs, and their addresses; the relay is beside the receiver, behind the bottleneck."""
+"""Hosts and addresses; the relay is beside the receiver, behind the bottleneck."""
 PLACES = (
     *(*HOSTS, "clip", "clip.y4m", "clip.pipe", "pictures", "out"),
     *("sdp", "cell", "here", "seconds", "seed"),
 )
-"""The placeholders of a program's command, in addition to `python` and `steadycast`."""
+"""Placeholders of a program's command, besides `python` and `steadycast`."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
 _OURS = ("feed", "look")
@@ -72,7 +72,7 @@ class Expect:
 
 @dataclass(frozen=True)
 class Rtp:
-    """The known properties of the RTP streams; `None` means that they are detected on the wire."""
+    """Properties of the RTP streams; `None`: detected on the wire."""
 
     sdp: str | None = None
     media: int | None = None
@@ -87,7 +87,7 @@ class Pictures:
     """The source of the displayed pictures."""
 
     source: str = "none"
-    """Where the displayed pictures come from: "pipe", "file", "browser" or "none"."""
+    """"pipe", "file", "browser" or "none"."""
     format: str | None = None
     """The format of raw pictures; `None` means y4m."""
     crop: Crop | None = None
@@ -103,10 +103,7 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds.
-
-    The sender must have begun to send by its end. The times of a network's events count from its end.
-    """
+    """The lead time in seconds: the sender must have begun by its end, from which network events count."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()
@@ -242,7 +239,7 @@ class _Table:
         """Check a text against a list of choices.
 
         Raises:
-            UserError: it is not one of the allowed values.
+            UserError: it is not one of them.
 
         """
         if value is None or value not in among:
@@ -303,7 +300,7 @@ def _program(table: _Table) -> Program:
         raise table.wrong("ready", f"{program.ready!r} is not a known form", f"write {forms}")
     if kind == "delay":
         program = replace(program, ready=f"delay:{seconds(what, 'ready')}")
-    # A mistake in the expression or the command is reported before anything runs.
+    # Reports a mistake before anything runs.
     try:
         _ = re.compile(what if kind == "log" else "")
         words = shlex.split(program.run)

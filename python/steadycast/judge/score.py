@@ -1,8 +1,7 @@
 """Scores a cell: figures of the packets on the wire, of the RTP frames, and of the displayed pictures.
 
-All times are seconds of the emulation. Figures begin after the lead time. The suffixes are units: ``_frac`` a share
-from 0 to 1, ``_ms`` milliseconds, ``_s`` seconds, ``_bps`` bit/s of IP packets. An unknown figure is absent; `None`
-means that the event did not occur.
+All times are seconds of the emulation. Suffixes are units: ``_frac`` from 0 to 1, ``_ms``, ``_s``, and ``_bps`` in
+bit/s of IP packets. An unknown figure is absent; `None` means that the event did not occur.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from steadycast.lazy_import import pl
 from steadycast.media.table import F64
 
 _LARGEST = 1e15
-"""Larger numbers from programs are invalid measurements, and so is NaN."""
+"""Larger numbers from programs are invalid, and so is NaN."""
 LEVELS = ("wire", "rtp", "picture", "browser")
 BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
-"""Fewer datagrams than this in the scored time count as no traffic."""
+"""Fewer datagrams than this count as no traffic."""
 _RUN, _RUN_S = 20, 1.0
-"""Sending has begun when this number of datagrams is sent within this number of seconds."""
+"""Sending has begun when 20 datagrams are sent within 1 s."""
 _GAP_S = 0.2
-"""The longest gap between arrivals in seconds that does not count as silence."""
+"""The longest gap between arrivals, in seconds, that is not silence."""
 _BURST_S = 0.005
 RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
-"""Conditions of recovery, which must hold for 3 s.
+"""A recovery must hold for 3 s.
 
 The rate over 1 s is at least 80 % of its former value, or 80 % of 90 % of the capacity if that is less. The 95th
 percentile of the delay is at most 100 ms above the path's.
@@ -45,14 +44,14 @@ percentile of the delay is at most 100 ms above the path's.
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
 """An RTP stream has at least 16 packets, and 90 % of its sequence number steps are from 1 to 64."""
 _PLAUSIBLE_S = 10.0
-"""A mark that differs from the expected picture number by more than this time, in seconds, counts as misread."""
+"""Maximum error of a picture's mark, in seconds; beyond it, the mark counts as misread."""
 _UNREAD = 0.2
 
 Figures = dict[str, Any]
 
 
 class FailedError(Exception):
-    """The error of a cell without figures: the reason in a word, and the details."""
+    """A cell has no figures: the reason in a word, and the details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -61,7 +60,7 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Cell:
-    """The evidence of a cell: its folder and the parameters of the run."""
+    """A cell's folder and the parameters of its run."""
 
     folder: Path
     pair: Pair
@@ -70,18 +69,18 @@ class Cell:
 
     @property
     def window(self) -> tuple[float, float]:
-        """The beginning and the end of the scored time."""
+        """Beginning and end of the scored time."""
         return self.pair.lead_s, self.pair.lead_s + self.pair.seconds
 
     @cached_property
     def wire(self) -> pl.DataFrame:
-        """The datagrams that the pair's hosts sent."""
+        """The datagrams that the hosts of sender and receiver sent."""
         if not (self.folder / "wire.parquet").exists():
             raise FailedError("no-traffic", "no datagram was sent; check that the sender sends to {receiver}")
         return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
 
     def way(self, back: bool = False) -> pl.DataFrame:
-        """Return the datagrams from the sender's host to the receiver's or, with ``back``, the other way round."""
+        """Return the datagrams from the sender to the receiver or, with ``back``, the opposite direction."""
         return self.wire.filter((pl.col("to") if back else pl.col("from")) == "sender")
 
     @cached_property
@@ -106,7 +105,7 @@ class Cell:
         return sorted(found, key=lambda each: each[0])
 
     def own_delay(self, at: F64) -> F64:
-        """Return the path's propagation delay at given times, in seconds."""
+        """Return the path's propagation delay at these times, in seconds."""
         links = {link.get("name"): link for link in self.scenario["link"]}
         bottleneck = links["bottleneck"]
         first = {**bottleneck, **bottleneck.get("back", {})} if self.up else bottleneck
@@ -122,7 +121,7 @@ class Cell:
 
     @cached_property
     def capacity(self) -> tuple[F64, F64]:
-        """The beginnings of intervals, and the bottleneck's capacity in each."""
+        """Beginnings of intervals, and the bottleneck's capacity in each, in bit/s."""
         links = pl.read_parquet(self.folder / "links.parquet").filter(
             pl.col("link") == "bottleneck", pl.col("direction") == ("back" if self.up else "forward")
         )
@@ -130,9 +129,9 @@ class Cell:
 
     @cached_property
     def tcp(self) -> tuple[int, F64, F64]:
-        """The number of competing TCP flows, the beginnings of intervals, and the flows' total rate in each, in bit/s.
+        """Number of competing TCP flows, beginnings of intervals, and the flows' total rate in each, in bit/s.
 
-        Flows with pauses have no fair share, and are not counted.
+        Flows with pauses have no fair share and are not counted.
         """
         ends = [node for flow in self.scenario.get("flow", []) if "off" not in flow for node in flow["to"]]
         if not ends:
@@ -143,18 +142,18 @@ class Cell:
 
     @cached_property
     def crew(self) -> list[dict[str, Any]]:
-        """The events that the crew, which runs the pair's programs, has logged."""
+        """Events of the processes that were started, from `crew.jsonl`."""
         return [json.loads(line) for line in (self.folder / "crew.jsonl").read_text().splitlines()]
 
     @property
     def began(self) -> float:
-        """The emulation's start on the monotonic clock."""
+        """The emulation's start on the monotonic clock, in seconds."""
         return float(self.crew[0]["monotonic_s"])
 
     def rows(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
-        """Read a table of numbers from the judge's programs or a browser; malformed lines are skipped."""
+        """Read a table of numbers; malformed lines are skipped."""
         path = self.folder / name
-        # A program that was killed may have written half a line, or bytes that are not text.
+        # A killed program may have left half a line, or bytes that are not text.
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         kept = [row for line in lines if (row := _numbers(line, len(columns))) is not None]
         return pl.DataFrame(
@@ -164,7 +163,7 @@ class Cell:
 
 
 def _numbers(line: str, count: int) -> list[float | None] | None:
-    """Parse a line of ``count`` numbers, which may be empty; `None` if the line is malformed."""
+    """Parse a line of ``count`` numbers, which may be empty; `None` if it is malformed."""
     cells = line.split("\t")
     try:
         values = [float(cell) if cell else None for cell in cells]
@@ -175,7 +174,7 @@ def _numbers(line: str, count: int) -> list[float | None] | None:
 
 
 def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
-    """Return the figures of a cell, and the source of the figures of frames and freezes.
+    """Return a cell's figures, and which level its frames and freezes come from.
 
     Raises:
         FailedError: the cell has no figures.
@@ -183,7 +182,7 @@ def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
     """
     figures = wire(cell)
     by = "wire"
-    # The figures of each level replace those of the levels before it.
+    # Figures of a later level replace those of an earlier one.
     wanted = LEVELS[: LEVELS.index(level) + 1] if level else LEVELS
     frames: Rtp | None = None
     if "rtp" in wanted:
@@ -210,7 +209,7 @@ def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
 
 
 def spread(values: F64) -> dict[str, float] | None:
-    """Return percentiles of values."""
+    """Return the 50th, 95th and 99th percentile; `None` without values."""
     if not len(values):
         return None
     return {f"p{p}": float(np.percentile(values, p)) for p in (50, 95, 99)}
@@ -230,7 +229,7 @@ def wire(cell: Cell) -> Figures:
     way = cell.way()
     offers = way.filter(pl.col("copy") == 0).unique("number", keep="first", maintain_order=True)
     sent = offers["sent_s"].to_numpy()
-    # Datagrams before the start of the last program, for example session descriptions, are not media.
+    # Datagrams before the start of the last program are not media, but for example session descriptions.
     after = sent[sent >= max((e["t"] for e in cell.crew if e["what"] == "start"), default=0.0)]
     runs = np.flatnonzero(after[_RUN - 1 :] - after[: max(0, len(after) - _RUN + 1)] <= _RUN_S)
     inside = (sent >= low) & (sent < high)
@@ -264,7 +263,7 @@ def wire(cell: Cell) -> Figures:
     if flows:
         counted = (times >= low) & (times < high)
         at, capacity = cell.capacity
-        # In a fair division, the media gets as much of the capacity as each TCP flow.
+        # In a fair division, the media gets as much capacity as each TCP flow.
         fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
         figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
         figures["tcp_share_of_fair"] = figures["tcp_bps"] / fair if fair else None
@@ -275,10 +274,7 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """Return the burstiness: the 95th percentile of the peak-to-mean ratios of all seconds.
-
-    The peak and the mean are those of the bytes per 5 ms.
-    """
+    """95th percentile over all seconds of the peak-to-mean ratio of the bytes per 5 ms."""
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
     whole = bins[: len(bins) // each * each].reshape(-1, each)
@@ -287,10 +283,7 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
 
 
 def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
-    """Return each network change's recovery time in seconds; `None` without recovery before the next change.
-
-    ``came`` contains the received datagrams in the order of arrival.
-    """
+    """Each network change's recovery time in seconds; `None` without recovery before the next change."""
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})
     arrived, sent, bytes_ = (came[key].to_numpy() for key in ("arrived_s", "sent_s", "bytes"))
@@ -309,7 +302,6 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
         now = capacity[(at >= change) & (at < end)]
         least = _RATE * min(rate(change), _CAPACITY * (float(now.max()) if len(now) else 0.0))
         since: float | None = None
-        # A window of one second moves in steps of 0.1 s.
         for until in np.arange(change + 1, end + 1e-9, 0.1):
             first, last = np.searchsorted(arrived, (until - 1, until))
             late = np.percentile(over[first:last], 95) if last > first else np.inf
@@ -334,7 +326,7 @@ class Rtp:
 
     figures: Figures
     first_s: dict[int, float] = field(default_factory=dict)
-    """The sending time of each frame's first packet, by RTP time stamp."""
+    """When each frame's first packet was sent, by RTP time stamp."""
     clock: int = 90_000
 
 
@@ -343,13 +335,11 @@ def rtp(cell: Cell) -> Rtp | None:
     told = cell.pair.rtp
     way = cell.way().filter(pl.col("ssrc").is_not_null()) if "ssrc" in cell.wire.columns else None
     streams = [] if way is None else _streams(way)
-    # The media stream is the one that the pair's file names, or the largest.
     media = next((each for each in streams if told.media in (None, each["pt"][0])), None)
     if media is None:
         return None
     stamps = media["rtp_ts"].unique().to_numpy()
-    # If the pair's file doesn't name the retransmission stream (rtx), it is a stream most of whose time stamps also
-    # occur in the media stream.
+    # An rtx stream that the pair does not name is recognised by its time stamps, which occur in the media, too.
     rtx = [
         each
         for each in streams
@@ -386,7 +376,6 @@ def rtp(cell: Cell) -> Rtp | None:
 
 
 def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
-    """Divide datagrams into RTP streams, the largest first."""
     found = []
     for each in way.partition_by("from_port", "to_port", "ssrc", "pt", maintain_order=True):
         numbers = each.filter(pl.col("copy") == 0)["seq"].to_numpy().astype(np.int64)
@@ -399,11 +388,9 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
 def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return a row per frame, in sending order.
 
-    A packet counts as received if it arrived, or if a retransmission arrived whose time stamp is the same, and whose
-    payload is two bytes longer. The two bytes are the original sequence number before the payload (RFC 4588), which
-    SRTP encrypts.
+    A packet is received if it arrived, or a retransmission with its time stamp and two more payload bytes arrived.
+    The two bytes are the original sequence number (RFC 4588), which SRTP encrypts.
     """
-    # A packet that was recorded twice counts once, with its first times.
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
     )
@@ -430,7 +417,7 @@ def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
-    """Return the share of whole frames; with parity, whose effect is unknown, its lower and upper bound."""
+    """Share of whole frames; with parity packets, whose effect is unknown, its lower and upper bound."""
     whole = float(frames["whole"].to_numpy().mean())
     if not parity:
         return {"whole_frac": whole}
@@ -438,7 +425,7 @@ def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
 
 
 def _codec(cell: Cell) -> str | None:
-    """Return the codec in the session description, if four bytes of its payload identify key frames."""
+    """Return the codec in the session description, if the first four payload bytes identify key frames."""
     path = cell.folder / "session.sdp"
     # The file comes from a tested program, and may contain any bytes.
     text = path.read_text(errors="replace").upper() if path.exists() else ""
@@ -447,7 +434,6 @@ def _codec(cell: Cell) -> str | None:
 
 
 def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
-    """Return for each frame whether it is a key frame, by the first bytes of its packets."""
     stamps = {
         stamp
         for stamp, head in media.select("rtp_ts", "head").iter_rows()
@@ -457,20 +443,19 @@ def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
 
 
 def _begins(codec: str, head: bytes) -> bool:
-    """Return whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741)."""
+    """Whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741)."""
     if codec == "H264":
-        # A STAP-A (24) has its first type in byte 3, an FU-A (28) its type in byte 1. 5 is an IDR slice, 7 an SPS.
+        # STAP-A (24) has its first type in byte 3, FU-A (28) in byte 1. 5 is an IDR slice, 7 an SPS.
         kind = head[0] & 31
         inner = head[3] & 31 if kind == 24 else head[1] & 31 if kind == 28 else kind
         return inner in (5, 7)
     if codec == "H265":
-        # An FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS, and an AP (48)
-        # is assumed to contain one of them.
+        # FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS; AP (48) is assumed
+        # to contain one.
         kind = head[0] >> 1 & 63
         inner = head[2] & 63 if kind == 49 else kind
         return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
-    # The first packet of a frame has S = 1 and partition 0; a key frame has P = 0 in the next byte. With extensions
-    # (X), the next byte has another meaning.
+    # A frame starts with S = 1 and partition 0; a key frame has P = 0 in the next byte, unless X is set.
     extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
     return bool(starts) and not extended and not head[1] & 1
 
@@ -478,8 +463,8 @@ def _begins(codec: str, head: bytes) -> bool:
 def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
     """Return the display times of frames: a whole frame is shown once all before it were shown or given up.
 
-    A frame is given up ``deadline`` seconds after it was sent. The frames after it are not shown until the next key
-    frame, if key frames are known.
+    A frame is given up ``deadline`` seconds after it was sent. If key frames are known, frames after it are not shown
+    until the next one.
     """
     shown, waits, broken = [], 0.0, False
     keys = frames["key"].to_list() if chained else [True] * frames.height
@@ -497,7 +482,7 @@ def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
 
 
 def frozen(shown: F64, low: float, high: float) -> Figures:
-    """Return the freezes between two times, from display times. The wait for the first picture is included."""
+    """Return the freezes between two times, from display times. The wait for the first picture counts."""
     times = np.concatenate([[low], shown[(shown > low) & (shown < high)], [high]])
     told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
     return {
@@ -530,7 +515,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     at, raw = shown["at"].to_numpy(), shown["number"].to_numpy()
     number = _unwrapped(at, raw, fps, float(fed["due"][0]) if fed.height else None)
     if not timed:
-        # A file's times are relative to its beginning: the first marked picture aligns them with the clip.
+        # A file's times start at 0; the first marked picture aligns them with the clip.
         known = np.flatnonzero(np.isfinite(number))
         at = at - (at[known[0]] - number[known[0]] / fps) + low if len(known) else at
     inside = (at >= low) & (at < high)
@@ -565,7 +550,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    # The mark of a damaged picture may be misread as a later number, which would give too small a delay.
+    # A damaged mark may be misread as a later number, which would give too small a delay.
     least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
     deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]
@@ -586,7 +571,7 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
     known = np.isfinite(number)
     if not known.any():
         return number
-    # If the hand-over times are known, a picture can't be displayed before it was handed over.
+    # A picture can't be displayed before it was handed over.
     ahead = _PLAUSIBLE_S * fps if began is None else 1.0
     if began is None:
         began = float(np.median((at - number / fps)[known]))
@@ -597,10 +582,10 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
-    """Estimate when pictures were handed over, if it was not logged: from the RTP frames, or from the smallest delay.
+    """Estimate when pictures were handed over, from the RTP frames or from the smallest delay.
 
-    With RTP, the first frame on the wire is assumed to be picture 0, and RTP time stamps identify the others. Otherwise
-    the delay of the picture with the least delay is assumed to be 0.
+    The first RTP frame is assumed to be picture 0, and RTP time stamps identify the others. Without RTP, the smallest
+    delay is assumed to be 0.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}
@@ -614,7 +599,7 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
 
 
 def _quality(shown: pl.DataFrame, unread: int) -> Figures:
-    """Return the quality of new pictures. The ``unread`` pictures with an unreadable mark count as damaged."""
+    """Return the quality of new pictures. ``unread`` pictures have no readable mark and count as damaged."""
     kept = shown.filter(pl.col("psnr").is_not_null())
     if not kept.height:
         return {}
@@ -631,9 +616,9 @@ def _quality(shown: pl.DataFrame, unread: int) -> Figures:
 
 
 def browser(cell: Cell) -> Figures | None:
-    """Score a browser's own statistics in `stats.jsonl`: timed reports of getStats, one line per second."""
+    """Score a browser's reports of getStats (`stats.jsonl`, one line per second)."""
     low, high = cell.window
-    # The file may end in the middle of a character, if the browser was killed.
+    # A killed browser may leave half a character.
     text = (cell.folder / "stats.jsonl").read_text(errors="replace")
     seen = []
     for at, reports in filter(None, map(_stats, text.splitlines())):
@@ -666,7 +651,7 @@ def browser(cell: Cell) -> Figures | None:
 
 
 def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
-    """Parse a line of a browser's reports: its time, and the numbers of each inbound video."""
+    """Parse a line: its time, and the numbers of each inbound video."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -686,7 +671,7 @@ def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
 
 
 def series(cell: Cell) -> dict[str, list[Any]]:
-    """Return the series of a page, per second of the scored time: rates in bit/s, and the 95th percentile of delay."""
+    """Return a page's series per second of the scored time: rates in bit/s, and the 95th percentile of delay."""
     low, high = cell.window
     seconds_ = int(high - low)
     came = cell.way().filter(pl.col("arrived_s").is_not_null())

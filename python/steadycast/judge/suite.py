@@ -33,7 +33,7 @@ from steadycast.sweep import store
 from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
-"""The largest share of the processors that parallel cells may use, and the maximum number of parallel cells."""
+"""Largest share of the processors that parallel cells may use, and the most parallel cells."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Asked:
 
     pair: Pair
     folder: Path = Path()
-    """The base folder of relative network paths."""
+    """The base of relative network paths."""
     runs: int = 1
     jobs: int | None = None
     """The number of parallel cells; `None` derives it from the machine's load."""
@@ -65,7 +65,7 @@ class Done:
     json: Json
     fails: list[str]
     untrusted: list[str]
-    """Sentences about the networks in which the machine was too busy."""
+    """Sentences about networks in which the machine was too busy."""
     warnings: list[str]
     """Other warnings, for example that some cells are from an interrupted judgement."""
     nothing_trusted: bool = False
@@ -86,7 +86,6 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     networks = named(pair.networks, asked.folder)
     names = [*networks]
     _within_budget(asked, len(names))
-    # Mistakes in the bounds are reported before the cells run.
     text.check(names, asked.fail_if, asked.baseline)
     for each in pair.expect:
         if each.network not in ("*", *names):
@@ -168,7 +167,7 @@ def key_of(setup: Setup, task: Task) -> str:
     pair = setup.pair
     paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
-    # Size and time of modification identify a program's version without reading the whole file.
+    # Size and time of modification identify a program's version.
     programs = [(path, state.st_size, state.st_mtime_ns) for path, state in states]
     network = asdict(setup.networks[task.network])
     asked = (setup.seed, task.run, setup.up, setup.level)
@@ -176,7 +175,7 @@ def key_of(setup: Setup, task: Task) -> str:
 
 
 def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
-    """Return the outcomes of an interrupted judgement in its folder, without those whose keys have changed."""
+    """Return the outcomes of an interrupted judgement in its folder, if their keys are still the same."""
     rows = {row["key"]: row["outcome"] for row in store.rows(part)}
     found = {}
     for task, key in keys.items():
@@ -186,7 +185,7 @@ def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
 
 
 def remove_others(part: Path, finished: Iterable[Task]) -> None:
-    """Remove what another run or another judgement left in this folder, except for the ``finished`` cells."""
+    """Remove everything from this folder except the ``finished`` cells."""
     for path in part.iterdir():
         if path.name not in ("judge.json", "cells", store.PARTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -207,10 +206,9 @@ def conducted(
     jobs: int | None,
     told: Progress,
 ) -> list[Outcome]:
-    """Run all cells that are not finished. A cell during which the machine was too busy is repeated alone.
+    """Run all cells that are not finished; a cell during which the machine was too busy is repeated alone.
 
-    Each trusted outcome is stored at once. After an interruption, a new call therefore runs only the cells without a
-    stored outcome.
+    Each trusted outcome is stored at once, for a new call after an interruption.
     """
     tasks = list(keys)
     found = dict(finished)
@@ -237,7 +235,7 @@ def conducted(
     rest = [task for task in tasks if task not in found]
     if jobs is None and rest:
         if not found:
-            # The first cell runs alone, to measure how many fit on the machine.
+            # The first cell, run alone, shows how many fit on the machine.
             run(rest[:1], 1)
             rest = rest[1:]
         jobs = _jobs(next(iter(found.values())).processors)

@@ -31,7 +31,7 @@ class Judgement:
     """The SHA-256 of each network's definition, in display order."""
     outcomes: Sequence[Outcome]
     volatile: Json
-    """The data that differ in each judgement, such as times."""
+    """Data that differ in each judgement, such as times."""
     anyway: bool = False
     """Whether untrusted figures are judged as well."""
 
@@ -44,7 +44,7 @@ class Judgement:
         return next((o.failed for o in self.of(network) if o.failed is not None), None)
 
     def values(self, network: str, key: str) -> list[Any]:
-        """Return a figure's values in the runs of a network. Runs without this figure are left out."""
+        """Return a figure's values in the runs of a network; runs without it are left out."""
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:
@@ -80,7 +80,7 @@ class Judgement:
 
 
 def text(judged: Judgement, old: str | None = None) -> str:
-    """Return the text; figures of the earlier text ``old`` are kept if the new figures are within the tolerance."""
+    """Return the text; figures of the earlier text ``old`` are kept if the new ones are within the tolerance."""
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair
@@ -119,7 +119,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
         said = NEVER if value is None else column.say(value)
         before = (old or {}).get(column.head, "").rstrip("?")
         if value is not None and (was := _value(before)) is not None:
-            # The text shows fractions in per cent; `scale` converts them.
+            # The text shows fractions in per cent.
             now = value * column.scale
             near = max(column.floor + column.share * abs(was), judged.spread(network, key) * column.scale)
             said = before if abs(now - was) <= near else said
@@ -137,12 +137,8 @@ def _lines(old: str) -> dict[str, dict[str, str]]:
 
 
 def _value(said: str) -> float | None:
-    """Parse the value of a cell of the text."""
     found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(M|k|ms|s)?", said)
     return float(found[1]) * {"M": 1e6, "k": 1e3}.get(found[2] or "", 1.0) if found else None
-
-
-# # ---------------------------------------------------------------- bounds
 
 
 def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None) -> None:
@@ -186,7 +182,7 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     for condition in map(_condition, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
-            # With "*", a figure that can't exist in a network (TCP's, in a network without TCP) is not a failure.
+            # With "*", a network may lack a figure (TCP's, without TCP).
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
             before, now = number(was.get(network, {}).get(key)), judged.known(network, key)
@@ -201,7 +197,6 @@ def expectations(judged: Judgement) -> list[Json]:
     """Check the expectations of the pair's file."""
     found = []
     for each in judged.pair.expect:
-        # Expectations of networks that are not part of this judgement are ignored.
         for network in judged.networks if each.network == "*" else {each.network} & set(judged.networks):
             value = judged.known(network, each.that)
             if each.network == "*" and each.that not in judged.worst(network):

@@ -15,7 +15,7 @@ NAME = "the recorded call"
 
 
 def path_of(place: Path) -> Path:
-    """Return the scenario file. In a folder of an analysed call, this is the call's path.
+    """Return the scenario file, which is the path in a folder of an analysed call.
 
     Raises:
         UserError: the call's path is unknown.
@@ -33,7 +33,7 @@ def path_of(place: Path) -> Path:
 
 
 def beside(place: Path) -> Json | None:
-    """Return the page's content for the call from which a scenario was made; `None` if it was not made from a call."""
+    """Return the page's content for the call from which a scenario was made; `None` if it was not made from one."""
     told = place.parent / "path.json"
     if place.name != "path.toml" or not told.is_file():
         return None
@@ -43,8 +43,7 @@ def beside(place: Path) -> Json | None:
 def side(call: Json) -> Json:
     """Return the page's content for a call: series with a value per bin, a row of numbers, and sentences.
 
-    A delay is the delay in excess of that with an empty queue, plus half of the minimum round-trip time if that is
-    known.
+    A delay is that in excess of an empty queue, plus half of the minimum round-trip time if it is known.
     """
     bins, step = call["bins"], call["bin_s"]
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]

@@ -1,8 +1,7 @@
 """The lab's server: a page, its files, and the requests that the page makes.
 
-It listens on the loopback interface only. Each request carries a token that is part of the printed address; foreign
-pages have neither the token nor the right Host and Origin headers. The served files are listed in a fixed table, and
-the server only writes to a temporary folder.
+It listens on the loopback interface only, serves a fixed list of files, and writes to a temporary folder only. Each
+request carries a token from the printed address, which foreign pages do not have.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ Json = dict[str, Any]
 
 PORT = 8765
 _PORTS = 20
-"""The number of ports that are tried if none is given."""
+"""Number of ports that are tried if none is given."""
 _WORKERS = 2
 _PAGES = Board.PLACES // 2
-"""The number of browser tabs that are distinguished; each has a place on the board for runs and one for films."""
+"""Number of browser tabs: each has two places on the board, for runs and films."""
 _NEAR_S = 600.0
-"""Sessions that began within this time of each other are shown on one clock."""
+"""Sessions that began within this time have one clock, in seconds."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
 _FILES = {
     "/": ("steadycast.lab", "lab.html"),
@@ -85,7 +84,7 @@ class Asked:
 
 
 class Pool:
-    """Worker processes, each with its media in memory, and the board that they share with the server."""
+    """Worker processes, and the board that they share with the server."""
 
     def __init__(self, stack: ExitStack, clips: Path | None, processes: int) -> None:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="steadycast-lab-")))
@@ -103,11 +102,11 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of the processes."""
+        """The ids of the processes."""
         return [pid for worker in self._all for pid in worker.pids]
 
     def place(self, tab: str, *, film: bool) -> int:
-        """Return the place of a browser tab on the board of tickets (`work.Board`).
+        """Return a browser tab's place on the board (`work.Board`).
 
         If none is free, the tab that was inactive for the longest time loses its place.
         """
@@ -118,14 +117,14 @@ class Pool:
         return 2 * self._places[tab] + film
 
     async def do(self, task: Task) -> Any:
-        """Let a process execute a task. Returns its bytes, or raises its exception."""
+        """Let a process execute a task; return its bytes, or raise its exception."""
         worker = await self._free.get()
         at_it = asyncio.ensure_future(self._with(worker, task))
         self._at_it.add(at_it)
         at_it.add_done_callback(self._at_it.discard)
         return await asyncio.shield(
             at_it
-        )  # a process becomes free when its task is done, even if the request was cancelled earlier
+        )  # free only when its task is done, even if the request was cancelled earlier
 
     async def _with(self, worker: Workers, task: Task) -> Any:
         try:
@@ -144,8 +143,8 @@ class Pool:
 def rivals() -> list[str]:
     """Return the default controllers for side B.
 
-    Of the controllers for one receiver, and of those for any number, this is the first in the registry that reacts to
-    the network. At least one of the two differs from any given controller.
+    These are the first in the registry that react to the network, for one receiver and for any number, so that one of
+    them differs from any given controller.
     """
     first: dict[str, str] = {}
     for each in registry():
@@ -197,7 +196,7 @@ class Lab:
                 return web.wrong(413, f"a request has at most {_MOST_BODY} bytes")
             try:
                 sent = json.loads(body)
-                json.dumps(sent, ensure_ascii=False).encode()  # a lone surrogate can't be encoded
+                json.dumps(sent, ensure_ascii=False).encode()  # fails on a lone surrogate
                 if not isinstance(sent, dict):
                     raise ValueError("a request is an object")
                 return await answer(sent)
@@ -231,7 +230,7 @@ class Lab:
         )
 
     async def run(self, sent: Json) -> Response:
-        """Apply the page's edits to the scenario's text, run it with controllers A and B, and return both results."""
+        """Apply the page's edits to the scenario, run it with controllers A and B, and return both results."""
         asked = self._asked(sent)
         pool = self._pool()
         place = pool.place(asked.tab, film=False)
@@ -260,13 +259,13 @@ class Lab:
         return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
-        """Encode the original and the viewers' pictures of A and B side by side."""
+        """Encode a film of the original and the viewers' pictures of A and B side by side."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         return await self._one(asked, "film", sides[0], tuple(sides[1:]), FORMATS[asked.kind][1])
 
     async def report(self, sent: Json) -> Response:
-        """Return the HTML report of one of the two compared controllers, A or B."""
+        """Return the HTML report of controller A or B."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         sets = sides[-1] if asked.side == "b" else sides[0]
@@ -314,12 +313,10 @@ class Lab:
         for each in self.watched:
             each.read()
         began = [each.began for each in self.watched if each.began is not None]
-        # Sessions at very different times, or on hosts with different clocks, have separate time axes.
+        # Sessions at very different times, or with different clocks, have separate time axes.
         near = bool(began) and max(began) - min(began) < _NEAR_S
         sides = [each.shown(min(began) if near else None) for each in self.watched]
         return Response(_json(sides), media_type="application/json")
-
-    # # ------------------------------------------------------------ functions for several requests
 
     def _pool(self) -> Pool:
         assert self.pool is not None
@@ -331,8 +328,7 @@ class Lab:
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)
         if asked.b is not None and video is not None:
-            # Only a name is accepted. Another value would be parsed as TOML, in which a file name can be written in
-            # many ways.
+            # Only a name: another value would be parsed as TOML, in which a file name can be written in many ways.
             if asked.b not in {each.name for each in registry()} | asked.base.names:
                 raise scenario_text.problem(
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"
@@ -351,7 +347,7 @@ class Lab:
 
         """
         base = sent.get("base", 0)
-        # `isinstance` would also accept a `bool`, which is a subclass of `int`.
+        # `bool` is a subclass of `int`.
         if type(base) is not int or not 0 <= base < len(self.bases):
             raise ValueError("base: no such scenario")
         kind = _text({"kind": "mp4", **sent}, "kind", 9)
@@ -458,7 +454,7 @@ def serve(
         raise UserError(
             f"--allow-clips {clips}", "there is no such folder", "name the folder that has the clips"
         )
-    # Other users of this machine can reach the port, but do not know the token.
+    # Other users of this machine can reach the port.
     token = secrets.token_urlsafe(24)
     lab = Lab(bases, clips, token, [Watched(place) for place in watched])
     with ExitStack() as stack:
@@ -470,7 +466,7 @@ def serve(
 def _ready(address: str, opens: bool, told: Callable[[str], None]) -> None:
     told(address)
     if opens:
-        # In a thread, because a browser in the terminal would block the server.
+        # A browser in the terminal would block the server.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
@@ -486,7 +482,7 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
 
 
 async def _warm(lab: Lab) -> None:
-    """Load the first scenario in each process; the second process waits until the first has encoded the media."""
+    """Load the first scenario in each process, one after the other: the first encodes the media."""
     pool = lab.pool
     assert pool is not None
     place = pool.place("", film=False)

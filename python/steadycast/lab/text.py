@@ -26,25 +26,25 @@ from steadycast.toml import inline
 
 Json = dict[str, Any]
 Where = Sequence[str | int]
-"""The path of a value in a scenario: keys of tables, and indices of lists."""
+"""Keys of tables, and indices of lists."""
 
 MOST_TEXT = 64 << 10
-"""Maximum length of a text in bytes."""
+"""In bytes."""
 _MOST_LINKS = 3
-"""Maximum number of links with controls."""
+"""The most links with controls."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
-"""Congestion controls of the simulated TCP. The other congestion controls of the scenario format need a kernel."""
+"""The other congestion controls of the scenario format need a kernel."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """A scenario file from the command line, from which the page starts."""
+    """A scenario file from the command line."""
 
     place: Path
     text: str
     names: frozenset[str]
-    """The files that the scenario names. A controller is listed as "file.py:Class"."""
+    """The files that the scenario names; a controller is "file.py:Class"."""
 
     @classmethod
     def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
@@ -93,16 +93,16 @@ def parsed(text: str) -> Json:
 def checked(
     base: Base, text: str, clips: Path | None = None, sets: Sequence[str] = ()
 ) -> tuple[Json, core.Scenario]:
-    """Parse and check a text from the page. Return its plain values, and the scenario.
+    """Parse and check a text from the page; return its plain values, and the scenario.
 
-    The text may name the files that its base names, named clips, and the clips in the folder ``clips``. No other file
-    is opened.
+    It may name the files that its base names, named clips, and the clips in the folder ``clips``. No other file is
+    opened.
     """
     tree = parsed(text)
     for key, name in _files(tree):
         allowed = key == "clip" and (
             name in named_clips()
-            # Resolved first, because a name may contain ".." or be a link.
+            # A name may contain ".." or be a link.
             or (clips is not None and (base.place.parent / name).resolve().is_relative_to(clips.resolve()))
         )
         if name not in base.names and not allowed:
@@ -126,7 +126,7 @@ def _files(tree: Json) -> Iterator[tuple[str, str]]:
 
 
 def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
-    """Change values of a text, and keep the rest of it unchanged, including comments."""
+    """Change values of a text; the rest, such as comments, stays unchanged."""
     if not edits:
         return text
     try:
@@ -152,10 +152,7 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
 
 
 def _over(text: str, network: str) -> str:
-    """Return a scenario's text with another network.
-
-    If the text names no network, its topology is removed.
-    """
+    """Return a text with another network instead of its network or topology."""
     if "network" not in parsed(text):
         import tomlkit
 
@@ -166,7 +163,7 @@ def _over(text: str, network: str) -> str:
 
 
 def _playing(text: str, clip: str) -> str:
-    """Return a text whose videos play a clip. If they had another medium, the clip's own size and rate are used."""
+    """Return a text whose videos play a clip; for another medium before, with the clip's own size and rate."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -184,7 +181,7 @@ _SHORT = ("queue", "loss", "jitter")
 
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
-    """Yield a change and its consequences. A new kind of queue, for example, drops the parameters of the old one."""
+    """Yield a change and its consequences: a new kind of queue, for example, drops the parameters of the old one."""
     if len(path) > 1 and path[-2] in _SHORT and isinstance(short := _at(tree, path[:-1]), str | int | float):
         yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
@@ -212,7 +209,7 @@ def _long(key: str | int, short: str | int | float) -> Json:
 
 
 def _put(node: Any, path: Where, value: Any) -> None:
-    """Set a value in plain values or in a TOML document. Missing tables on the path are created."""
+    """Set a value in plain values or in a TOML document; missing tables are created."""
     *way, last = path
     for depth, key in enumerate(way):
         if isinstance(node, dict) and key not in node:
@@ -251,13 +248,13 @@ def _at(node: Any, path: Where) -> Any:
 
 @dataclass(frozen=True)
 class Knob:
-    """A control for a value of a scenario, which the page shows as a slider, a choice or a switch."""
+    """A control for a value of a scenario: a slider, a choice or a switch."""
 
     path: tuple[str | int, ...]
     group: str
     label: str
     kind: str
-    """The kind of value: "rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
+    """"rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
     value: object
     """The value in the text, or the default; `None` if there is neither."""
     about: str
@@ -267,10 +264,7 @@ class Knob:
 
 
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
-    """Return the controls of a scenario.
-
-    ``tree`` contains the values in the text, and ``resolved`` the values of all keys, including defaults.
-    """
+    """Return the controls of a scenario: ``tree`` has the values in the text, ``resolved`` those of all keys."""
     return [
         *_of_links(tree, resolved, base),
         *_of_traffic(tree, resolved),
@@ -350,7 +344,7 @@ def _of_traffic(tree: Json, resolved: Json) -> Iterator[Knob]:
 
 
 def first_video(tree: Json) -> int | None:
-    """Return the index of the first video among the flows. The page compares controllers A and B of this flow."""
+    """Return the index of the first video among the flows, whose controllers A and B are compared."""
     return next((n for n, flow in enumerate(tree.get("flow") or []) if flow.get("kind") == "video"), None)
 
 
@@ -395,9 +389,6 @@ def _of_controller(tree: Json, path: Where, flow: Json, group: str, name: object
         if kind == "number" and not (isinstance(low, int | float) and isinstance(high, int | float)):
             continue
         yield Knob(tuple(where), group, each.name, kind, value, each.about, low, high, each.of)
-
-
-# # ---------------------------------------------------------------- data from the page
 
 
 def edits_of(value: object) -> list[tuple[Where, object]]:

@@ -16,20 +16,20 @@ from steadycast.record import median
 from steadycast.report import say
 
 KEPT = 600
-"""Number of status lines that are shown. They cover ten minutes."""
+"""Status lines that are shown: ten minutes."""
 _MOST_BYTES = 1 << 20
-"""Maximum bytes per read. Of a longer file, only the end is read at first."""
+"""Per read. Of a longer file, only the end is read at first."""
 _MOST_PEERS = 20
 _OLD_S = 5.0
-"""Seconds without a line after which the page reports that none has arrived."""
+"""Seconds without a line after which the page says so."""
 _MOST = 1e15
-"""Larger numbers are treated as invalid."""
+"""Larger numbers are invalid."""
 _NAME = 100
-"""Maximum number of characters of a name that are shown."""
+"""Characters of a name that are shown."""
 
 
 class Watched:
-    """A watched file of status lines. It need not exist yet, and other lines in it are ignored."""
+    """A file of status lines, which need not exist yet; other lines in it are ignored."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -38,10 +38,7 @@ class Watched:
         self._rows: deque[Json] = deque(maxlen=KEPT)
 
     def read(self) -> None:
-        """Read the lines that were appended since the last call.
-
-        A file that has become shorter is read from its start.
-        """
+        """Read the lines that were appended since the last call; a shorter file is read from its start."""
         try:
             with self.place.open("rb") as file:
                 size = file.seek(0, 2)

@@ -27,18 +27,18 @@ from steadycast.result import Held, Run
 from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 
 _KEPT = 2
-"""The number of flows whose media, including pictures, a process keeps in memory."""
+"""Flows whose media, including pictures, a process keeps in memory."""
 _MOST_SCORES = 200_000
-"""The most picture scores per clip that a process keeps. They are the scores of about a hundred runs."""
+"""Picture scores per clip that a process keeps: about a hundred runs."""
 _MOST_ROWS = 4000
 """The most decisions, and the most frames per receiver, that are sent to the page."""
 _MOST_STEPS = 1500
-"""The most steps of a series: longer runs have a longer recording interval."""
+"""The most steps of a series; longer runs have a longer recording interval."""
 _FATES = ("ok", *style.FATE)
 
 
 class CancelledError(Exception):
-    """The error of work that a newer request of the page replaces."""
+    """A newer request of the page replaces this work."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Task:
     """A request of the page."""
 
     what: str
-    """The kind of request: "run", "film" or "report"."""
+    """"run", "film" or "report"."""
     base: scenario_text.Base
     text: str
     sets: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
     """The changes to the scenario for each of the film's other pictures."""
     place: int
-    """The place of the page's tab on the board (`Board`)."""
+    """The tab's place on the `Board`."""
     ticket: int
     pictures: bool = False
     receiver: str | None = None
@@ -69,10 +69,7 @@ class Task:
 
 
 class Board:
-    """Shared memory of the server and its workers.
-
-    For each page it stores the number of the newest request (the ticket), and the progress of the work on it.
-    """
+    """Shared memory of the server and its workers: the newest request of each page (the ticket), and its progress."""
 
     PLACES = 128
     _SIZE = 96
@@ -89,7 +86,7 @@ class Board:
         return int.from_bytes(self._map[place * self._SIZE : place * self._SIZE + 8], "little")
 
     def next(self, place: int) -> int:
-        """Issue a new ticket for a place. Work on older tickets of this place then ends."""
+        """Issue a new ticket for a place, which ends work on older ones."""
         ticket = self.newest(place) + 1
         start = place * self._SIZE
         self._map[start : start + self._SIZE] = ticket.to_bytes(8, "little").ljust(self._SIZE, b"\0")
@@ -108,14 +105,14 @@ class Board:
         start = place * self._SIZE + 8
         part = self._map[start : start + 24 + self._TEXT]
         ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
-        # This is the progress of an older ticket, whose worker has not noticed yet that it was cancelled.
+        # A worker has not noticed yet that its older ticket was cancelled.
         if ticket != self.newest(place):
             return "", 0, 0
-        # The text was cut to a number of bytes, perhaps inside a character.
+        # The text may be cut inside a character.
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 
     def over(self, place: int, ticket: int) -> None:
-        """Clear the progress of a ticket whose work has ended, unless there is a newer ticket."""
+        """Clear the progress of a ticket whose work has ended, unless there is a newer one."""
         if self.newest(place) == ticket:
             self.tell(place, ticket, "", 0, 0)
 
@@ -126,7 +123,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
     kept = MediaKept(_KEPT)
 
     def made(task: Task, sets: Sequence[str], pictures: bool) -> Done:
-        """Run the page's scenario without a record; a newer request from the page cancels it."""
+        """Run the page's scenario without a record; a newer request cancels it."""
 
         def told(what: str, done: int, of: int) -> None:
             if board.newest(task.place) != task.ticket:
@@ -136,7 +133,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         def media(video: Mapping[str, Any], seed: int, progress: Progress | None) -> Any:
             found = kept.of(video, seed, progress)
             scores = getattr(found, "scores", {})
-            # The scores of each tried setting are kept, and would fill the memory.
+            # The scores of each tried setting would fill the memory.
             if len(scores) > _MOST_SCORES:
                 scores.clear()
             return found
@@ -164,7 +161,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 @dataclass(frozen=True)
 class Done:
-    """A run that the page has requested. It reports its progress to the page."""
+    """A run that the page has requested."""
 
     ready: Ready
     run: Run
@@ -206,9 +203,6 @@ def _film(task: Task, runs: Sequence[Done]) -> bytes:
     made = film(viewers, task.kind, lambda at, of: told("filming", at, of))
     assert made is not None  # `film` has no size limit here
     return made
-
-
-# # ---------------------------------------------------------------- a run in the page's format
 
 
 def shown(run: Run) -> Json:

@@ -18,26 +18,22 @@ from steadycast.media.reader import first_shown, said
 
 _BPS = 48_000
 RATE = f"{_BPS // 1000}kbps"
-"""The codec rate of a session's sound, without packet headers."""
+"""The codec rate, without packet headers."""
 HZ = 48_000
 """Opus's sampling rate (RFC 7587, section 4.1)."""
 PACKET_SAMPLES = HZ // 50
-"""Samples per packet and channel; a packet contains 20 ms of sound."""
+"""Samples per packet and channel: 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""The largest tolerated difference, in seconds, between a time stamp and the end of the samples before it.
-
-A larger difference is a gap or an overlap in the sound.
-"""
+"""A larger difference between a time stamp and the end of earlier samples is a gap or overlap, in seconds."""
 _QUIET = 10
-"""Number of silent packets (0.2 s) that are sent before the sender starts to omit packets."""
+"""Silent packets (0.2 s) that are sent before packets are omitted."""
 _KEPT = 20
-"""During silence, one of 20 packets is sent, which is one per 0.4 s, as in libopus's discontinuous mode."""
+"""During silence, one of 20 packets is sent (one per 0.4 s), as in libopus's discontinuous mode."""
 _LOSSES = (0, 5, 10, 20, 30)
-"""Loss rates in per cent for which the encoder's FEC is configured. The lowest one that is not below the reported
-loss is used."""
+"""Loss rates in per cent for which FEC is configured; the lowest that is not below the reported loss is used."""
 _PATIENCE_S = 0.5
 _MEASURED = 100
-"""Number of packets that are encoded to measure the encoder's cost. These packets contain 2 s of sound."""
+"""Packets that are encoded to measure the encoder's cost: 2 s of sound."""
 
 Samples = NDArray[np.int16]
 
@@ -55,10 +51,7 @@ class Encoder:
         self._context: Any = None
 
     def expect(self, loss: float) -> None:
-        """Configure FEC for this loss rate, from 0 to 1.
-
-        If another of the levels `_LOSSES` applies, a new encoder starts.
-        """
+        """Configure FEC for this loss rate, from 0 to 1; a new encoder starts if another of `_LOSSES` applies."""
         level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
         if level == self._loss:
             return
@@ -71,15 +64,14 @@ class Encoder:
         self._context = context
 
     def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
-        """Encode the samples of one packet; yield packets, each with the number of its first sample.
+        """Encode one packet's samples; yield packets, each with the number of its first sample.
 
         ``at`` is the number of the first of ``samples``.
         """
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout=self._layout)
         frame.rate, frame.pts, frame.time_base = HZ, at, Fraction(1, HZ)
         for packet in self._context.encode(frame):
-            # The encoder puts its delay before the samples (pre-skip, RFC 7845, section 4.2). The first packet's number
-            # is therefore negative.
+            # Negative at first, because of the encoder's delay (pre-skip, RFC 7845, section 4.2).
             yield int(packet.pts), bytes(packet)
 
 
@@ -101,8 +93,7 @@ class Sound:
         for begins, samples in self._samples():
             gap = begins - (at + held.shape[1] // width)
             if abs(gap) > HZ * _STEP_S or not begun:
-                # Samples before the first picture are dropped, and so are samples that overlap earlier ones. A gap is
-                # filled with silence.
+                # Samples before the first picture, or that overlap earlier ones, are dropped; a gap is silence.
                 samples = samples[:, max(0, -gap) * width :]
                 held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
             begun = begun or samples.shape[1] > 0
@@ -119,7 +110,7 @@ class Sound:
                 try:
                     frames = packet.decode()
                 except av.error.InvalidDataError:
-                    continue  # damage in the sound becomes a gap
+                    continue  # damage becomes a gap
                 for frame in itertools.chain.from_iterable(map(resampler.resample, frames)):
                     if frame.pts is not None and frame.time_base is not None:
                         begins = frame.pts * frame.time_base - self._began
@@ -143,17 +134,16 @@ def sound_of(path: Path) -> tuple[Sound | None, str | None]:
 class Work:
     """The loop of a session's sound, which passes encoded packets to a core `Sender` until the session ends.
 
-    ``loop_s`` returns the time in seconds at which repetition ``n`` of the pictures begins. It returns `None` while
-    this is unknown, and infinity if there is no such repetition.
+    ``loop_s`` is `Pictures.loop_s`: when repetition ``n`` of the pictures begins, in seconds.
     """
 
     def __init__(self, sound: Sound, loop_s: Callable[[int], float | None], warnings: list[str]) -> None:
         self._sound, self._loop_s, self._warnings = sound, loop_s, warnings
 
     def cost(self) -> float:
-        """Encode the first seconds of the sound, and return the CPU seconds per second of sound.
+        """Return the CPU seconds per second of sound, by encoding its beginning.
 
-        It must be called before any thread is started, because the CPU time of other threads would count as well.
+        Call it before any thread is started, whose CPU time would count as well.
         """
         encoder, samples = Encoder(self._sound.layout), 0
         encoder.expect(0.0)
@@ -163,7 +153,7 @@ class Work:
         return (time.process_time() - began) * HZ / max(samples, PACKET_SAMPLES)
 
     def __call__(self, sender: Any) -> None:
-        """Encode packets and pass them to the sender until the session ends."""
+        """Run the loop."""
         try:
             for n in itertools.count():
                 while (begins := self._loop_s(n)) is None:
@@ -175,10 +165,7 @@ class Work:
             self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
 
     def _once(self, sender: Any, begins: float) -> bool:
-        """Pass the whole sound to the sender once; return whether the session continues.
-
-        The sound starts at the time ``begins``, in seconds.
-        """
+        """Pass the sound to the sender once, from ``begins`` (in seconds); return whether the session continues."""
         encoder, silent, left_out = Encoder(self._sound.layout), 0, True
         for at, samples in self._sound.frames():
             encoder.expect(sender.audio_loss)

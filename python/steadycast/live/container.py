@@ -1,4 +1,4 @@
-"""Writes a container file while frames arrive. If the session is interrupted, the file can still be played."""
+"""Writes a container file while frames arrive; after an interruption, the file can still be played."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ _CLOCK = Fraction(1, 90_000)
 _WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
 """Containers into which FFmpeg can write Opus."""
 _LONGEST_WAIT_US = "1000000"
-"""Maximum time in microseconds that a frame waits for a packet of the audio track, and vice versa.
-
-Without a limit, a pause in one track would also stop the other track.
-"""
+"""The longest wait of a frame for the audio track, and vice versa, in microseconds; a track may pause."""
 _MOST = 64
-"""Maximum number of frames that wait for a frame with the stream's parameters."""
+"""The most frames that wait for a frame with the stream's parameters."""
 
 
 def takes_audio(container: str | None) -> bool:
@@ -37,34 +34,34 @@ def takes_audio(container: str | None) -> bool:
 
 
 _MOST_EARLY = 500
-"""Maximum number of audio packets that wait for the start of the file; this is 10 s."""
+"""The most audio packets that wait for the start of the file: 10 s."""
 
 
 class Times:
     """Derives decoding times from presentation times, for frames in decoding order.
 
-    The reorder depth, the number of frames that a decoder holds back, comes from the stream's codec context.
+    The reorder depth (the number of frames that a decoder holds back) comes from the stream's codec context.
     """
 
     def __init__(self, codec: Any) -> None:
-        # Older versions of PyAV only have a boolean. A depth that is too large only makes decoding times earlier.
+        # Older versions of PyAV only have a boolean. Too large a depth only makes decoding times earlier.
         depth = getattr(codec, "reorder_depth", 4 * codec.has_b_frames)
         self._ahead = list(range(-depth, 0))
         self._last = -1 - depth
 
     def of(self, ticks: int) -> tuple[int, int]:
         """Return the presentation time ``ticks`` of the next frame, and its decoding time."""
-        # Decoding times are the sorted presentation times, delayed by the reorder depth. They must increase, and must
-        # not exceed the presentation time.
+        # Decoding times are the sorted presentation times, delayed by the reorder depth; they must increase.
         self._last = max(heapq.heappushpop(self._ahead, ticks), self._last + 1)
         return max(ticks, self._last), self._last
 
 
 class Growing:
-    """A container file that grows. Frames wait until an I frame contains the stream's parameters (such as the size).
+    """A container file that grows. Frames wait until an I frame has the stream's parameters (such as the size).
 
-    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. With ``audio`` the file has a
-    second track, of Opus packets. ``place`` is a file's path or an open pipe.
+    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. ``audio`` adds a track of
+    Opus
+    packets. ``place`` is a path or an open pipe.
     """
 
     def __init__(
@@ -119,7 +116,7 @@ class Growing:
             self.waiting.clear()
 
     def begin(self, source: BinaryIO) -> bool:
-        """Begin the file if the raw stream ``source`` contains the stream's parameters; return whether it was begun."""
+        """Begin the file if ``source`` has the stream's parameters; return whether it was begun."""
         try:
             with av.open(source, format=stream.FORMS[self._codec].demuxer) as known:
                 found = known.streams.video[0]
@@ -137,11 +134,10 @@ class Growing:
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
-        # `source` has a few frames without time stamps, so their frame rate is unknown. 0 keeps FFmpeg from guessing
-        # one.
+        # A few frames without time stamps: 0 keeps FFmpeg from guessing a frame rate.
         self._stream.codec_context.framerate = 0
         if self._audio:
-            # The encoder is opened for its configuration alone, which the track's header needs.
+            # Opened for the configuration that the track's header needs.
             self._sound = file.add_stream("libopus", rate=48_000, layout="stereo")
         self._file = file
         for each in self._early:
@@ -161,8 +157,7 @@ class Growing:
         if self._file is None:
             self._early = [*self._early[-_MOST_EARLY:], (ticks, data)]
             return
-        # Audio before the first picture has negative time stamps, and is dropped because a player starts with that
-        # picture. The time stamps of a track must increase, so other packets that violate this are dropped as well.
+        # Time stamps of a track must increase. Audio before the first picture has negative ones, and is dropped.
         if ticks <= self._heard:
             return
         self._heard = ticks

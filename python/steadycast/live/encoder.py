@@ -1,4 +1,4 @@
-"""A live encoder with one codec context per GOP, so that each GOP is coded with the quantizer that the rate allows."""
+"""A live encoder with one codec context per GOP, which has the quantizer that the rate allows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Shape:
 
 
 _SCALES = tuple(map(Fraction, ("1", "3/4", "1/2", "3/8", "1/4", "3/16", "1/8")))
-"""Scale factors of the coded width and height, for rates that are too low for the source's size."""
+"""Of the coded width and height, for rates that are too low for the source's size."""
 _SMALLEST = 48
-"""The smallest width and height of a scaled picture, in samples."""
+"""Smallest width and height of a scaled picture, in samples."""
 
 
 def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
@@ -44,8 +44,8 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 class Encoder:
     """Encodes pictures to access units without delay: there are no B frames and no look-ahead.
 
-    Each GOP has ``gop`` pictures. The size of the pictures may change from GOP to GOP, unless ``keep_size`` is set.
-    ``profile`` is x264's name of an H.264 profile.
+    The size of pictures may change from GOP to GOP, unless ``keep_size`` is set. ``profile`` is x264's name of an H.264
+    profile.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class Encoder:
     def unit(self, samples: U8, *, first: bool, quantizer: int, size: int = 0) -> tuple[int, bytes]:
         """Encode a picture; return its kind (0: I, 1: P) and its access unit.
 
-        If ``first`` is set, the picture begins a GOP with this ``quantizer``, and ``size`` is the index of its size in
-        `sizes`. Each GOP begins with the decoder's configuration, so that decoders follow a change of size.
+        ``first`` begins a GOP with this ``quantizer`` and the size at the index ``size`` of `sizes`. Each GOP begins
+        with
+        the decoder's configuration, so that decoders follow a change of size.
         """
         if first or self._context is None:
             self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)
@@ -77,7 +78,7 @@ class Encoder:
             elif self.codec.encoder == "libsvtav1":
                 options["preset"] = "12"
             elif self.codec.encoder == "mpeg2video":
-                # Without this flag FFmpeg's MPEG-2 encoder delays each picture by one frame.
+                # Otherwise FFmpeg's MPEG-2 encoder delays each picture by one frame.
                 options["flags"] += "+low_delay"
             self._context.options = options
             start(self._context)
@@ -96,7 +97,7 @@ class Encoder:
         return (0 if packets[0].is_keyframe else 1), bytes(packets[0])
 
     def config(self) -> bytes:
-        """Return the decoder's configuration, taken from the access unit of a grey picture."""
+        """Return the decoder's configuration, from the access unit of a grey picture."""
         grey = np.full(self.shape.width * self.shape.height * 3 // 2, 128, dtype=np.uint8)
         _, data = self.unit(
             grey, first=True, quantizer=self.codec.quantizers[len(self.codec.quantizers) // 2]

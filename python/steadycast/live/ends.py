@@ -18,14 +18,14 @@ from steadycast.result import Run
 Json = dict[str, Any]
 
 Pixels = Literal["rgb24", "bgr24", "gray", "yuv420p"]
-"""The pixel format of a picture in an array of uint8 with height by width samples.
+"""A picture's pixel format, in an array of uint8.
 
-``rgb24`` and ``bgr24`` have three samples in the last dimension, ``gray`` has no third dimension, ``yuv420p`` has its
-planes one below the other, as PyAV and OpenCV do: height * 3/2 rows.
+``rgb24`` and ``bgr24`` have three samples in the last dimension, ``gray`` has no third dimension, ``yuv420p`` has
+its planes one below the other, as PyAV and OpenCV do: height * 3/2 rows.
 """
 PIXELS: tuple[Pixels, ...] = ("rgb24", "bgr24", "gray", "yuv420p")
 SLICE_S = 0.5
-"""The polling interval for the session's end, in seconds."""
+"""Polling interval for the session's end, in seconds."""
 _START_S = 10.0
 """The longest wait for a session's first status, in seconds."""
 _OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
@@ -100,7 +100,7 @@ class Ends:
             try:
                 stop()
                 self._run = finished(self._core, warnings)
-            # The error is kept, because each later request for the results raises it again.
+            # Each later request for the results raises the error again.
             except BaseException as error:
                 self._failed = error
                 raise
@@ -120,7 +120,7 @@ class Ends:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            with suppress(Exception):  # the error of the block is the cause, and must not be replaced
+            with suppress(Exception):  # the error of the block is the cause
                 self.close()
             return
         self._drain()

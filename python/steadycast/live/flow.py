@@ -1,7 +1,4 @@
-"""The options of a live session that are keys of a scenario's `[[flow]]`.
-
-The parser of scenarios checks their values.
-"""
+"""The options of a live session that are keys of a scenario's `[[flow]]`, whose parser checks them."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ class Option:
     metavar: str
     help: str
     default: object = None
-    """The default, if it differs from the scenario's."""
+    """If it differs from the scenario's."""
 
 
 CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
 FPS = 'The frame rate: frames per second, or "clip" for the source\'s.'
 
 WEB_CODECS = ("vp8", "h264", "vp9", "av1")
-"""The codecs that both WebRTC ends and this sender support."""
+"""Codecs that WebRTC and this sender support."""
 
 OPTIONS: dict[str, Option] = {
     "controller": Option(
@@ -115,7 +112,7 @@ def named(flow: Flow) -> Iterator[None]:
     except UserError as error:
         if not error.place.startswith("flow."):
             raise
-        # The place is flow.NAME.KEY. For a controller's parameter, KEY ends in the parameter's name.
+        # flow.NAME.KEY; for a controller's parameter, KEY ends in its name.
         key = error.place.split(".", 2)[-1]
         raise UserError(_place(key, flow), error.problem, _remedy(error.remedy)) from None
 

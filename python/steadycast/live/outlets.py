@@ -1,7 +1,6 @@
 """Outputs of a live session for other programs: metrics, status lines, events and systemd notifications.
 
-All outputs read the same status as the terminal's view. None of them affects the session: a write error is reported
-once, and the session continues.
+None of them affects the session: a write error is reported once, and the session continues.
 """
 
 from __future__ import annotations
@@ -37,21 +36,15 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""The largest number of receivers in a status line, and of receivers with separate metrics.
-
-Receivers' names come from the network, and an attacker could invent any number of them.
-"""
+"""The most receivers in a status line, and with separate metrics; an attacker could invent any number."""
 NAME = 64
 """The longest prefix of a receiver's name that is output, in characters."""
 EVERY_S = 1.0
 """The interval between status lines, in seconds."""
 _STILL = 2.0
-"""Seconds without a packet after which a receiver's source is called silent."""
+"""Seconds without a packet after which a receiver's source is silent."""
 _READERS = 16
-"""Maximum number of connections to the metrics server.
-
-More connections would leave too little processor time and too few file descriptors to the session.
-"""
+"""The most connections to the metrics server; more would slow down the session."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +52,9 @@ class Options:
     """The options of the command line."""
 
     metrics: str | None = None
-    """The address of the metrics server: ADDR:PORT, or only a port, which is then opened on the loopback interface."""
+    """Address of the metrics server: ADDR:PORT, or a port of the loopback interface."""
     status: str | None = None
-    """The file to which status lines are written, or - for standard output."""
+    """The file for status lines, or - for standard output."""
     events: Path | None = None
 
 
@@ -75,7 +68,7 @@ class Metric:
 
     name: str
     kind: str
-    """The type of the metric, "gauge" or "counter". A counter's exported name ends in _total."""
+    """"gauge" or "counter"; a counter's exported name ends in _total."""
     about: str
     read: Callable[[Json], Samples]
     labels: tuple[str, ...] = ()
@@ -201,7 +194,6 @@ SENDER = (
     _peer("jitter_seconds", "Interarrival jitter (RFC 3550), from the receiver's reports.", "jitter_ms"),
     _peer("silent_seconds", "The time since the receiver's last report.", "silent_s"),
 )
-"""The metrics of `send`."""
 RECEIVER = (
     _UPTIME,
     _gauge(
@@ -227,11 +219,10 @@ RECEIVER = (
     _counter("unused_packets", "Packets that arrived but were not used, by reason.", _unused, "reason"),
     _gauge("buffer_bytes", "The fill level of the play-out buffer.", "buffer.level_bytes"),
 )
-"""The metrics of `receive`."""
 
 
 def shown_peers(status: Json) -> tuple[list[Json], int]:
-    """Return the receivers that are listed, with the limiting one first, and the number of unlisted receivers."""
+    """Return the listed receivers, the limiting one first, and the number of unlisted ones."""
     order = [peer for peer in view.ordered(status) if not peer["left"]]
     told = [{**peer, "name": str(peer["name"] or "?")[:NAME]} for peer in order[:PEERS]]
     return told, len(order) - len(told)
@@ -240,8 +231,8 @@ def shown_peers(status: Json) -> tuple[list[Json], int]:
 class Outlets:
     """The requested outputs of a session, open during the ``with`` block.
 
-    ``session`` is the address to which the session sends, or at which it listens. ``alone`` says that the process has
-    no other session; the status is then sent to systemd.
+    ``session`` is the address to which the session sends, or at which it listens. Only a session that is ``alone`` in
+    its process sends its status to systemd.
     """
 
     def __init__(self, options: Options, command: str, session: str, *, alone: bool = True) -> None:
@@ -262,7 +253,7 @@ class Outlets:
         try:
             if options.metrics is not None:
                 self._server = _serve(options.metrics, lambda: [self])
-        # The files that were opened above have to be closed.
+        # Close the files that were opened above.
         except BaseException:
             self._close()
             raise
@@ -307,8 +298,7 @@ class Outlets:
         if "status" in self._files:
             self._files["status"].write(self._line("status", self.told()))
         line = view.send_line if self._command == "send" else view.receive_line
-        # A session that hangs stops updating its status. WATCHDOG=1 is then no longer sent, and systemd restarts the
-        # service.
+        # A session that hangs stops updating its status; without WATCHDOG=1, systemd restarts the service.
         alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
         self._told_s = status["at_s"]
         self._notify(f"STATUS={line(status).strip()}{alive}")
@@ -353,7 +343,7 @@ def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iter
 
 
 class _Lines:
-    """A file of lines. A write error is reported once."""
+    """A file of lines; a write error is reported once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -411,8 +401,7 @@ class _Events:
         size = status["size"] and {key: status["size"][key] for key in ("width", "height", "smaller")}
         if size != self._size:
             told, self._size = self._size, size
-            # The size in the first status is not a change, so no event is output for it, unless the size is already
-            # reduced.
+            # The first size is not a change, but is reported if it is already reduced.
             if told is not None or size["smaller"]:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}
@@ -448,7 +437,7 @@ def _notify(state: str) -> None:
     if not place:
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        # "@" stands for the zero byte at the beginning of an abstract socket's name.
+        # "@" stands for the zero byte of an abstract socket's name.
         channel.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)
 
 
@@ -466,16 +455,12 @@ def address(option: str, text: str, port: int) -> tuple[str, int]:
 
 
 def _index() -> str:
-    """Return an HTML page with links to the served paths."""
     links = (f'<p><a href="{path}">{path}</a></p>' for path in ("/metrics", "/status.json", "/healthz"))
     return f"<!doctype html><title>Steadycast</title>{''.join(links)}\n"
 
 
 def _meant(asked: str, host: str) -> bool:
-    """Whether a request's Host header is valid for a server at ``host``.
-
-    A server on the loopback interface rejects other names, which prevents DNS rebinding by foreign pages.
-    """
+    """Whether a request's Host header is valid for a server at ``host``; prevents DNS rebinding on the loopback."""
     name = asked.rpartition("]")[0].strip("[") or asked.partition(":")[0]
     try:
         loopback = ipaddress.ip_address(host).is_loopback
@@ -489,7 +474,7 @@ def _meant(asked: str, host: str) -> bool:
 
 
 def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
-    """Serve /metrics, /status.json (one line per session) and /healthz in a separate thread."""
+    """Serve /metrics, /status.json (one line per session) and /healthz in a thread."""
     host, port = address("--metrics", text, 9464)
     try:
         import prometheus_client
@@ -546,7 +531,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
 
 
 class _Application:
-    """An ASGI application as a route's endpoint. It is a class, because Starlette calls functions with a request."""
+    """An ASGI application as an endpoint; a class, because Starlette calls functions with a request."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app

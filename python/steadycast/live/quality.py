@@ -33,16 +33,13 @@ def measure(
 ) -> dict[str, Any]:
     """Measure PSNR, SSIM and opinion score of a receiver's pictures; return the figures by their path in the summary.
 
-    The result is empty if there are no pictures.
-
-    The stream does not say which picture of the clip a received picture shows. One received picture is found by
-    comparison with the pictures of the clip. The time stamps then identify the others, modulo the clip's length if the
-    clip is looped. A missing picture is replaced by its predecessor. All pictures are scaled to ``size``, the display
-    size that the sender announces, since some may be coded smaller. If ``size`` is `None`, the first picture's size is
-    used.
+    The result is empty if there are no pictures. One received picture is found by comparison with the pictures of the
+    clip; time stamps then identify the others, modulo the clip's length if the clip is looped. A missing picture is
+    replaced by its predecessor. Pictures are scaled to ``size``, the display size that the sender announces, or to the
+    first picture's size.
     """
     kind = codec_of(codec)
-    # An empty access unit, which has no usable data, would flush the decoder as at the end of the stream.
+    # An access unit without usable data would flush the decoder.
     came = [(t, unit) for t, unit in zip(ticks, units, strict=True) if unit][:_LONGEST]
     ticks, units = [t for t, _ in came], [unit for _, unit in came]
     first = _size(kind, config, units)
@@ -63,8 +60,7 @@ def measure(
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {}
-    # This picture is compared with the clip. The first pictures may be damaged, but the one in the middle is probably
-    # whole.
+    # The first pictures may be damaged; the one in the middle is probably whole.
     probe = shown[len(shown) // 2]
     found = max(range(len(clip)), key=lambda n: metrics.psnr_db(clip[n].y, decoded[probe].y))
     psnr, ssim = [], []

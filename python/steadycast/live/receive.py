@@ -31,14 +31,14 @@ _UNTOLD = {
     ("mpegts", "h263"),
     *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
 }
-"""Pairs of container and codec for which FFmpeg does not write the codec's name; no player can read such a file.
+"""Containers to which FFmpeg does not write the codec's name, so that no player can read them.
 
 MPEG-TS, for example, has no stream type for VP8 (ISO/IEC 13818-1).
 """
 
 
 LONGEST_PLAYOUT_S = 4.0
-"""The longest play-out delay in seconds. At 60 frames per second it fits into the player's queue of 256 frames."""
+"""In seconds. At 60 frames per second it fits into the player's queue of 256 frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,31 +74,27 @@ class Received:
     silent: bool
     """Whether no usable packet arrived."""
     unused: tuple[str, ...] = ()
-    """Sentences about the discarded packets, with the reasons."""
+    """Sentences about discarded packets."""
 
 
 class Player:
     """An external player that reads the stream from its standard input.
 
-    A separate thread writes to the pipe, so that a paused player blocks nothing else. Frames that the player does not
-    read in time are dropped as a whole. A play-out delay is counted from the time at which a frame would have arrived
-    with the shortest transfer time of all frames so far. A frame that arrives after its play-out time is written
-    immediately.
-
-    If ``codec`` is given, with the codec's name and its decoder's configuration, the player gets Matroska with a track
-    for audio.
+    A thread writes to the pipe, so that a paused player blocks nothing else; frames that it does not read in time
+    are dropped. The play-out delay counts from the arrival of the frame with the shortest transfer time so far. If
+    ``codec`` is given (its name, and the decoder's configuration), the player gets Matroska with an audio track.
     """
 
     _WAITING = 256
     """The most frames in the player's queue."""
     _PATIENCE_S = 5.0
-    """The time limit in seconds for the player to read the queued frames, and then again for it to exit."""
+    """The time limits in seconds for reading the queued frames, and for the exit."""
 
     def __init__(
         self, words: Sequence[str], playout_s: float | None, codec: tuple[str, bytes] | None = None
     ) -> None:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
-        # In a container, audio packets share the queue with frames.
+        # In a container, audio packets share the queue.
         self._queue: queue.Queue[tuple[float, bytes, Callable[[Growing], None] | None] | None] = queue.Queue(
             self._WAITING if codec is None else 3 * self._WAITING
         )
@@ -106,8 +102,7 @@ class Player:
         self._playout_s, self._begun = playout_s, math.inf
         self._left_out = 0
         self.gone = False
-        """Whether the player has ended."""
-        # A daemon thread, because a player that does not read must not keep the process from ending.
+        # A player that does not read must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
@@ -117,10 +112,10 @@ class Player:
         return self._codec is not None
 
     def take(self, data: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None) -> None:
-        """Queue a frame, or drop it if the queue is full; does nothing once the player has ended.
+        """Queue a frame, or drop it if the queue is full or the player has ended.
 
-        ``ticks`` is the presentation time in units of 1/90000 s, or `None` for the header of the stream. If the player
-        gets a container, ``add`` adds the frame to it.
+        ``ticks`` is the presentation time in units of 1/90000 s, or `None` for the stream's header. ``add`` adds the
+        frame to a container.
         """
         if self.gone:
             return
@@ -154,14 +149,14 @@ class Player:
             if growing is not None:
                 growing.close()
         except (OSError, ValueError):
-            # A closed player is no error of the session, which continues.
+            # A closed player is no error of the session.
             self.gone = True
         with contextlib.suppress(OSError):
             pipe.close()
 
     def finish(self) -> list[str]:
         """Wait until the player has read the rest, or end it; return warnings for the record."""
-        # If the player does not read, the queue stays full, and the player is ended below.
+        # If the player does not read, the queue stays full.
         if not self.gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
@@ -184,29 +179,23 @@ class Player:
 class Sink:
     """Distributes received frames to a file, a player and the comparison with the original, in a separate thread.
 
-    The consumers fail independently: on a full disk the player and the comparison continue. The session ends when no
-    consumer is left.
-
-    Frames are written to FILE.part as they arrive, in FILE's container or as the raw stream. FILE.part is renamed to
-    FILE at the end; if that fails, FILE.part is kept, and the error names it. If no frame contains the parameters that
-    the container needs, the raw stream is written instead, and is converted to the container at the end.
+    The consumers fail independently, and the session ends when none is left. Frames are written to FILE.part as they
+    arrive, which is renamed to FILE at the end; if that fails, FILE.part is kept. If no frame contains the parameters
+    that the container needs, the raw stream is written and converted at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
         self.codec: str = receiver.codec
         self._frames: list[tuple[int, int]] = []
-        """Presentation time and size in bytes of each frame.
-
-        They are needed to convert the raw stream to a container, and are cleared once a container is written directly.
-        """
+        """Presentation time and size in bytes of each frame, for converting a raw stream at the end."""
         self._any = False
         self.kept: list[tuple[int, bytes]] = []
-        """Presentation time and data of each frame; filled only if the stream is compared with the original."""
+        """Presentation time and data of each frame, for the comparison with the original."""
         self.damaged = 0
         self._first: tuple[float, float] | None = None
         self._last = (0.0, 0.0)
-        """Presentation time and arrival time of the last frame, in seconds; `_first`: those of the first frame."""
+        """Presentation and arrival time of the last frame, in seconds."""
         self._keep = options.reference is not None
         self._player: Player | None = None
         self._raw: BinaryIO | None = None
@@ -239,7 +228,7 @@ class Sink:
         self.thread.start()
 
     def _open(self, out: Path) -> Path:
-        # A pipe or a device can't be renamed, so the raw stream is written to it directly.
+        # A pipe or a device can't be renamed.
         direct = self._container is None and out.exists() and not out.is_file()
         place = out if direct else out.with_name(f"{out.name}.part")
         if not direct and place.exists():
@@ -260,8 +249,7 @@ class Sink:
         try:
             head = stream.head(self.codec, self._head)
             self._take(head, head, None)
-            # The loop writes the audio that has arrived whenever frames arrive, or after this time in seconds without a
-            # frame.
+            # Audio is written with each batch of frames, or after this time in seconds without one.
             patience = 0.1 if self._audio else 0.5
             while (frames := self._receiver.frames(patience)) is not None:
                 self._take_audio()
@@ -288,7 +276,6 @@ class Sink:
         self._close()
 
     def _serves(self) -> bool:
-        """Whether another consumer than the file still needs frames."""
         return self._keep or (self._player is not None and not self._player.gone)
 
     def _contain(self, ticks: int, data: bytes) -> None:
@@ -308,13 +295,12 @@ class Sink:
             self._frames.append((ticks, len(data)))
 
     def _plain(self, growing: Growing) -> None:
-        """Fall back to the raw stream: write all frames so far, and then each further frame."""
+        """Fall back to the raw stream: write all frames so far."""
         self._growing = None
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
 
     def _take_audio(self) -> None:
-        """Pass the audio that has arrived to the file and the player."""
         for ticks, missing, data in self._receiver.audio() if self._audio else ():
             self.missing_audio += missing
             if self._growing is not None and self._failed is None:
@@ -355,11 +341,10 @@ class Sink:
             self._raw = None
 
     def _fail(self, error: Exception) -> None:
-        """Stop writing to the file, and report the error."""
         if self._failed is not None:
             return
         self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
-        # Closing flushes the buffers, which fails for the reason in ``error`` once more. Errors of closing are ignored.
+        # Closing flushes the buffers, which fails once more for the same reason.
         growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
         self._frames.clear()
         with contextlib.suppress(OSError, ValueError):
@@ -378,7 +363,6 @@ class Sink:
 
     def _take_away(self) -> None:
         if self._out is not None and self._place != self._out:
-            # The file was written under a temporary name.
             self._place.unlink(missing_ok=True)
 
     def finish(self) -> None:
@@ -389,8 +373,7 @@ class Sink:
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # Only time stamps that advance more slowly than real time are suspicious, since a file may be sent faster than
-        # real time, and a sender may pause. The factor 5 is far beyond the drift of real clocks.
+        # A sender may send faster than real time, and may pause. The factor 5 is far beyond the drift of real clocks.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
@@ -420,11 +403,11 @@ class Sink:
 
 
 _LOOKED_AT = 300
-"""The most frames of a recording that are decoded to test that it can be played: about the first GOP."""
+"""The most frames that are decoded to test a recording: about the first GOP."""
 
 
 def unplayable(path: Path, form: str | None) -> str | None:
-    """Return the reason why no picture of a recording's first GOP can be decoded; `None` if one can.
+    """Return why no picture of a recording's first GOP can be decoded; `None` if one can.
 
     ``form`` is FFmpeg's name of a raw stream's format.
     """
@@ -462,7 +445,7 @@ def playout_of(options: Options) -> float | None:
 
 
 def container_of(out: Path, codec: str) -> str | None:
-    """Return the container format of a file name's suffix; `None` for a raw stream."""
+    """Return the container format of a file name; `None` for a raw stream."""
     endings = stream.FORMS[codec].endings
     if out.suffix.lower() in endings:
         return None
@@ -480,10 +463,7 @@ def container_of(out: Path, codec: str) -> str | None:
 
 
 def _offered(out: Path, codec: str) -> tuple[str | None, str]:
-    """Return the container format of a file name, and the problem, if any, of storing this codec in it.
-
-    The text is empty if there is no problem. Nothing is written.
-    """
+    """Return the container format of a file name, and why it can't store this codec, or an empty text."""
     import av
 
     try:
@@ -514,10 +494,10 @@ def _units(
 def contain(
     raw: Path, out: Path, container: str, codec: str, frames: Sequence[tuple[int, int]], head: bytes
 ) -> None:
-    """Copy a raw stream into a container; the raw stream is kept, and an error leaves no file ``out``.
+    """Copy a raw stream into a container; an error leaves no file ``out``.
 
-    ``frames`` lists the presentation times in units of 1/90000 s and the sizes in bytes, in stream order; ``head`` is
-    the decoder's configuration.
+    ``frames`` lists the presentation times in units of 1/90000 s and the sizes in bytes; ``head`` is the decoder's
+    configuration.
     """
     import av
 
@@ -590,7 +570,7 @@ def _is_file(path: Path) -> bool:
 
 
 def need_pictures(receiver: Any, what: str) -> None:
-    """Refuse a core `Receiver` whose stream can't be decoded, and stop it."""
+    """Refuse a stream that can't be decoded, and stop its `receiver`."""
     if receiver.codec is not None:
         return
     offered, other_clock = receiver.offered, receiver.other_clock
@@ -624,7 +604,7 @@ def _begin(
         receiver.stop()
         raise
     told.begun()
-    # Ctrl-C is the regular end of a session: its record is complete.
+    # Ctrl-C is the regular end of a session.
     with contextlib.suppress(KeyboardInterrupt):
         print(
             f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}",
@@ -678,7 +658,6 @@ def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | N
             session.write(record, summary, draft, sdp=None)
         except UserError as error:
             failed.append(error)
-    # Only one error can be raised, so the others are printed.
     for more in failed[1:]:
         print(f"steadycast: {more}", file=sys.stderr)
     if failed:

@@ -45,7 +45,7 @@ class ReceivedFrame:
 
 
 class Outbox:
-    """Decodes arriving frames in a separate thread, and keeps the newest pictures for a reader.
+    """Decodes arriving frames in a thread, and keeps the newest pictures for a reader.
 
     ``low_delay`` returns each picture immediately, which a stream with B frames does not allow. ``scaled`` gives all
     pictures the size of the first one.
@@ -65,7 +65,7 @@ class Outbox:
         """Decode until there are no more frames."""
         try:
             self._decode()
-        # The error is raised again in the thread that reads the frames.
+        # Raised again in the thread that reads the frames.
         except BaseException as error:
             self.failed = error
         with self._change:
@@ -198,8 +198,7 @@ class Receiver(ends.Ends):
         self.pixels = pixels
         self._outbox: Outbox | None = None
         if pixels is not None:
-            # Only Steadycast's senders announce a controller. They use no B frames, so a picture never waits for a
-            # later one.
+            # Only Steadycast's senders announce a controller; they use no B frames.
             self._outbox = Outbox(self._core, queue, low_delay=self._core.controller is not None)
             threading.Thread(target=self._outbox.run, daemon=True, name="steadycast-decoder").start()
 

@@ -34,7 +34,7 @@ class Options:
     """The URL of a WHIP server, in place of ``to``."""
     whip_token_file: Path | None = None
     flow: Flow = field(default_factory=dict)
-    """The options that are keys of the session's flow (`flow.OPTIONS`)."""
+    """Keys of the session's flow (`flow.OPTIONS`)."""
     sdp: Path | None = None
     interface: str | None = None
     ttl: int | None = None
@@ -84,7 +84,6 @@ def send(options: Options, progress: Progress | None = None) -> Json:
 
 
 def _place(options: Options) -> str:
-    """Return the destination as the user gave it, or its resolved address."""
     return options.whip or options.to or ""
 
 
@@ -102,7 +101,7 @@ def _to_address(options: Options) -> Options:
 
 
 def _to_server(options: Options) -> tuple[Options, Whip]:
-    """Check the options of a session with a WHIP server, and choose the controller and the codec."""
+    """Check the options for a WHIP server, and choose the controller and the codec."""
     assert options.whip is not None
     for name in ("to", "sdp", "key_file", "interface", "buffer", "consume", "exclude"):
         if getattr(options, name):
@@ -125,7 +124,7 @@ def _to_server(options: Options) -> tuple[Options, Whip]:
 
 
 def _published(settings: Json, flow: Flow, planned: Any, server: Whip) -> Any:
-    """Send an offer to a WHIP server, and start a core `Sender` with the server's answer."""
+    """Send an offer to a WHIP server, and start a core `Sender` with the answer."""
     settings = {**settings, "server": server.open()}
     with named(flow):
         offer = session.live_core().Offer(_with_flow(settings, flow, planned), planned.medium)
@@ -162,7 +161,7 @@ def begun(settings: Json, flow: Flow, planned: Any) -> Any:
 
 
 def checked(settings: Json, flow: Flow, planned: Any) -> None:
-    """Check the options of this flow as `begun` does, without opening a socket.
+    """Check the options of this flow without opening a socket.
 
     Raises:
         UserError: an option can't be used.
@@ -215,10 +214,7 @@ _LEAST_FLOOR = 10_000
 
 
 def _obey(sender: Any, keys: str, status: Json | None) -> None:
-    """Execute the operator's key presses.
-
-    A digit excludes the receiver of that number, `a` admits all again, `+` and `-` change the floor.
-    """
+    """Execute key presses: a digit excludes a receiver, `a` admits all, `+` and `-` change the floor."""
     for key in keys:
         shown = view.ordered(status) if status else []
         if key.isdecimal() and 0 < int(key) <= len(shown):
@@ -232,8 +228,8 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
 def own_port(options: Options) -> int | None:
     """Return the port at which this sender receives RTCP; `None` if the system chose it.
 
-    In an any-source group all members share the RTCP port: the group's port with `mux`, else the next one. A single
-    receiver, or a source-specific group, reports to the sender's local port.
+    Members of an any-source group share its port with `mux`, else the next one. A single receiver, or a source-specific
+    group, reports to the sender's local port.
     """
     port, to = options.port, options.to or ""
     if session.is_group(to) and not session.is_source_specific(to):
@@ -259,7 +255,7 @@ def _follow(
     )
     for name in options.exclude or ():
         sender.exclude(name)
-    # Ctrl-C is the regular end of a session: its record is complete.
+    # Ctrl-C is the regular end of a session.
     with suppress(KeyboardInterrupt), suppress(OSError), watch, view.Keys() as keys:
 
         def shown(status: Json | None) -> None:
@@ -285,7 +281,7 @@ def _check_connected(sender: Any, url: str) -> None:
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:
-    """Start the threads of the encoders that the source needs; return the thread that encodes pictures, if any."""
+    """Start the threads of the source's encoders; return the one that encodes pictures, if any."""
     if planned.audio is not None:
         threading.Thread(target=planned.audio, args=(sender,), daemon=True, name="audio").start()
     if planned.work is None:

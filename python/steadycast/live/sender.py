@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from steadycast.media.table import U8
 
 _DRAIN_S = 5.0
-"""The time limit in seconds, at the end of a session, for sending the BYE and the frames that wait in the pacer."""
+"""Time limit in seconds for sending the BYE and the frames that wait in the pacer."""
 
 
 class Inbox(Pictures):
     """A bounded queue of pictures from a program to the encoder.
 
-    A picture's number is its presentation time in frame intervals: one more than its predecessor's or, if the program
-    is slower than the frame rate, the time at which it was put.
+    A picture's number is its presentation time in frame intervals: that of its predecessor plus one or, in a slower
+    program, the time of `put`.
     """
 
     def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:
@@ -70,7 +70,7 @@ class Inbox(Pictures):
                     )
                 self._change.wait(left)
             if self._ended or self.over():
-                raise ValueError("the sender is closed")  # the exception of a write to a closed file
+                raise ValueError("the sender is closed")  # as for a write to a closed file
             now = int((time.monotonic() - self._began) * self.shape.fps)
             if self._leaky and not self._make_room(now):
                 return
@@ -79,9 +79,8 @@ class Inbox(Pictures):
             self._change.notify_all()
 
     def _make_room(self, now: int) -> bool:
-        """Drop pictures of a full leaky queue; return whether the new picture is accepted."""
         if self._last > now:
-            # The program exceeds the frame rate: the presentation time of the previous picture is still in the future.
+            # The program exceeds the frame rate.
             self.left_out += 1
             return False
         while len(self._waiting) >= self._room:
@@ -267,7 +266,7 @@ class Sender(ends.Ends):
         try:
             self._inbox.put(samples, timeout)
         except ValueError:
-            # If the encoder failed, its error is the reason for the closed queue.
+            # A failed encoder is the reason for the closed queue.
             self._raise_failure()
             raise
 
@@ -368,7 +367,7 @@ def _plan(
     if text is None or text == "clip":
         raise UserError("size", "the pictures' size is not known", "give width and height: size=(640, 480)")
     width, height = parse_size(text, (0, 0), "size")
-    # `parse_size` rounds odd sides down, but the program's pictures must have exactly this size.
+    # `parse_size` rounds odd sides down.
     if text != "cif" and text != f"{width}x{height}":
         raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
     shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
@@ -396,7 +395,7 @@ def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:
             f"it is {found}",
             f"{pixels} pictures of {shape.width}x{shape.height} are arrays of shape {wanted} and uint8",
         )
-    # The pictures are copied, so that the program can change its array after the call.
+    # The program may change its array after the call.
     if pixels == "yuv420p":
         return np.array(picture, dtype=np.uint8, order="C").reshape(-1)
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format=pixels)

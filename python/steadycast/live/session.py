@@ -1,4 +1,4 @@
-"""Functions that senders and receivers share: conversion of options for the core, and the run folder."""
+"""Options of senders and receivers for the core, and the run folder."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def read_secret(path: Path, what: str, remedy: str) -> str:
 def _is_credential(path: Path) -> bool:
     """Whether the file is a systemd credential of this service (LoadCredential=, systemd.exec(5)).
 
-    Its access is restricted by an access control list, whose mask appears as the group's permission bits.
+    The mask of its access control list appears as the group's permission bits.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and path.resolve().parent == Path(str(folder)).resolve()
@@ -97,15 +97,14 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\
 def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
     """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT, and a group's zone to its interface.
 
-    A name is looked up once; ``tell`` prints the resulting address on stderr. Text in another form is returned
-    unchanged.
+    ``tell`` prints the address of a name on stderr. Text in another form is returned unchanged.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return text, interface
     host, port = match["six"] or match["host"], match["port"]
     address, percent, zone = host.partition("%")
-    # `ip_address` rejects names, which are looked up below.
+    # Names are looked up below.
     with suppress(ValueError):
         plain = ipaddress.ip_address(address)
         if not percent:
@@ -156,7 +155,7 @@ def _index(text: str, zone: str) -> int:
 
 
 def own_name() -> str:
-    """Create a canonical name (CNAME): the host name and a random suffix that distinguishes the host's sessions."""
+    """Create a canonical name (CNAME): the host name and a random suffix that distinguishes its sessions."""
     host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"
     return f"{host}-{secrets.token_hex(2)}"
 

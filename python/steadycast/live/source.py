@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """A source of pictures that all have one size. The encoder requests pictures by increasing numbers."""
+    """A source of pictures of one size; the encoder requests them by increasing numbers."""
 
     shape: Shape
     warnings: list[str]
@@ -36,10 +36,7 @@ class Pictures:
         raise NotImplementedError
 
     def loop_s(self, n: int) -> float | None:
-        """Return the time at which repetition ``n`` begins, in seconds; `None` while it is not known.
-
-        The time is infinite if there is no such repetition.
-        """
+        """Return when repetition ``n`` begins, in seconds; infinite if it never does, `None` while it is not known."""
         return 0.0 if n == 0 else float("inf")
 
     def passed(self) -> int:
@@ -53,7 +50,7 @@ class Pictures:
 
 
 class SourceError(UserError):
-    """The error of a source that ended prematurely; the pictures before it are in the record."""
+    """The source ended prematurely; the record has its pictures."""
 
     code = Exit.FAILED
 
@@ -74,11 +71,11 @@ class Filed(Pictures):
         self.warnings = self._pictures.warnings
         self._next = 0
         self._loops = [0]
-        """The numbers of the pictures with which the repetitions begin."""
+        """The first picture of each repetition."""
         self._over = False
 
     def loop_s(self, n: int) -> float | None:
-        """See `Pictures.loop_s`; the length of a file is known when its last picture was read."""
+        """See `Pictures.loop_s`; known when the file's last picture was read."""
         if n < len(self._loops):
             return float(self._loops[n] / self.shape.fps)
         return None if self._loop and not self._over else float("inf")
@@ -89,7 +86,7 @@ class Filed(Pictures):
         while True:
             samples = next(self._pictures.frames, None)
             if samples is None:
-                # A source without any picture after it was reopened is given up; repeating it would never end.
+                # A source without any picture after it was reopened would be repeated forever.
                 if not self._loop or fresh or self._pictures.failure is not None:
                     self._over = True
                     return None
@@ -130,7 +127,7 @@ class Pattern:
 
 
 class Newest(Pictures):
-    """A source with its own pace. Only the newest picture is kept; an older picture that was not read is dropped."""
+    """A source with its own pace; an older picture that was not read is dropped."""
 
     own_pace = True
 
@@ -143,14 +140,13 @@ class Newest(Pictures):
         self._last = -1
 
     def _put(self, at: float, samples: U8) -> None:
-        """Replace the newest picture by ``samples``, which were taken at the time ``at``, in seconds."""
+        """Replace the newest picture by ``samples``, taken at the time ``at``, in seconds."""
         with self._change:
             self._passed += self._newest is not None
             self._newest = (at, samples)
             self._change.notify()
 
     def _end(self) -> None:
-        """Announce that there are no more pictures."""
         with self._change:
             self._over = True
             self._change.notify()
@@ -187,7 +183,7 @@ class Camera(Newest):
         width, height = parse_size(size, (facts.width, facts.height))
         rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
         super().__init__(Shape(width, height, rate), self._reader.warnings)
-        # A daemon thread, because a read from a camera can block for an unlimited time.
+        # A read from a camera can block for an unlimited time.
         threading.Thread(target=self._read, daemon=True, name="camera").start()
 
     def _read(self) -> None:
@@ -195,7 +191,7 @@ class Camera(Newest):
         try:
             for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
                 now = time.monotonic()
-                # A file on standard input is read at its frame rate; otherwise most of its pictures would be dropped.
+                # Unless a file on standard input is read at its frame rate, most of its pictures are dropped.
                 first = now - float(at) if first is None else first
                 time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
                 self._put(time.monotonic(), samples)
@@ -208,7 +204,7 @@ class Camera(Newest):
 
 
 _PATIENCE = 250
-"""The number of consecutive undecodable pictures after which a camera or pipe is given up: 10 s at 25 per second."""
+"""Consecutive undecodable pictures after which a camera or pipe is given up: 10 s at 25 per second."""
 
 
 def _opened(place: str) -> Reader:
@@ -218,7 +214,7 @@ def _opened(place: str) -> Reader:
 
     name = "standard input" if place == "-" else place
     try:
-        # sys.stdin is avoided: the reading thread would hold its lock and block the interpreter's exit.
+        # The reading thread would hold the lock of sys.stdin and block the interpreter's exit.
         taken = open(0, "rb", buffering=0, closefd=False) if place == "-" else None  # noqa: SIM115
         container: Any = av.open(taken) if taken is not None else av.open(place, format="v4l2")
         return Reader(container, name, _PATIENCE)
@@ -234,18 +230,18 @@ def _opened(place: str) -> Reader:
 
 @dataclass
 class Plan:
-    """The core's description of a session's source, and the Python loops that encode it."""
+    """A session's source for the core, and the Python loops that encode it."""
 
     medium: dict[str, Any]
     clip: str | None
     """The file, for the record; `None` if the source is not a file."""
     work: Any = None
-    """The encoder's loop for a core `Sender`, to be run in a separate thread; `None` if nothing is encoded."""
+    """The encoder's loop for a core `Sender`, to be run in a thread; `None` if nothing is encoded."""
     warnings: list[str] = field(default_factory=list)
     audio: Any = None
-    """The loop that encodes the source's sound, also for a separate thread; `None` if no sound is sent."""
+    """The loop that encodes the sound, also for a thread; `None` if no sound is sent."""
     sound_is_shared: bool = False
-    """Whether a core `Broadcast` provides the sound together with the pictures."""
+    """Whether a core `Broadcast` provides the sound."""
 
 
 def plan(
@@ -261,7 +257,7 @@ def plan(
     audio: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan the transmission of ``source``; ``audio`` is whether a file's sound is sent."""
+    """Plan the transmission of ``source``; ``audio``: send a file's sound."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
@@ -292,7 +288,7 @@ def _add_sound(planned: Plan, loop_s: Callable[[int], float | None]) -> None:
 
 
 def pictures_of(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
-    """Open a source; return its pictures, and the file for the record, `None` if it is no file."""
+    """Open a source; return its pictures, and the file for the record or `None`."""
     if source == "testsrc":
         return Filed(Pattern(), size, fps, loop=True), None
     if source == "-" or source.startswith("/dev/video"):
@@ -330,7 +326,7 @@ class Work:
         self.failed: BaseException | None = None
 
     def __call__(self, sender: Any) -> None:
-        """Execute jobs until the session ends."""
+        """Run the loop."""
         try:
             while True:
                 job = sender.next_job(0.5)
@@ -362,7 +358,7 @@ def _laddered(
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 
-    # A ladder for live use has no B frames, because a B frame has to wait for a later picture.
+    # A B frame would have to wait for a later picture.
     file = clips.find(source)
     made = encode_ladder(Clip.of(file), codec, size, fps, gop, bframes=0, progress=progress)
     medium = {

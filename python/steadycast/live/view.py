@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _SILENT_S = 6.0
-"""Seconds without a report after which a receiver is called silent; standard receivers report every 2.4 to 5 s."""
+"""Seconds without a report after which a receiver is silent; standard receivers report every 2.4 to 5 s."""
 
 _STILL_S = 2.0
-"""Seconds without a whole frame after which a picture is called frozen; sources send one or more per second."""
+"""Seconds without a whole frame after which a picture is frozen; sources send one or more per second."""
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -53,7 +53,7 @@ def why(decision: Json | None) -> str:
         parts.append(f"set by {decision['by']}")
     limits = {
         "network": "the network limits",
-        # Either the pictures need no higher rate, or the encoder is too slow. Only the hints distinguish the two.
+        # Either the pictures need no higher rate, or the encoder is too slow; the hints distinguish the two.
         "encoder": "the encoder limits",
         "start": "start phase",
         "cap": "the cap limits",
@@ -63,7 +63,7 @@ def why(decision: Json | None) -> str:
 
 
 _NAMED = 3
-"""The most receivers of one kind that a hint names; larger groups are only counted."""
+"""The most receivers of one kind that a hint names."""
 
 
 def _few(told: list[str], more: str) -> list[str]:
@@ -79,11 +79,11 @@ def _more_room(peers: list[Json], *more: str) -> str:
 
 
 def hints(status: Json, to: str, port: int | None) -> list[str]:
-    """Return hints about a sender's problems. ``port`` is the RTCP port; `None` if the system chose it."""
+    """Return hints about a sender's problems; ``port`` is the RTCP port, `None` if the system chose it."""
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
     connection = status.get("browser")
-    # A server sends its reports to the media's address, so there is no further port to open.
+    # A server reports to the media's address.
     remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
     host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]
@@ -161,7 +161,7 @@ def send_line(status: Json) -> str:
 
 
 def _marked(status: Json) -> str:
-    """Describe ECN, if it is in use: either that the path removes the marks, or how many packets were marked."""
+    """Describe ECN, if it is in use: that the path removes the marks, or how many packets were marked."""
     ecn = status["ecn"]
     if ecn is None:
         return ""
@@ -169,13 +169,11 @@ def _marked(status: Json) -> str:
 
 
 def _smaller(status: Json) -> str:
-    """Return the coded size as text, if it differs from the source's."""
     size = status["size"]
     return f", pictures of {size['width']}x{size['height']}" if size and size["smaller"] else ""
 
 
 def _again(status: Json) -> str:
-    """Describe the retransmitted and parity packets, if there are any."""
     repair = status.get("repair") or {}
     again, parity = repair.get("packets"), repair.get("parities")
     return (f", {_packets(again)} sent again" if again else "") + (
@@ -188,14 +186,12 @@ def _packets(count: int) -> str:
 
 
 def _repaired(status: Json) -> str:
-    """Describe the repaired packets, if any were lost."""
     repair = status.get("repair")
     counts = repair and (repair["requests"] or repair["repaired"])
     return f"{repair['repaired']} lost packets were repaired, " if repair and counts else ""
 
 
 def _came_marked(status: Json) -> str:
-    """Return the number of ECN-marked packets as text, if the packets are ECN-capable."""
     ecn = status.get("ecn")
     return f"{_packets(ecn['marked'])} marked, " if ecn else ""
 
@@ -253,7 +249,7 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
 
 
 def kind(peer: Json) -> str:
-    """Return "left", "aside" (ignored) or, by the kind of the receiver's reports, "ours", "packets" or "standard"."""
+    """Return "left", "aside" (ignored) or the kind of the receiver's reports: "ours", "packets" or "standard"."""
     if peer["left"]:
         return "left"
     if peer["aside"]:
@@ -265,7 +261,7 @@ _REPORTS = {"ours": "the controller's", "packets": "per packet", "standard": "st
 
 
 def ordered(status: Json) -> list[Json]:
-    """Sort receivers by importance: first the one that determines the rate, then by descending loss."""
+    """Sort receivers: first the one that determines the rate, then by descending loss."""
     by = (status["decision"] or {}).get("by")
     return sorted(status["peers"], key=lambda p: (p["name"] != by, -(p["loss_frac"] or 0)))
 
@@ -293,7 +289,6 @@ def receive_hints(status: Json, address: str) -> list[str]:
 
 
 def _unreadable(status: Json) -> list[str]:
-    """Return a hint about malformed datagrams, if there were any."""
     if not status["unreadable"]:
         return []
     why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
@@ -301,7 +296,6 @@ def _unreadable(status: Json) -> list[str]:
 
 
 def _waiting(other: Json, status: Json) -> str:
-    """Say when the receiver will switch to another source, whose packets it still ignores."""
     who = f"another source (SSRC {other['ssrc']}, address {other['from']}) sends here"
     if status["silent_s"] is not None and status["silent_s"] < 1:
         return f"{who}; it is ignored while {status['from']} sends"
@@ -309,7 +303,7 @@ def _waiting(other: Json, status: Json) -> str:
 
 
 def _not_whole(frames: Json) -> int:
-    """Count the frames that can't be shown intact, because they or their references lack data."""
+    """Count the frames that lack data, or whose references do."""
     return int(frames["damaged"] + frames["missing"] + frames["undecodable"])
 
 
@@ -361,7 +355,7 @@ def receive_view(status: Json, address: str) -> Group:
 
 
 def _kind(hint: str) -> str:
-    """Return a hint without its counts and durations, to recognise repetitions of the same hint."""
+    """Return a hint without its counts and durations, to recognise repetitions."""
     before = hint.partition(" for ")[0].partition("; followed")[0]
     # A count precedes a word; addresses and ports do not.
     before = re.sub(r"(?<![\w.:])\d[\d,]*(?= [a-z])", "", before)
@@ -380,7 +374,7 @@ class Keys:
             import tty
 
             self._before = termios.tcgetattr(sys.stdin)
-            # In this mode, unlike in raw mode, Ctrl-C still interrupts the program.
+            # Unlike in raw mode, Ctrl-C still interrupts the program.
             tty.setcbreak(sys.stdin)
         return self
 
@@ -442,7 +436,7 @@ class Watch:
         told: Callable[[Json | None], None],
         show: Callable[[Json | None], None],
     ) -> None:
-        """Poll a core session until it ends or its time is over. A closed terminal does not end the session."""
+        """Poll a core session until it ends or its time is over."""
         while not core.done and time.monotonic() < until:
             time.sleep(max(0.0, min(self.period_s, until - time.monotonic())))
             status = json.loads(core.status())

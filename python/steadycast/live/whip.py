@@ -23,12 +23,12 @@ from steadycast.live import session
 from steadycast.live.flow import WEB_CODECS
 
 TOKEN = "STEADYCAST_WHIP_TOKEN"
-"""The environment variable that contains the bearer token."""
+"""Environment variable with the bearer token."""
 _SDP = "application/sdp"
 _EXCHANGE_S = 10.0
-"""The time limit of a request and its answer, in seconds."""
+"""Time limit of a request and its answer, in seconds."""
 _END_S = 5.0
-"""The time limit of the request that ends a session, in seconds."""
+"""Time limit of the request that ends a session, in seconds."""
 _MOST_BODY = 64 << 10
 _MOST_REDIRECTS = 5
 _SHOWN = 200
@@ -43,7 +43,7 @@ _REFUSALS = {
     422: ("it does not take the offer", f"send another --codec: {', '.join(WEB_CODECS)}"),
     429: ("it has too many requests", "try again later"),
 }
-"""The problem and the remedy of a refused offer, by HTTP status."""
+"""Problem and remedy of a refused offer, by HTTP status."""
 
 
 class Whip:
@@ -54,16 +54,14 @@ class Whip:
         self._origin = _origin(_parsed(url, url))
         self._connection: HTTPConnection | None = None
         self._place: str | None = None
-        """The URL of the session on the server. A DELETE request to this URL ends the session."""
+        """The session's URL on the server, for DELETE."""
         if token is not None and self._origin[0] == "http" and not _is_here(self._origin[1]):
             _tell("warning: the token is sent unencrypted, because the URL begins with http:")
 
     def __enter__(self) -> Self:
-        """Return the server itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the session."""
         self.close()
 
     def open(self) -> str:
@@ -113,7 +111,7 @@ class Whip:
             except UserError as error:
                 _tell(f"warning: the server was not told that the session has ended: {error}")
                 return
-        # With 404 or 410, the server has seen the end of the media, and has ended the session itself.
+        # With 404 or 410, the server has ended the session itself.
         if response.status not in (200, 202, 204, 404, 410):
             _tell(f"warning: the server did not end the session: {response.status} {_plain(response.reason)}")
 
@@ -129,7 +127,7 @@ class Whip:
             headers = {"User-Agent": f"steadycast/{core.__version__}", "Connection": "close"}
             if body is not None:
                 headers |= {"Content-Type": _SDP, "Accept": _SDP}
-            # A redirect may lead to another origin, which must not get the token.
+            # Another origin must not get the token.
             if self._token is not None and _origin(parts) == self._origin:
                 headers["Authorization"] = f"Bearer {self._token}"
             with closing(connection), _within(url, connection, limit):
@@ -185,7 +183,7 @@ class Whip:
 
 
 def read_token(path: Path | None) -> str | None:
-    """Read the bearer token from a file, which only its owner may be able to read, or from the environment."""
+    """Read the bearer token from a file that only its owner can read, or from the environment."""
     text = (
         session.read_secret(path, "token", "write the server's token into it")
         if path
@@ -204,7 +202,7 @@ def read_token(path: Path | None) -> str | None:
 
 
 def _parsed(place: str, url: str) -> SplitResult:
-    """Return the parts of a URL; raise an error if its scheme is not HTTP or HTTPS, or if it has a user name."""
+    """Return the parts of a URL; refuse other schemes than HTTP and HTTPS, and user names."""
     remedy = "write it as https://HOST/PATH, as the server names it"
     try:
         parts = urlsplit(url)
@@ -240,7 +238,6 @@ def _query(parts: SplitResult) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
@@ -255,9 +252,9 @@ def _connection(place: str, url: str) -> HTTPConnection:
 
 @contextmanager
 def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[None]:
-    """Abort an HTTP exchange after ``limit`` seconds, and raise its errors as `UserError` with a remedy.
+    """Abort an HTTP exchange after ``limit`` seconds; raise its errors as `UserError` with a remedy.
 
-    The socket's own time-out does not limit the exchange, because it starts again with each received byte.
+    The socket's own time-out starts again with each received byte.
     """
     late = threading.Event()
 
@@ -266,8 +263,7 @@ def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[No
         sock = connection.sock
         if sock is not None:
             with suppress(OSError):
-                # The plain socket's method is called, because that of an encrypted socket would first send to the
-                # server.
+                # An encrypted socket's method would first send to the server.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(limit, break_off)

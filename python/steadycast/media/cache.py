@@ -28,7 +28,7 @@ def key(facts: Mapping[str, object]) -> str:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file as `files.whole` does. It is safe for concurrent processes and threads."""
+    """Write a file as `files.whole` does, safely for concurrent processes and threads."""
     files.folder(path.parent, _ELSEWHERE)
     own = f".{os.getpid()}-{threading.get_ident()}.part"
     with files.whole(path, _ELSEWHERE, own) as new, new.open("wb") as file:

@@ -25,15 +25,15 @@ from steadycast.media.yuv import SIZES, Layout, is_raw, open_raw
 CIF = SIZES["cif"]
 
 _MOST_SAMPLES = 1280 * 720
-"""The most samples of a picture with the size ``auto``; the encoding time is proportional to them."""
+"""The most samples of a picture with the size ``auto``."""
 _RATE_OF_NONE = Fraction(25)
 """Pictures per second if the rate is ``auto`` and the clip has none."""
 
 _MOST_BOXES = 10_000
-"""Maximum number of boxes of an MP4 file that are searched for its index; a fragmented file has many boxes."""
+"""The most boxes of an MP4 file that are searched for its index."""
 
 _READING = b"2"
-"""The version of the conversion from file to pictures, which is part of the cache's key."""
+"""The version of the conversion from file to pictures, part of the cache's key."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Pictures:
     warnings: list[str] = field(default_factory=list)
     """Problems of the source; complete once `frames` has ended."""
     failure: UserError | None = None
-    """The error because of which `frames` ended before the source."""
+    """The error that ended `frames` early."""
 
 
 class Source(Protocol):
@@ -56,7 +56,7 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """The name in titles, which shows if the source is synthetic."""
+        """The name in titles."""
         ...
 
     def identity(self) -> str:
@@ -71,12 +71,12 @@ class Source(Protocol):
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
     """Parse a size, a name in `SIZES`, ``clip``, ``auto`` or ``640x480``; return an even width and height.
 
-    ``clip`` is the clip's own size; ``auto`` is the clip's own size, scaled down to at most `_MOST_SAMPLES`.
+    ``clip`` is the clip's own size; ``auto`` is that size, scaled down to at most `_MOST_SAMPLES`.
     """
     if size in SIZES:
         return SIZES[size]
     if size == "clip":
-        # Pictures with half the colour resolution (4:2:0) need even sides.
+        # Half the colour resolution (4:2:0) needs even sides.
         return own[0] // 2 * 2, own[1] // 2 * 2
     if size == "auto":
         return _bounded(own)
@@ -95,7 +95,7 @@ def _bounded(own: tuple[int, int]) -> tuple[int, int]:
     if long * short <= _MOST_SAMPLES:
         return parse_size("clip", own)
     longer = math.isqrt(_MOST_SAMPLES * long // short) // 2 * 2
-    # Rounding the shorter side up may exceed the limit again. The longer side is then reduced.
+    # Rounding the shorter side up may exceed the limit again.
     while longer * (shorter := round(Fraction(longer * short, 2 * long)) * 2) > _MOST_SAMPLES:
         longer -= 2
     return (longer, shorter) if own[0] >= own[1] else (shorter, longer)
@@ -143,20 +143,20 @@ class Clip:
 
     paths: tuple[Path, ...]
     pixels: str | None = None
-    """FFmpeg's name of the raw files' pixel format; `None` derives it from their names, with the default 4:2:0."""
+    """FFmpeg's name of the raw files' pixel format; `None`: from their names, by default 4:2:0."""
     seconds: int | None = None
-    """The length to read from the beginning, in seconds; `None` reads everything."""
+    """The length to read, in seconds; `None`: all."""
 
     @staticmethod
     def of(paths: str | Path | Sequence[str | Path], pixels: str | None = None) -> "Clip":
-        """Create a clip from one or several files, which must exist."""
+        """Create a clip from existing files."""
         several = [paths] if isinstance(paths, str | Path) else list(paths)
         if not several:
             raise ClipError("clip", "the list of clips is empty", "name at least one video file")
         return Clip(tuple(Path(path) for path in several), pixels)
 
     def beginning(self, seconds: int) -> "Clip":
-        """Return the first seconds of the clip, or the clip itself if its stated length is not longer."""
+        """Return the first seconds of the clip, or the clip itself if it is not longer."""
         length = Fraction(0)
         for path in self.paths:
             if is_raw(path):
@@ -186,7 +186,7 @@ class Clip:
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
         """Return the pictures of all files; ``clip`` and ``auto`` refer to the first file's size and rate.
 
-        A raw file whose name contains no size or rate is read with those of the first file.
+        A raw file whose name has no size or rate is read with those of the first file.
         """
         told = Layout(
             None if size in ("clip", "auto") else parse_size(size, CIF),
@@ -229,7 +229,7 @@ def _changed(
             if bounded
             else f"{how}: sides are even"
         )
-    # Rounding a side to an even number changes the aspect ratio by less than this bound.
+    # The largest change of the aspect ratio by rounding a side to an even number.
     elif abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown)):
         yield f'{how}, which changes its aspect ratio; encode.size "auto" keeps it'
     if fps == "auto" and reader.facts.rate is None:
@@ -239,12 +239,12 @@ def _changed(
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """Resample to a constant frame rate: yield for each time the picture with the nearest time.
+    """Resample to a constant frame rate: yield for each time the picture with the nearest time, or the earlier of two.
 
-    Of two pictures that are equally near, the earlier one is used. Pictures that already have this rate are kept one by
-    one, even with jitter of up to half an interval. The last picture lasts until ``length``, the source's stated length
-    in seconds, but not longer than the longest of the other pictures. Without ``length`` it lasts for the mean duration
-    of the others.
+    Pictures that already have this rate are kept one by one, with jitter of up to half an interval. The last picture
+    lasts until ``length`` (the source's stated length in seconds), at most as long as the longest other picture;
+    without
+    ``length``, for the mean duration of the others.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)
@@ -263,14 +263,14 @@ def resampled(
         last = (held[0] - first) / max(1, count - 1)
         if length is not None and length - held[0] > Fraction(1, 2) / fps:
             last = min(length - held[0], longest)
-        # `due == 0`: a clip with a single picture yields it once.
+        # A clip with a single picture yields it once.
         while due == 0 or Fraction(due) / fps < held[0] + last - Fraction(1, 2) / fps:
             yield held[1]
             due += 1
 
 
 def _bytes_of(path: Path) -> BufferedReader:
-    """Open a non-empty regular file. Pipes and devices are refused: they can be read only once, or never end."""
+    """Open a non-empty regular file: pipes and devices can be read only once, or never end."""
     try:
         facts = path.stat()
         if stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
@@ -304,7 +304,7 @@ def _lacks_index(path: Path) -> bool:
 
 
 def opened(path: Path, told: Layout) -> Reader:
-    """Open a file; ``told`` is the given layout of a raw file whose name does not contain one."""
+    """Open a file; ``told`` is the layout of a raw file whose name does not contain one."""
     _bytes_of(path).close()
     layout = Layout.named(path).otherwise(told)
     try:

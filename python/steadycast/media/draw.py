@@ -1,7 +1,7 @@
 """Shapes with soft edges and shading, drawn into pictures of any size.
 
-Lengths are relative to the picture's height. x is 0 in the middle and y is 0 at the top. The samples are the same on
-every machine, because they are computed only by sums, products and square roots, whose rounding IEEE 754 defines.
+Lengths are relative to the picture's height; x is 0 in the middle and y is 0 at the top. Only sums, products and
+square roots are used, which IEEE 754 rounds alike on every machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple[float, float]
 Colour = tuple[float, float, float]
 """Luma and the two chroma differences, 0…255 (BT.601, full range)."""
 _LIGHT = (-0.45, -0.6, 0.66)
-"""The direction of the light: from the left, above and in front of the picture."""
+"""From the left, above and in front of the picture."""
 
 
 def rgb(text: str) -> Colour:
@@ -96,7 +96,7 @@ class Canvas:
         return Canvas(seen, self.unit * zoom, self.left / zoom)
 
     def above(self, y: float) -> Canvas:
-        """Return the part above a y coordinate. It shares its samples with the whole canvas."""
+        """Return the part above a y coordinate, which shares its samples."""
         return Canvas(self.samples[:, : int(y * self.unit)], self.unit, self.left)
 
     def grid(self, x0: float, y0: float, x1: float, y1: float) -> tuple[F32, F32, F32]:
@@ -114,10 +114,7 @@ class Canvas:
     def blend(
         self, part: F32, outside: F32, colour: Colour, light: F32 | float = 1.0, alpha: float = 1.0
     ) -> None:
-        """Paint where ``outside``, the signed distance from the shape's edge, is negative.
-
-        ``light`` scales the luma.
-        """
+        """Paint where ``outside``, the signed distance from the edge, is negative; ``light`` scales the luma."""
         cover = np.clip(np.float32(0.5) - outside * np.float32(self.unit), 0, 1) * np.float32(alpha)
         luma, *chroma = map(np.float32, colour)
         for plane, value in zip(part, (light * luma, *chroma), strict=True):
@@ -134,7 +131,7 @@ class Canvas:
         fade: float = 0.0,
         alpha: float = 1.0,
     ) -> None:
-        """Draw a rectangle with round corners. Its bottom is darker than its top by ``fade``."""
+        """Draw a rectangle with round corners; ``fade`` darkens its bottom."""
         part, x, y = self.grid(x0, y0, x1, y1)
         dx = np.abs(x - (x0 + x1) / 2) - ((x1 - x0) / 2 - round)
         dy = np.abs(y - (y0 + y1) / 2) - ((y1 - y0) / 2 - round)
@@ -145,7 +142,7 @@ class Canvas:
     def ball(
         self, x: float, y: float, rx: float, ry: float, colour: Colour, light: float = 0.5, alpha: float = 1.0
     ) -> None:
-        """Draw an ellipse, shaded like a ball. ``light`` is the share of its luma that depends on the light."""
+        """Draw an ellipse, shaded like a ball; ``light`` is the share of its luma that depends on the light."""
         part, gx, gy = self.grid(x - rx, y - ry, x + rx, y + ry)
         nx, ny = (gx - x) / np.float32(rx), (gy - y) / np.float32(ry)
         square = nx * nx + ny * ny
@@ -157,7 +154,7 @@ class Canvas:
         (ax, ay), (bx, by), r = a, b, max(ra, rb)
         part, x, y = self.grid(min(ax, bx) - r, min(ay, by) - r, max(ax, bx) + r, max(ay, by) + r)
         dx, dy = bx - ax, by - ay
-        # The small term prevents a division by zero if both points are equal.
+        # Prevents a division by zero if both points are equal.
         along = (((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy + 1e-9)).astype(np.float32)
         np.clip(along, 0, 1, out=along)
         radius = ra + (rb - ra) * along
@@ -174,7 +171,7 @@ class Canvas:
     def text(
         self, x: float, y: float, size: float, words: str, colour: Colour, weight: float = 0.062
     ) -> None:
-        """Draw words in capitals and small capitals. x and y are the upper left corner, ``size`` is the height."""
+        """Draw words in capitals and small capitals; x and y are the upper left corner."""
         for letter in words:
             high = size * (0.74 if letter.islower() else 1.0)
             narrow = letter in "Ii1.,: "
@@ -205,10 +202,7 @@ class Canvas:
         part += s[:3]
 
     def rounded(self, grain: F32) -> U8:
-        """Return the picture in 4:2:0, in video range (16…235), with grain on its luma.
-
-        The planes are one after the other.
-        """
+        """Return the picture in 4:2:0, in video range (16…235), plane after plane, with grain on its luma."""
         _, height, width = self.samples.shape
         out = np.empty(height * width * 3 // 2, dtype=np.uint8)
         luma = self.samples[0] * np.float32(219 / 255) + (grain + np.float32(16.5))
@@ -223,7 +217,7 @@ class Canvas:
 
 
 def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
-    """Return the amount of light on a curved surface whose normal has these components."""
+    """Return the light on a curved surface whose normal has these components."""
     nz = np.sqrt(np.maximum(1 - square, 0))
     return np.asarray(
         1 - light + light * (0.35 + nx * _LIGHT[0] + ny * _LIGHT[1] + nz * _LIGHT[2]), dtype=np.float32
@@ -232,13 +226,13 @@ def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
 
 @dataclass(frozen=True, eq=False)
 class Sprite:
-    """A shape that is drawn once and pasted into many pictures: its coverage, and its samples times coverage."""
+    """A shape to be pasted into many pictures: its coverage, and its samples times coverage."""
 
     samples: F32
 
     @classmethod
     def of(cls, width: float, height: float, unit: int, draw: Callable[[Canvas], None]) -> Self:
-        """Create a sprite by drawing it on two different backgrounds. Where the results differ, it is transparent."""
+        """Draw on two different backgrounds; the sprite is transparent where the results differ."""
         grounds = []
         for luma in (0, 255):
             canvas = Canvas.of(int(width * unit) + 1, int(height * unit) + 1, unit)
@@ -266,13 +260,10 @@ _STROKES = (
     "4000033344473808 413010010718384745341405 004018 103041433445473818070514030110/1434 "
     "443414030110304147381807 1818 2719 2222/2626 0444"
 )
-"""Strokes of each letter of `_LETTERS`, through points of a grid with columns 0 to 4 and rows 0 to 9.
-
-Row 8 is the base line.
-"""
+"""Strokes of each letter of `_LETTERS`, on a grid of columns 0 to 4 and rows 0 to 9; row 8 is the base line."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-"
 _EDGE = 2
-"""Margin in rows and columns around a letter."""
+"""Rows and columns around a letter."""
 
 
 @cache

@@ -31,19 +31,19 @@ from steadycast.media.table import U8, U32, U64, FrameTable, Kind
 from steadycast.workers import cores
 
 Progress = Callable[[str, int, int], None]
-"""A callback that receives a label, the number of finished parts and the total number of parts."""
+"""Called with a label, the number of finished parts and the total number."""
 
 About = dict[str, Any]
 _FORMAT = 2
 _CHANGES = {"h264": 1, "h265": 1}
-"""A codec's number is increased when its options change, which invalidates its cache entries."""
+"""Increase a codec's number when its options change; this invalidates its cache entries."""
 _LAMBDA = 118
-"""FFmpeg's Lagrangian multiplier (lambda) for quantizer 1, in FFmpeg's units."""
+"""FFmpeg's Lagrangian multiplier for quantizer 1, in FFmpeg's units."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """The properties of a codec, and the settings with which its GOPs can be spliced."""
+    """A codec, and the settings with which its GOPs can be spliced."""
 
     name: str
     encoder: str
@@ -55,22 +55,18 @@ class Codec:
     multiple: int
     """Width and height must be multiples of this."""
     rates: tuple[Fraction, ...] | None
-    """Frame rates that the codec's headers can express; `None`: any rate.
-
-    For other rates the header says 25 pictures per second. This does not change the pictures.
-    """
+    """Frame rates that the headers can express; `None`: any. Other rates are written as 25."""
     doubling: int | None = None
-    """The number of quantizer steps that double the step size; `None` if the step size is proportional to the
-    quantizer."""
+    """Quantizer steps that double the step size; `None` if step size and quantizer are proportional."""
     least: int = 16
     """The smallest width and height."""
     most: tuple[int, int] = (8192, 8192)
     """The largest width and height."""
     most_ticks: int | None = None
-    """The highest clock rate that the codec's headers can express, in ticks per second."""
+    """The highest clock rate that the headers can express, in ticks per second."""
 
     def need_size(self, place: str, width: int, height: int) -> None:
-        """Check that the codec supports pictures of this size; ``place`` is the key or option that sets the size."""
+        """Check that the codec supports a picture size; ``place`` is the key or option that sets it."""
         problem = f"{self.name} cannot have pictures of {width}x{height}"
         if width % self.multiple or height % self.multiple:
             raise UserError(place, problem, f"both sides must be multiples of {self.multiple}")
@@ -82,7 +78,7 @@ class Codec:
             raise UserError(place, problem, remedy)
 
     def rate(self, fps: Fraction) -> Fraction:
-        """Return the frame rate to write into the headers for ``fps``. It does not affect the pictures."""
+        """Return the frame rate for the headers, which does not affect the pictures."""
         if self.rates is not None and fps not in self.rates:
             return Fraction(25)
         if self.most_ticks is not None and fps.numerator > self.most_ticks:
@@ -98,16 +94,15 @@ _INDICES = range(10, 64)
 CODECS = {
     codec.name: codec
     for codec in (
-        # The headers store width and height in 13 bits, and the clock in 16 bits (ISO/IEC 14496-2, section 6.2.3).
+        # 13 bits for width and height, 16 for the clock (ISO/IEC 14496-2, section 6.2.3).
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
-        # The sequence header contains the lower 12 bits of width and height, which must not be 0 (ISO/IEC 13818-2,
-        # 6.3.3).
+        # Of width and height the header holds 12 bits, which must not be 0 (ISO/IEC 13818-2, 6.3.3).
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
-        # The limits of custom picture formats (ITU-T H.263, section 5.1.5).
+        # Limits of custom picture formats (ITU-T H.263, section 5.1.5).
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
         Codec("h264", "libx264", "h264", _QPS, 2, 8, 2, None, 6),
         Codec("h265", "libx265", "hevc", _QPS, 0, 0, 2, None, 6),
-        # The step sizes of VP8, VP9 and AV1 double after 8 to 14 quantizer steps; 12 is the approximation.
+        # In VP8, VP9 and AV1, the step size doubles in 8 to 14 quantizer steps.
         Codec("vp8", "libvpx", "vp8", _INDICES, 0, 0, 2, None, 12),
         Codec("vp9", "libvpx-vp9", "vp9", _INDICES, 0, 0, 2, None, 12),
         Codec("av1", "libsvtav1", "libdav1d", _INDICES, 0, 0, 2, None, 12, least=64),
@@ -121,9 +116,9 @@ class Rung:
 
     q: int
     data: U8
-    """All access units, concatenated in coding order."""
+    """Access units in coding order, concatenated."""
     offsets: U64
-    """The offset of each access unit in `data`, followed by the end of the last one."""
+    """Offset of each access unit in `data`, followed by the end of the last one."""
     extradata: bytes
     """The decoder's configuration; empty if the stream contains it."""
 
@@ -148,11 +143,11 @@ class Ladder:
     """Problems of the source."""
     load_raw: Callable[[], RawVideo] = field(repr=False)
     facts: About
-    """The source and the encoder settings, as in the cache."""
+    """The source and the encoder settings."""
     place: Path
-    """The ladder's file in the cache; the files of its rungs are beside it."""
+    """The ladder's file in the cache; its rungs' files are beside it."""
     scores: dict[tuple[object, ...], object] = field(default_factory=dict, repr=False)
-    """Results of `quality`, so that pictures that several receivers share are measured once."""
+    """Results of `quality`, so that pictures are measured once for several receivers."""
     _held: dict[int, Rung] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -171,18 +166,23 @@ class Ladder:
 
     @property
     def rungs(self) -> list[Rung]:
-        """Return all rungs, starting with the finest quantizer."""
+        """All rungs, the finest quantizer first."""
         self.need(self.table.qs)
         return [self._held[q] for q in self.table.qs]
 
     def rung(self, q: int) -> Rung:
-        """Return the rung of quantizer ``q``; `KeyError` when there is none."""
+        """Return the rung of quantizer ``q``.
+
+        Raises:
+            KeyError: there is no such quantizer.
+
+        """
         if q not in self._held:
             self.need([q])
         return self._held[q]
 
     def need(self, qs: Iterable[int], progress: Progress | None = None) -> None:
-        """Read these rungs from the cache; encode the missing ones.
+        """Read these rungs from the cache, and encode the missing ones.
 
         Raises:
             KeyError: there is no such quantizer.
@@ -210,8 +210,6 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """The output of the encoder for one rung."""
-
     rung: Rung
     kinds: U8
     display: U32
@@ -233,11 +231,7 @@ KNOWN = tuple(
     for codec in ("", "-h264")
     for lines in ("", "-720")
 )
-"""Files with precomputed frame sizes of the synthetic clip.
-
-There is one for each of two encodings (the default, and that of the built-in scenarios) and each of two sizes (a small
-one for slow links, and 720 lines for fast links).
-"""
+"""Precomputed frame sizes of the synthetic clip: for two encodings, each in a small size and in 720 lines."""
 
 
 def encode_ladder(
@@ -252,10 +246,10 @@ def encode_ladder(
 ) -> Ladder:
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
-    All rungs have I frames at the same positions, and no references across them. ``bframes`` is the number of B frames
-    between two others (default 2; H.263 has none). The last frame of a GOP is a P frame instead of a B frame, because
-    no frame may refer to the next GOP. ``qs`` are quantizers from 2 to 31, or QPs from 18 to 47 for H.264. If the sizes
-    are precomputed (`KNOWN`), a rung is only encoded when its pictures are needed.
+    I frames are at the same positions in all rungs, and no frame refers across them. ``bframes`` is the number of B
+    frames between two others (default 2; H.263 has none); a GOP ends with a P frame. ``qs`` are quantizers from 2 to
+    31,
+    or QPs from 18 to 47 for H.264.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -331,7 +325,6 @@ def _range(codec: Codec) -> str:
 def _encode(
     raw: RawVideo, codec: Codec, facts: About, label: str, path: Path, progress: Progress | None = None
 ) -> tuple[FrameTable, About]:
-    """Encode every rung, and store all in the cache."""
     gop, qs = facts["gop"], facts["qs"]
     coded = _encoded(raw, codec, facts["bframes"], gop, qs, progress)
     sizes = np.stack([each.sizes for each in coded])
@@ -353,7 +346,7 @@ def _encoded(
 ) -> list[_Coded]:
     codec.need_size("encode.size", raw.width, raw.height)
     stop = Event()
-    # Rungs with fine quantizers take longest to encode. They are started first, so that no core is idle at the end.
+    # Fine quantizers take longest and start first, so that no core is idle at the end.
     with ThreadPoolExecutor(cores()) as pool:
         jobs = [pool.submit(_encode_rung, raw, codec, bframes, gop, q, stop) for q in qs]
         try:
@@ -379,7 +372,7 @@ def open_encoder(
     codec: Codec, size: tuple[int, int], fps: Fraction, bframes: int, gop: int, q: int
 ) -> av.VideoCodecContext:
     """Return an encoder with a fixed quantizer whose GOPs can be spliced."""
-    # SVT-AV1 prints its settings on stderr, unless this variable is set before the library is loaded.
+    # Silences SVT-AV1's output on stderr; must be set before the library is loaded.
     os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
     (context.width, context.height), context.pix_fmt = size, "yuv420p"
@@ -395,11 +388,10 @@ def open_encoder(
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # The caller forces I frames. With B frames, a `gop_size` equal to the GOP's length would add a second I frame
-        # beside each forced one. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
+        # The caller forces I frames. With B frames, `gop_size` equal to the GOP's length would add a second I frame
+        # beside each. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
         context.gop_size = 600
-        # With qmin = qmax alone, the rate control would still choose the Lagrangian multiplier freely, and coarse rungs
-        # would be 50 % larger than streams of `ffmpeg -qscale`.
+        # With qmin = qmax alone, the rate control chooses the Lagrangian multiplier, and coarse rungs get 50 % larger.
         context.qmin = context.qmax = q
     return context
 
@@ -420,12 +412,9 @@ _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
 def start(encoder: av.VideoCodecContext) -> None:
     """Open an encoder; SVT-AV1's threads run under the scheduling policy SCHED_BATCH.
 
-    As root, SVT-AV1 sets its threads and the calling one to real-time priority (SCHED_FIFO, priority 99). These threads
-    would delay the pacer of live sessions, and programs that this process starts later would inherit the priority.
-
-    With wake-up preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its caller then waits forever: this
-    happened in about 1 of 50 short clips with four encoders on two cores. SCHED_BATCH disables wake-up preemption,
-    after which one of several thousand clips hung. `_encode_rung` restarts an encoder that hangs.
+    As root, SVT-AV1 gives its threads and the calling one real-time priority (SCHED_FIFO, priority 99), which would
+    delay a live session's pacer. With wake-up preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its
+    caller waits forever (in about 1 of 50 short clips). SCHED_BATCH disables wake-up preemption.
     """
     try:
         _start(encoder)
@@ -483,8 +472,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(_MPEG, _MPEG_OPTIONS),
     "libx264": {
         "qp": "{q}",
-        # The preset of a live sender, which must encode each picture within one frame interval. The preset "medium"
-        # takes three times as long.
+        # Preset "medium" takes three times as long; a live sender has one frame interval for a picture.
         "preset": "veryfast",
         "forced-idr": "1",
         # `stitchable` makes the parameter sets before each IDR frame identical at all quantizers.
@@ -495,8 +483,8 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "qp": "{q}",
         "preset": "veryfast",
         "forced-idr": "1",
-        # Frame threads and wavefront rows would make the output depend on the machine. Temporal motion prediction is
-        # wrong if the previous picture has another quantizer, and costs 4 dB or more.
+        # Frame threads and wavefront rows make the output depend on the machine. Temporal motion prediction fails if
+        # the previous picture has another quantizer, and costs 4 dB or more.
         "x265-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
         ":no-temporal-mvp=1:aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
     },
@@ -511,11 +499,11 @@ _OPTIONS: dict[str, dict[str, str]] = {
 
 
 _PATIENCE_S = (60.0, 120.0, 240.0)
-"""The time limits of SVT-AV1 per picture, in seconds, for the first attempt and the following ones."""
+"""SVT-AV1's time limits per picture in seconds, for each attempt."""
 
 
 def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:
-    """Encode a rung. An SVT-AV1 encoder that hangs (see `start`) is abandoned, and another one is started."""
+    """Encode a rung; an SVT-AV1 encoder that hangs (see `start`) is replaced."""
     if codec.encoder != "libsvtav1":
         return _coded(raw, codec, bframes, gop, q, stop, lambda: None)
     for patience in _PATIENCE_S:
@@ -527,7 +515,7 @@ def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, st
 
 
 def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _Coded:
-    """Run work in a separate thread, which must call the given function regularly to show that it progresses.
+    """Run work in a thread; it has to call the given function regularly.
 
     Raises:
         TimeoutError: the work made no call for `patience` seconds. The thread remains until the process ends.
@@ -543,10 +531,10 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
     def run() -> None:
         try:
             done.set_result(work(beat))
-        except BaseException as error:  # every exception is raised again in the waiting thread
+        except BaseException as error:  # raised again in the waiting thread
             done.set_exception(error)
 
-    # A daemon thread, because a hung encoder can't be stopped and must not keep the process from ending.
+    # A hung encoder can't be stopped; a daemon thread does not keep the process from ending.
     Thread(target=run, daemon=True).start()
     while not wait([done], timeout=1.0).done:
         if time.monotonic() - heard > patience:
@@ -575,11 +563,10 @@ def _coded(
             raise InterruptedError
         frame = av.VideoFrame.from_ndarray(raw.samples[index].reshape(shape), format="yuv420p")
         frame.pts, frame.time_base = index, encoder.time_base
-        # I frames are forced, so that all rungs have them at the same positions.
         frame.pict_type = PictureType.I if index % gop == 0 else PictureType.NONE
         take(frame)
         beat()
-    # `None` makes the encoder return the frames that it has not output yet.
+    # Flushes the encoder.
     take(None)
     display = np.array(places, dtype=np.uint32)
     # A B frame is displayed before a frame that precedes it in coding order.
@@ -595,7 +582,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
     told = json.dumps({**about, "rate": str(table.fps)})
 
     def fill(file: IO[bytes]) -> None:
-        # A zip archive contains a checksum of each member, which detects damaged cache files.
+        # A zip archive's checksums detect damaged cache files.
         np.savez_compressed(
             file,
             about=np.frombuffer(told.encode(), dtype=np.uint8),
@@ -608,15 +595,11 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
-"""The exceptions that reading an absent or damaged archive raises. The archive is then created again."""
+"""Exceptions of an absent or damaged archive, which is then made again."""
 
 
 _READING = Lock()
-"""Serialises the reading of archives.
-
-NumPy parses an array's header as Python code. When two threads do so concurrently, CPython 3.11 may raise SystemError:
-"AST constructor recursion depth mismatch".
-"""
+"""NumPy parses array headers as Python code; in two threads, CPython 3.11 may raise SystemError."""
 
 
 def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
@@ -636,11 +619,7 @@ def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
 
 
 def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
-    """Return the precomputed sizes, if they are those of this clip, and if this encoder reproduces them.
-
-    The coarsest rung is encoded here and compared, because it takes the least time; `Ladder.need` compares the other
-    rungs.
-    """
+    """Return the precomputed sizes if they are this clip's, and if this encoder reproduces the coarsest rung."""
     for found in (_load(place, label) for place in KNOWN):
         if found is not None and all(found[1].get(key) == value for key, value in facts.items()):
             table = found[0]

@@ -1,4 +1,4 @@
-"""The source of the MPEG-TFRCP paper: frame sizes that are derived from the only rate in the paper, without pixels.
+"""The source of the MPEG-TFRCP paper: frame sizes from the only rate in the paper, without pixels.
 
 The paper's figure of rate against quantizer is lost. Its text gives one point: 5.25 Mb/s at quantizer 12.
 """
@@ -21,7 +21,7 @@ def map001(
     intra: float = 3.0,
     groups: int = 10,
 ) -> FrameTable:
-    """Return frame sizes for the quantizers 2, 4, …, 62. All groups of pictures are alike: one I frame, then P frames.
+    """Return frame sizes for the quantizers 2, 4, …, 62, in equal groups of one I frame and P frames.
 
     The rate is proportional to q to the power −``exponent``. ``intra`` is the ratio of an I frame's size to a P
     frame's. The paper states neither value.

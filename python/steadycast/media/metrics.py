@@ -9,15 +9,16 @@ from steadycast.core import core
 from steadycast.media.table import F64, U8
 
 PSNR_CAP_DB = 60.0
-"""The maximum PSNR of a picture in means, tables and figures, in dB.
+"""The highest PSNR of a picture in means, tables and figures, in dB, also of identical pictures.
 
-Identical pictures, whose PSNR is infinite, get this value. libvmaf has the same limit: 6 dB per bit of a sample, plus
-12 dB.
+As in libvmaf: 6 dB per bit of a sample, plus 12 dB.
 """
 
 OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
-"""The PSNR bounds of the opinion scores 1 to 5 (Multi-Evalvid-RA, table 1, with its gaps closed): below 20 dB → 1, [20,
-25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
+"""PSNR bounds of the opinion scores (Multi-Evalvid-RA, table 1, with its gaps closed).
+
+Below 20 dB → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,7 @@ class Picture:
 
     @staticmethod
     def of(samples: U8, width: int, height: int) -> "Picture":
-        """Create a picture from views into `samples`, with the planes one after the other.
-
-        ``width`` and ``height`` are even.
-        """
+        """Create a picture from views into `samples`, plane after plane; ``width`` and ``height`` are even."""
         flat = samples.reshape(-1)
         luma, chroma = width * height, width * height // 4
         half = (height // 2, width // 2)
@@ -50,7 +48,7 @@ class Picture:
 
     @staticmethod
     def black(width: int, height: int) -> "Picture":
-        """Return a black picture, which a screen shows before the first received one."""
+        """Return a black picture, as before the first received one."""
         y = np.full((height, width), 16, dtype=np.uint8)
         chroma = np.full((height // 2, width // 2), 128, dtype=np.uint8)
         return Picture(y, chroma, chroma)
@@ -72,7 +70,6 @@ def overall_db(y: float, u: float, v: float) -> float:
     Luma has four of six samples.
     """
     error = (4 * 10 ** (-y / 10) + 10 ** (-u / 10) + 10 ** (-v / 10)) / 6
-    # Equal pictures have no error, and thus an infinite PSNR.
     return float(-10 * np.log10(error)) if error > 0 else np.inf
 
 
@@ -91,8 +88,8 @@ def opinion_classes(psnr: F64) -> U8:
 def opinions(psnr: F64) -> F64:
     """Return a continuous opinion score from 1 to 5 for each luma PSNR in dB.
 
-    It interpolates linearly between the bounds of the classes. A bound between the classes 2 and 3, for example, has
-    the score 2.5. The score is 5 from 40 dB on, and 1 up to 17.5 dB.
+    It interpolates linearly between the bounds of the classes: that between 2 and 3 has the score 2.5. The score is 5
+    from 40 dB on, and 1 up to 17.5 dB.
     """
     # A slot without a picture has no PSNR, and gets the lowest score.
     known = np.where(np.isnan(psnr), 0.0, psnr)
@@ -130,7 +127,6 @@ def capped(psnr: F64) -> F64:
 def mean_db(psnr: F64) -> float | None:
     """Return the mean of the pictures' PSNR values in dB, each capped at `PSNR_CAP_DB`; `None` without pictures.
 
-    Capping each value, and not the mean, makes the result rise with the quality of each picture. It equals the mean of
-    the column in the tables.
+    Capping each value, not the mean, lets the result rise with each picture's quality.
     """
     return float(capped(psnr).mean()) if len(psnr) else None

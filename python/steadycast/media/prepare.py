@@ -22,8 +22,7 @@ def media_of(
 ) -> Ladder | FrameTable | None:
     """Return the ladder of a flow with pixels, or the frame table of a flow without; `None` if it needs neither.
 
-    ``video`` is the core's description of the flow (`_core.Scenario.videos`). A ladder that was encoded before comes
-    from the cache.
+    ``video`` is the core's description of the flow (`_core.Scenario.videos`). An encoded ladder comes from the cache.
     """
     kind = video["media"]
     if kind == "rfc8593":
@@ -94,17 +93,14 @@ def opened(video: Mapping[str, Any]) -> None:
 
 
 def _needed_s(video: Mapping[str, Any]) -> int:
-    """Return the number of seconds of a clip that a run needs.
-
-    The number is rounded up to full minutes, so that runs of similar length share a ladder.
-    """
+    """In full minutes, so that runs of similar length share a ladder."""
     return max(1, math.ceil(float(video["lasts_s"]) / 60)) * 60
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
     """Return the frame sizes of a sequence for RFC 8593's codec.
 
-    The codec mixes the sizes of several quantizers, so the frames have no pixels.
+    They have no pixels, because the codec mixes several quantizers.
     """
     if video["sequence"] is None:
         return None
@@ -125,10 +121,7 @@ def facts(video: Mapping[str, Any], seed: int) -> str:
 
 
 class MediaKept:
-    """A cache of media that a process keeps between runs.
-
-    It keeps the media of the ``most`` flows that were used last.
-    """
+    """The media of the ``most`` flows that a process used last."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -148,10 +141,7 @@ class MediaKept:
 
 
 def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path]:
-    """Encode each needed ladder once, before several processes request it at the same time.
-
-    Returns the ladders' files in the cache.
-    """
+    """Encode each needed ladder once, before several processes request it; return their files in the cache."""
     ready: dict[str, Path | None] = {}
     for loaded in scenarios:
         for video in loaded.videos():

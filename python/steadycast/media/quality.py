@@ -31,8 +31,8 @@ Planes = tuple[float | None, float | None, float | None]
 BY = ("time", "index")
 """The picture that an original frame is compared with.
 
-time: the picture on screen in the frame's slot. index: the picture with the frame's number in the output of a decoder
-whose input lacks lost and late frames (`left_out`), so that each missing frame shifts all later ones.
+time: the picture on screen in the frame's slot. index: the picture with the frame's number in the decoder's output,
+so that each missing frame shifts all later ones (`left_out`).
 """
 
 
@@ -44,19 +44,19 @@ def need_by(by: str) -> None:
 
 
 _TOLD_EVERY = 4
-"""The number of slots between two calls of the progress callback."""
+"""Number of slots between two calls of the progress callback."""
 _PIXELS_HELD = 256 << 20
-"""The size of the cache of decoded pictures for further receivers, in bytes."""
+"""Size of the cache of decoded pictures for further receivers, in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """The picture quality at a receiver, with one entry per display slot; PSNR of identical pictures is infinite."""
+    """The picture quality at a receiver, per display slot; PSNR of identical pictures is infinite."""
 
     fps: Fraction
     """Display slots per second."""
     shown: I64
-    """The slot number of the frame on screen; −1, with a black screen, before the first frame."""
+    """The slot of the frame on screen; −1, with a black screen, before the first frame."""
     psnr_raw: F64
     """PSNR of Y, U, V against the source's pictures, in dB."""
     psnr_encoded: F64
@@ -73,7 +73,7 @@ class Quality:
     def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
         """Return the freezes as figures of a receiver (`freeze_count` and others; docs/record.md).
 
-        ``lasts`` contains the display time of each slot, in seconds; without it all slots are equally long.
+        ``lasts`` has the display time of each slot, in seconds; without it all slots are equally long.
         """
         changes = np.diff(self.shown, prepend=-1) != 0
         spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
@@ -99,7 +99,7 @@ class Quality:
         return float(self.ssim.mean()) if len(self.ssim) else None
 
     def mean_coding(self) -> float | None:
-        """Return the mean opinion score, from 1 to 5, that the pictures would have if all arrived."""
+        """Return the mean opinion score, from 1 to 5, if all pictures arrived."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
 
@@ -125,10 +125,10 @@ def evaluate(
 ) -> Quality | None:
     """Decode a receiver's stream and compare it slot by slot; `None` if the media have no pictures.
 
-    ``chosen_q`` contains the quantizer of each GOP of the flow, or of each of its frames. ``by`` is one of `BY`.
-    Receivers and parts of flows with the same losses are decoded and measured once, because the ladder caches the
-    results. VMAF covers the slots from ``vmaf_from`` on, restricted to ``vmaf_of`` if it is given. ``slots_done`` is
-    called periodically with the number of compared slots and their total.
+    ``chosen_q`` has the quantizer of each GOP of the flow, or of each of its frames. ``by`` is one of `BY`. Receivers
+    and parts of flows with equal losses are measured once (the ladder caches the results). VMAF covers the slots from
+    ``vmaf_from`` on, of those in ``vmaf_of``. ``slots_done`` is called with the number of compared slots and their
+    total.
     """
     if isinstance(media, FrameTable):
         return None
@@ -152,7 +152,7 @@ def evaluate(
 
 
 def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequence[int]) -> list[Shown]:
-    """Return source, encoded and received pictures of some display slots, for a visual comparison."""
+    """Return source, encoded and received pictures of some display slots."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
@@ -166,7 +166,7 @@ class OnScreen:
     """The source's picture of this slot."""
     received: Picture
     of: int
-    """The display slot for which the picture was encoded; −1 (a black picture) before the first received picture."""
+    """The slot of the received picture; −1 (black) before the first one."""
 
 
 def screen(
@@ -181,7 +181,7 @@ def screen(
 
 
 class _Decoded:
-    """An LRU cache of decoded segments; threads that need the same segment concurrently decode it once."""
+    """An LRU cache of decoded segments; threads that need the same segment decode it once."""
 
     def __init__(self, ladder: Ladder) -> None:
         self.ladder = ladder
@@ -192,7 +192,7 @@ class _Decoded:
     def pictures(
         self, key: tuple[object, ...], chosen_q: Quantizers, told: Fates | None, groups: range
     ) -> dict[int, Picture]:
-        """Return the pictures of a segment, relative to its first slot; ``key`` is its `segment_key`."""
+        """Return a segment's pictures by slot, relative to its first; ``key`` is its `segment_key`."""
         with self.lock:
             found = self.kept.get(key)
             if found is None:
@@ -203,7 +203,7 @@ class _Decoded:
             return found.result()
         try:
             pictures = self._decode(chosen_q, told, groups)
-        # The entry is removed, so that a later call decodes the segment again.
+        # A later call decodes the segment again.
         except BaseException as error:
             with self.lock:
                 del self.kept[key]
@@ -212,7 +212,7 @@ class _Decoded:
         with self.lock:
             ours.set_result(pictures)
             self.held += self._size(ours)
-            # Segments that are still being decoded are not evicted; they count towards the size once finished.
+            # Segments that are still being decoded are not evicted.
             there = [other for other, future in self.kept.items() if future.done()]
             for other in there[: max(len(there) - 2, 0)]:
                 if self.held <= _PIXELS_HELD:
@@ -292,7 +292,7 @@ class _View:
         return pictures[slot - self.table.span(part.start).start]
 
     def _group_of_slot(self, slot: int) -> int:
-        # GOPs are closed, so a GOP has the same frame numbers in display order as in coding order.
+        # GOPs are closed: their frame numbers in display and in coding order are the same.
         passes, within = divmod(slot, self.table.frames)
         return passes * self.table.gops + within // self.table.gop
 
@@ -317,7 +317,7 @@ class _View:
             finally:
                 told.put(None)
 
-        # Decoding and measuring are parallel over contiguous parts of the flow, one per thread.
+        # Each thread decodes and measures a contiguous part.
         threads = min(cores(), self.table.groups_in(n))
         bounds = [n * i // threads for i in range(threads + 1)] if n else []
         with ThreadPoolExecutor(max(threads, 1)) as pool:
@@ -348,14 +348,14 @@ class _View:
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
-        """Return a key for the decoded picture of a slot. It is equal for all receivers that get the same picture."""
+        """Return a key of a slot's decoded picture, equal for all receivers that get the same picture."""
         if slot < 0:
             return ("black",)
         index = self.part_of_group[self._group_of_slot(slot)]
         return (self.keys[index], slot - self.table.span(self.parts[index].start).start)
 
     def _kept(self, name: tuple[object, ...], measure: Callable[[], Any]) -> Any:
-        """Return the ladder's cached result of this name; measure and store it if it is absent."""
+        """Return the ladder's cached result of this name, or measure it."""
         if (kept := self.ladder.scores.get(name)) is None:
             kept = self.ladder.scores[name] = measure()
         return kept
@@ -378,7 +378,6 @@ class _View:
         return kept
 
     def _coded(self, slot: int) -> float:
-        """Return the luma PSNR of a slot's encoded picture."""
         q, place = self.chosen_q[self._group_of_slot(slot)], slot % self.table.frames
         if isinstance(q, int) and (known := self.encoded_scores.of(q, place)) is not None:
             return known[0][0]
@@ -387,7 +386,6 @@ class _View:
         )
 
     def _is_whole(self, slot: int) -> bool:
-        """Whether every frame of the slot's GOP arrived."""
         return self.keys[self.part_of_group[self._group_of_slot(slot)]][0] == "whole"
 
     def _against_encoded(self, slot: int, shown: int) -> Score:

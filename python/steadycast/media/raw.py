@@ -66,11 +66,11 @@ def _load(path: Path, about: Path) -> RawVideo | None:
     try:
         facts = json.loads(about.read_text())
         width, height, count = int(facts["width"]), int(facts["height"]), int(facts["frames"])
-        # The file is truncated if a process was killed while writing it.
+        # A process was killed while writing the file.
         if path.stat().st_size != count * width * height * 3 // 2:
             return None
         samples = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, width * height * 3 // 2))
-        # The checksum is computed in parts, so that the whole clip is never in memory.
+        # In parts, so that the whole clip is never in memory.
         check = 0
         for start in range(0, count, 64):
             check = zlib.crc32(samples[start : start + 64].data, check)
@@ -78,7 +78,7 @@ def _load(path: Path, about: Path) -> RawVideo | None:
             return None
         return RawVideo(width, height, Fraction(facts["fps"]), samples, tuple(map(str, facts["warnings"])))
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-        return None  # absent or damaged: it is created again
+        return None  # absent or damaged: created again
 
 
 def _store(source: Source, size: str, fps: str | int | float | Fraction, path: Path, about: Path) -> None:

@@ -20,32 +20,29 @@ from steadycast.errors import UserError
 from steadycast.media.table import U8
 
 RATES = (1, 240)
-"""The lowest and the highest supported frame rate, in pictures per second."""
+"""Supported frame rates, in pictures per second."""
 _SIDES = (16, 8192)
 _LONGEST_PAUSE_S = 5
-"""A longer gap between pictures, in seconds, counts as a damaged time stamp, unless the source's length covers it."""
+"""A longer gap between pictures, in seconds, is a damaged time stamp, unless the source's length covers it."""
 _TRIES = 25
-"""The number of consecutive errors, without a packet between them, after which a container is given up."""
+"""Number of consecutive errors after which a container is given up."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
-"""FFmpeg's AV_DISPOSITION_DEFAULT, and AV_DISPOSITION_ATTACHED_PIC, which marks cover art."""
+"""FFmpeg's AV_DISPOSITION_DEFAULT and _ATTACHED_PIC (cover art)."""
 _BESIDE = 0x800 | 0x80000 | 0x100000
-"""FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE, which mark auxiliary pictures of a film."""
+"""FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE."""
 _WITH_AN_END = ("matroska,webm", "flv", "live_flv")
-"""Containers that state when the file ends, instead of how long the file or its tracks are."""
+"""Containers that state when the file ends, instead of a length."""
 _WITHOUT_LENGTHS = ("mpegts", "mpeg")
-"""Containers without track lengths: FFmpeg may use the file's length, which includes longer audio."""
+"""Containers without track lengths: the file's length may include longer audio."""
 _ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
-"""FFmpeg's AVCOL_RANGE_JPEG, full range: samples from 0 to 255."""
+"""FFmpeg's AVCOL_RANGE_JPEG: samples from 0 to 255."""
 _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
-"""The names of YCbCr matrices in FFmpeg's scaler, by their codes in ITU-T H.273, table 4."""
+"""Names of YCbCr matrices in FFmpeg's scaler, by their codes in ITU-T H.273, table 4."""
 _UNSAID = (0, 2, 3)
-"""The matrix codes of RGB (0), and of unspecified matrices (2 and 3)."""
+"""Matrix codes of RGB (0) and of unspecified matrices (2 and 3)."""
 _NOTHING = 64
-"""Elements of a display matrix whose absolute value is at most this count as 0, because of rounding errors.
-
-The unit is 1/65536.
-"""
+"""Elements of a display matrix up to this size are rounding errors of 0, in units of 1/65536."""
 _OPAQUE = "transparent parts are sent opaque, in the colours that are stored there"
 _OPAQUE_ALPHA = 255
 _HDR = {16: "PQ", 18: "HLG"}
@@ -60,7 +57,7 @@ _TURNS = {
     (0, 1, 1, 0): (("transpose", "cclock_flip"),),
     (0, -1, -1, 0): (("transpose", "clock_flip"),),
 }
-"""Filters that apply a display matrix (ISO/IEC 14496-12, section 6.2.2), by the signs of its elements a, b, c and d."""
+"""Filters for a display matrix (ISO/IEC 14496-12, section 6.2.2), by the signs of its elements a, b, c and d."""
 
 Turn = tuple[tuple[str, str], ...]
 
@@ -75,16 +72,13 @@ def said(error: BaseException) -> str:
 
 
 def _picture(form: str) -> str | None:
-    """Return the image format of a demuxer for single pictures; `None` for a demuxer of films.
-
-    FFmpeg calls the demuxers of single pictures png_pipe, jpeg_pipe and the like.
-    """
+    """Return the image format of a demuxer for single pictures (png_pipe, jpeg_pipe); `None` for films."""
     kind, pipe, _ = form.partition("_pipe")
     return kind if pipe else "image" if form == "image2" else None
 
 
 def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
-    """Scale a frame to this size; return its samples in 4:2:0, plane after plane."""
+    """Scale a frame; return its samples in 4:2:0, plane after plane."""
     return _samples(frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC"))
 
 
@@ -99,17 +93,17 @@ def assumed_matrix(width: int, height: int) -> str:
 
 @dataclass(frozen=True)
 class Facts:
-    """A source's metadata. The size is that of the displayed pictures: upright, with square samples."""
+    """A source's metadata."""
 
     width: int
-    """The width of the upright picture with square samples."""
+    """Of the upright picture with square samples."""
     height: int
     rate: Fraction | None
     """Pictures per second; `None` if the source has no rate, or one outside of `RATES`."""
     told_rate: Fraction | None
     """The source's own frame rate, unchecked."""
     warnings: tuple[str, ...]
-    """Warnings about metadata that is not applied."""
+    """Metadata that is not applied."""
 
     @staticmethod
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
@@ -123,8 +117,7 @@ class Facts:
         if not Fraction(1, 8) <= aspect <= 8:
             warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
             aspect = Fraction(1)
-        # To make samples square, the picture is enlarged, not reduced, so that no sample is lost. Codecs need multiples
-        # of at most 4.
+        # Square samples by enlarging, so that none is lost. Codecs need multiples of at most 4.
         if aspect > 1:
             width = round(width * aspect / 4) * 4
         elif aspect < 1:
@@ -180,10 +173,10 @@ def _turn(frame: av.VideoFrame) -> Turn | None:
 
 
 def _films(container: Any) -> list[Any]:
-    """Return the video tracks that are films, in the order of preference of FFmpeg's players.
+    """Return the video tracks, in the order of preference of FFmpeg's players.
 
-    Default tracks precede other tracks, and larger tracks precede smaller tracks; ties keep the order of the file.
-    Auxiliary tracks (thumbnails, still pictures) are last, and cover art is excluded.
+    Default tracks come first, then larger ones; auxiliary tracks (thumbnails, still pictures) are last, and cover art
+    is excluded.
     """
 
     def order(stream: Any) -> tuple[bool, bool, int]:
@@ -196,9 +189,7 @@ def _films(container: Any) -> list[Any]:
 
 
 class Reader:
-    """Reads the pictures of an open container's first film, in the order of `_films`.
-
-    A picture that can't be decoded is skipped, and reading continues.
+    """Reads the pictures of an open container's first film; pictures that can't be decoded are skipped.
 
     Args:
         container: the result of `av.open`.
@@ -224,7 +215,7 @@ class Reader:
         self.lost = 0
         """Number of packets that caused an error instead of a picture."""
         self.headless = 0
-        """Number of packets before the first key frame that gave no picture, because the source begins within a GOP."""
+        """Number of packets before the first key frame, which gave no picture."""
         self.ended: BaseException | None = None
         """The error that ended the reading prematurely."""
         self._decoded = self._decode()
@@ -237,7 +228,7 @@ class Reader:
         self._first = first
         self.facts = Facts.of(self._stream, first, len(films))
         self.length = _duration(container, self._stream, _shown(first, self._stream))
-        """The length of the pictures in seconds, from the first displayable one; `None` if it is not known."""
+        """The length from the first displayable picture, in seconds; `None` if it is not known."""
         self._label = name.rpartition("/")[2]
         self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
         """Problems of the source; complete once `pictures` has ended."""
@@ -266,7 +257,6 @@ class Reader:
         """Yield times and samples of all pictures, once; damaged pictures are skipped, with a warning."""
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
-        # The first picture was decoded when the file was opened, to learn its properties.
         count = 0
         is_opaque = True
         for frame in itertools.chain((self._first,), self._decoded):
@@ -342,7 +332,7 @@ class Reader:
                         for each in said_of_it:
                             self._note(each)
                     else:
-                        # The packet's reference frames precede the start of the source. This does not count as damage.
+                        # Its reference frames precede the start of the source; this is no damage.
                         self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames
@@ -354,7 +344,7 @@ class Reader:
 
 
 def first_shown(container: Any) -> Fraction:
-    """Return the presentation time of the first picture that `Reader` yields, in seconds; 0 if it has none."""
+    """Return the presentation time of `Reader`'s first picture, in seconds; 0 if it has none."""
     reader = Reader(container, "")
     return _shown(reader._first, reader._stream) or Fraction(0)
 
@@ -365,14 +355,13 @@ def _shown(frame: av.VideoFrame, stream: av.VideoStream) -> Fraction | None:
 
 
 class _Clock:
-    """Computes presentation times from 0 on; implausible time stamps are replaced by equidistant times."""
+    """Presentation times from 0 on; implausible time stamps are replaced by equidistant times."""
 
     def __init__(self, step: Fraction, length: Fraction | None) -> None:
         self._step, self._length = step, length
         self._start: Fraction | None = None
         self._begun = False
         self.time = Fraction(0)
-        """The presentation time of the last picture."""
 
     def tell(self, shown: Fraction | None) -> str | None:
         """Process the next picture's time stamp; return a problem with it, or `None`."""
@@ -391,7 +380,7 @@ class _Clock:
         return None
 
     def early(self) -> str | None:
-        """Return a warning if the pictures ended before the source's stated length; otherwise `None`."""
+        """Return a warning if the pictures ended before the source's stated length."""
         end = self.time + self._step
         if self._length is None or end >= self._length - self._step * 3 / 2:
             return None
@@ -399,12 +388,11 @@ class _Clock:
 
 
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
-    """Return the length of the pictures, in seconds; `None` if the known length may be that of longer audio.
+    """Return the length of the pictures in seconds; `None` if the known length may be that of longer audio.
 
-    The length begins at ``first``, the presentation time of the first picture. Some sources state a length, others the
-    time of the end. A stated end counts from the track's first time stamp, from the file's first time stamp, or from 0.
-    If this is not known, the earliest possible end is used: a source that ends even before that time is certainly
-    truncated.
+    Some sources state a length, others an end, which counts from the track's first time stamp, the file's first
+    time stamp, or 0. If this is not known, the earliest possible end is used: a source that ends before it is
+    certainly truncated. ``first`` is the presentation time of the first picture.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)
@@ -420,8 +408,7 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # In files of mkvmerge, DURATION is the track's length. In files of FFmpeg's muxer it is the time of the track's
-        # end.
+        # mkvmerge writes the track's length into DURATION, FFmpeg the time of its end.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name
@@ -436,14 +423,14 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
 
 @dataclass(frozen=True)
 class _Form:
-    """The properties of a picture that determine its conversion filters."""
+    """What determines a picture's conversion."""
 
     pixels: str
     width: int
     height: int
     full: bool
     matrix: str | None
-    """The YCbCr matrix; `None` if unspecified, `rgb` for RGB."""
+    """`None` if unspecified, `rgb` for RGB."""
     turn: Turn
     woven: bool
     """Whether the picture is interlaced."""
@@ -459,8 +446,7 @@ class _Form:
     def filters(self, width: int, height: int) -> list[tuple[str, str]]:
         """Return filters and their options; empty if the picture only needs scaling."""
         target = assumed_matrix(width, height)
-        # Samples whose matrix is unspecified are not converted. RGB needs no separate conversion to BT.601, because the
-        # scaler converts RGB to BT.601.
+        # Samples with an unspecified matrix are not converted. The scaler itself converts RGB to BT.601.
         turned = self.matrix not in (None, target) and (self.matrix, target) != ("rgb", "bt601")
         if not (self.turn or self.woven or self.full or turned):
             return []
@@ -482,11 +468,11 @@ class _Stage:
         self._woven = False
         self._form: _Form | None = None
         self._ends: tuple[Any, Any] | None = None
-        self._graph: Any = None  # kept as an attribute, because the filters do not keep the graph alive
+        self._graph: Any = None  # kept: the filters do not keep the graph alive
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:
-        """Filter a picture; yield the pictures that are finished. Deinterlacing delays each picture by one."""
+        """Filter a picture; yield the finished ones. Deinterlacing delays each picture by one."""
         self._woven = self._woven or frame.interlaced_frame
         form = _Form.of(frame, woven=self._woven)
         if form != self._form:

@@ -175,14 +175,11 @@ class Desk:
 
     @staticmethod
     def _arm(canvas: Canvas, mirror: int, wrist: Place, turn: float, spread: float) -> None:
-        """Draw an arm from the shoulder to the fingers.
-
-        ``turn`` is the fingers' direction: 0 up, 0.25 towards the middle.
-        """
+        """Draw an arm; ``turn`` is the fingers' direction: 0 up, 0.25 towards the middle."""
         elbow = (mirror * 0.31 + wrist[0] * 0.12, 0.86)
         canvas.limb((mirror * 0.205, 0.65), elbow, 0.072, 0.06, _SHIRT, 0.6)
         canvas.limb(elbow, wrist, 0.058, 0.042, _SHIRT, 0.6)
-        # Points are complex numbers here, so that they can be added.
+        # Complex numbers are points that can be added.
         up = complex(-mirror * sine(turn), -sine(turn + 0.25))
         across = up * 1j
         palm = complex(*wrist) + up * 0.055
@@ -210,7 +207,7 @@ _SIGNS = (
     ((0.24, 0.56, 0.05, 0.3), (0.22, 0.58, 0.06, 0.3)),
     ((0.14, 0.66, 0.15, 1.0), (0.3, 0.66, 0.93, 1.0)),
 )
-"""The positions of both hands in each sign: x from the middle, y, the direction of the fingers, and their spread."""
+"""Positions of both hands in each sign: x from the middle, y, direction of the fingers, and their spread."""
 
 
 class Street:
@@ -349,9 +346,9 @@ class Street:
 
 
 _WALKERS = ((0.1, 0.12, "b8862f"), (0.95, -0.1, "7a3f63"), (1.5, 0.09, "35563f"))
-"""Each walker's starting position, speed, and colour of the coat."""
+"""Starting position, speed, and colour of the coat."""
 _CARS = ((0.3, -0.5, 0.62), (1.5, -0.42, 0.62), (-0.5, 0.62, 0.745), (-1.4, 0.7, 0.745))
-"""Each car's starting position, speed, and y coordinate."""
+"""Starting position, speed, and y coordinate."""
 _HEADING = "Video beside TCP"
 _TEXT = (
     "Who sends video over a network is seldom alone. Others load pages, fetch films and call their friends, "

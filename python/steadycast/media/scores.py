@@ -1,7 +1,6 @@
-"""Quality scores of a ladder's encoded pictures. They are cached in files beside the ladder's rungs.
+"""Quality scores of a ladder's encoded pictures, cached in files beside the ladder's rungs.
 
-A GOP that arrives completely is displayed as it was encoded, independent of the network. Its pictures are decoded and
-measured in the first run of a clip that displays them. Later runs only decode GOPs with losses.
+A GOP that arrives completely is displayed as it was encoded, so its pictures are measured in one run only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Score = tuple[float, float, float]
 """PSNR of Y, U and V in dB; infinite where the planes are identical."""
 
 _COLUMNS = 4
-"""The number of columns of a stored score: PSNR of the three planes, and SSIM."""
+"""A stored score: PSNR of the three planes, and SSIM."""
 
 
 class EncodedScores:
@@ -32,8 +31,7 @@ class EncodedScores:
 
     def __init__(self, ladder: Ladder) -> None:
         self._ladder = ladder
-        # Another version of the program may compute other scores, and the ladder's key only includes the encoder and
-        # the decoder. Scores are therefore stored with a key of the program's sources.
+        # Another version of the program may compute other scores.
         self._program = core.sources()[0].encode()
         self._rungs: dict[int, F64] = {}
         self._changed: set[int] = set()
@@ -57,7 +55,7 @@ class EncodedScores:
         self._changed.add(q)
 
     def store(self) -> None:
-        """Write the added scores to the cache file. Scores that other processes have stored meanwhile are kept."""
+        """Write the added scores to the cache file; scores of other processes are kept."""
         while self._changed:
             q = self._changed.pop()
             scores = self._rungs[q]

@@ -17,28 +17,24 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""A rate is rounded to one of `_RATES` if the relative difference is at most this.
-
-The difference is caused by times that are rounded to whole milliseconds.
-"""
+"""Relative difference up to which a rate is rounded to one of `_RATES`; times are in whole milliseconds."""
 
 
 class TraceError(UserError):
-    """The error of an unusable trace file; `place` is ``file:line``."""
+    """An unusable trace file; `place` is ``file:line``."""
 
 
 @dataclass(frozen=True)
 class TracedFrame:
-    """A frame of a sender trace; the bytes and packets of a header (H) belong to the frame that follows it."""
+    """A frame of a sender trace, with the bytes and packets of a header (H) before it."""
 
     line: int
     kind: Kind
     size_bytes: int
-    """The frame's size, rounded up to whole bytes."""
+    """Rounded up to whole bytes."""
     packets: int
-    """The number of packets that carry the frame."""
     time_s: float
-    """The frame's sending time in seconds."""
+    """Sending time in seconds."""
 
 
 def text_of(path: Path) -> str:
@@ -70,7 +66,7 @@ def is_single_rate(text: str) -> bool:
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True
-        # The first line may be a heading. The headings of a multi-rate table include a column for the quantizer.
+        # The headings of a multi-rate table include a column for the quantizer.
         if _is_number(fields[0]) or "q" in map(str.lower, fields):
             return False
     return False
@@ -144,7 +140,7 @@ def rate_of(frames: list[TracedFrame], otherwise: str | int | float | Fraction, 
 
 
 def _lines(text: str) -> list[tuple[int, list[str]]]:
-    """Return the columns of the lines that are neither empty nor comments, with their line numbers."""
+    """Return the columns of lines that are neither empty nor comments, with their line numbers."""
     stripped = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
     return [
         (number, _SEPARATOR.split(line.strip(",;")))

@@ -18,22 +18,19 @@ Quantizers = Sequence[int | tuple[int, ...]]
 """The quantizer of each GOP of a flow, or the quantizers of its frames in coding order."""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
-"""The lost byte ranges of each frame's access unit, by frame number.
-
-A range (from, to) does not include byte ``to``.
-"""
+"""The lost byte ranges [from, to) of each frame's access unit, by frame number."""
 
 
 class Fate(IntEnum):
-    """The outcome of a frame at one receiver."""
+    """What became of a frame at one receiver."""
 
     OK = 0
     LOST = 1
     """At least one packet is missing."""
     LATE = 2
-    """The frame is complete, but arrived after its display slot."""
+    """Complete, but arrived after its display slot."""
     UNDECODABLE = 3
-    """The frame is complete, but a reference frame is lost."""
+    """Complete, but a reference frame is lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +38,12 @@ class Fates:
     """The arrival of a flow's frames at one receiver, in coding order."""
 
     complete: Bools
-    """Whether every packet of the frame arrived."""
     arrival_ns: I64 | None = None
-    """The arrival time of the last packet of each complete frame, on any clock; `None` if nothing is late."""
+    """Arrival of each complete frame's last packet, on any clock; `None` if nothing is late."""
     play_ns: I64 | None = None
-    """The play-out time of each display slot, on the same clock; `None` if nothing is late."""
+    """Play-out time of each display slot, on the same clock; `None` if nothing is late."""
     holes: Holes = field(default_factory=dict)
-    """The lost byte ranges of incomplete frames. An incomplete frame without an entry is lost as a whole."""
+    """The lost byte ranges of incomplete frames; without an entry, the whole frame is lost."""
 
     def __post_init__(self) -> None:
         n = len(self.complete)
@@ -64,9 +60,7 @@ class Fates:
 
 
 def fates(table: FrameTable, told: Fates) -> U8:
-    """Return the `Fate` of each frame, in coding order.
-
-    If several apply, lost takes precedence over undecodable, and undecodable over late.
+    """Return the `Fate` of each frame, in coding order: lost before undecodable, undecodable before late.
 
     A lost I or P frame makes all frames after it in its GOP, in coding order, undecodable.
     """
@@ -77,7 +71,7 @@ def fates(table: FrameTable, told: Fates) -> U8:
     opens = (
         np.concatenate([[True], groups[1:] != groups[:-1]]) if len(groups) else np.zeros(0, dtype=np.bool_)
     )
-    # A frame is undecodable if a loss precedes it within its GOP; losses before the GOP don't count.
+    # Losses before the GOP don't count.
     broken = before > np.maximum.accumulate(np.where(opens, before, 0))
     result = np.full(told.frames, Fate.OK, dtype=np.uint8)
     if told.arrival_ns is not None and told.play_ns is not None:
@@ -103,16 +97,14 @@ def left_out(table: FrameTable, told: Fates) -> Fates:
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     """Return the index of the frame on screen at each display slot; −1 before the first.
 
-    Slot k shows the newest frame that had arrived completely by ``play_times[k]`` and does not belong to a slot after
-    k. A late frame is shown at a later slot only if no newer frame has arrived. Both arrays are in display order and in
-    nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
+    Slot k shows the newest frame of the slots up to k that had arrived completely by ``play_times[k]``. Both arrays are
+    in display order and in nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A punctual frame is shown at its slot. A late frame is shown at the first later slot whose time is not before its
-    # arrival. The time of a slot is here the latest play time of all slots up to it, because the reference frame of a B
-    # frame is shown after the B frame, but has an earlier play time.
+    # A late frame is shown at the first later slot whose time is not before its arrival. The running maximum is needed
+    # because a B frame's reference is shown after it, but has an earlier play time.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -122,7 +114,7 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
 
 
 def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
-    """Return the frame on screen at each display slot, as the number of the frame's own slot; −1 before the first.
+    """Return the slot of the frame on screen at each display slot; −1 before the first.
 
     ``decoded`` marks the slots whose frame was decoded.
     """
@@ -175,15 +167,14 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
             elif frame in told.holes:
                 data = _with_holes(rung.unit(frame % table.frames), told.holes[frame], ladder.codec.name)
             if data:
-                # Slice quantizers are relative to those in the parameter sets. After a change of rung, the new rung's
-                # parameter sets therefore come first.
+                # Slice quantizers are relative to the parameter sets, so a new rung's parameter sets come first.
                 head = parameter_sets(ladder, q) if q != last else b""
                 last = q
                 yield Unit(int(table.slot_of(frame)), head + data)
 
 
 _SETS = {"h264": lambda first: first & 31 in (7, 8), "h265": lambda first: first >> 1 & 63 in (32, 33, 34)}
-"""Codecs with parameter sets; the function tests the first byte of a NAL unit for a parameter set."""
+"""Whether the first byte of a NAL unit is that of a parameter set, for codecs that have them."""
 
 
 def parameter_sets(ladder: Ladder, q: int) -> bytes:
@@ -196,10 +187,10 @@ def parameter_sets(ladder: Ladder, q: int) -> bytes:
 
 
 def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> bytes | None:
-    """Return the usable part of a damaged access unit, as depacketisers deliver it (`wire::payload::Depacketiser`).
+    """Return the usable part of a damaged access unit, as in `wire::payload::Depacketiser`.
 
     VP8 and VP9 keep the part before the first hole. AV1 keeps nothing, because its OBUs have no size on the wire. For
-    other codecs the lost bytes are replaced by zeros, and a hole at the end is removed.
+    other codecs the lost bytes are zeros, and a hole at the end is removed.
     """
     if codec == "av1":
         return None
@@ -218,11 +209,9 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> by
 
 
 def segments(ladder: Ladder, told: Fates) -> list[range]:
-    """Divide the flow into runs of consecutive GOPs that must be decoded together.
+    """Divide the flow into runs of GOPs that must be decoded together.
 
-    Each GOP of a run, except the first, has an incomplete I frame.
-
-    A GOP with a complete I frame does not depend on earlier ones.
+    Only a run's first GOP has a complete I frame.
     """
     table = ladder.table
     starts = [

@@ -1,8 +1,7 @@
 """A stream of access units as a file that a player can open.
 
-Most codecs mark the beginning of a frame. VP8, VP9 and AV1 need the frames of IVF, which is only specified by
-libvpx's source (`ivfenc.c`): a header of 32 bytes, and before each frame its length in 4 bytes and its time in 8
-bytes, little-endian.
+VP8, VP9 and AV1 do not mark the beginning of a frame and need IVF, which only libvpx's source specifies (`ivfenc.c`):
+a header of 32 bytes, and before each frame its length in 4 bytes and its time in 8 bytes, little-endian.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ class Form(NamedTuple):
     """The file format of a codec's raw stream."""
 
     codec: str
-    """FFmpeg's name of the codec."""
+    """FFmpeg's name."""
     demuxer: str
     """FFmpeg's name of the format that `head` and `framed` produce."""
     endings: tuple[str, ...]
-    """The file name suffixes of the format."""
+    """File name suffixes."""
     fourcc: bytes = b""
-    """The codec's FourCC in IVF."""
+    """In IVF."""
     delimiter: bytes = b""
     """The optional delimiter before each access unit (H.264 and H.265, 7.3.1)."""
 
@@ -43,7 +42,7 @@ CLOCK = 90_000
 def head(codec: str, config: bytes = b"") -> bytes:
     """Return the file header before the first frame; ``config`` is the decoder's configuration.
 
-    IVF's header does not have the size of the pictures, which is part of the first key frame.
+    IVF's header omits the size of the pictures, which the first key frame has.
     """
     fourcc = FORMS[codec].fourcc
     return struct.pack("<4sHH4sHHIIII", b"DKIF", 0, 32, fourcc, 0, 0, CLOCK, 1, 0, 0) if fourcc else config
@@ -57,7 +56,7 @@ def framed(codec: str, ticks: int, data: bytes) -> bytes:
 def closed(codec: str, ticks: int, data: bytes) -> bytes:
     """Return an access unit for a player's pipe, with the delimiter of the next one.
 
-    Without that delimiter a player waits for the next unit before it shows this one.
+    Without it a player waits for the next unit before it shows this one.
     """
     delimiter = FORMS[codec].delimiter
     return framed(codec, ticks, data) + (b"" if delimiter[1:5] in data[:6] else delimiter)

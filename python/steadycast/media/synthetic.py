@@ -1,7 +1,4 @@
-"""A film that needs no file.
-
-It is drawn by the program with the same samples on every machine, and labelled synthetic.
-"""
+"""A film that is drawn by the program, with the same samples on every machine."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from steadycast.media.table import U8
 FPS = Fraction(25)
 _VERSION = 2
 _LARGE = 704 * 576
-"""Number of samples of a picture in 4CIF. For larger pictures the film is half as long."""
+"""Samples of a picture in 4CIF; for larger pictures, which take long to draw, the film is half as long."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 
@@ -35,10 +32,7 @@ class Synthetic:
 
     @classmethod
     def of(cls, size: str) -> Self:
-        """Return the film for pictures of this size.
-
-        Pictures above `_LARGE` take long to draw, so the film is half as long for them.
-        """
+        """Return the film for pictures of this size; above `_LARGE` it is half as long."""
         width, height = parse_size(size, CIF)
         return cls() if width * height <= _LARGE else cls(200)
 
@@ -74,14 +68,14 @@ class Synthetic:
 
 
 def _grain(seed: int, width: int, height: int) -> F32:
-    """Return a sheet of camera noise that is larger than a picture. Each picture uses another part of the sheet."""
+    """Return a sheet of camera noise, larger than a picture; each picture uses another part."""
     words = mixed(np.arange(width * height, dtype=np.uint64) + np.uint64(seed + 77) * np.uint64(1 << 40))
     four = sum(((words >> np.uint64(shift)) & np.uint64(3)).astype(np.float32) for shift in (0, 8, 16, 24))
     return np.asarray((four - np.float32(6)) * np.float32(0.5), dtype=np.float32).reshape(height, width)
 
 
 def _clock(canvas: Canvas, frame: int) -> None:
-    """Draw the time of a picture: the seconds as digits, and a hand that turns once per second."""
+    """Draw the seconds as digits, and a hand that turns once per second."""
     right = -canvas.left - 0.035
     canvas.box(right - 0.38, 0.035, right, 0.125, _DARK, round=0.02, alpha=0.8)
     x, y, turn = right - 0.045, 0.08, frame / float(FPS)

@@ -1,4 +1,4 @@
-"""Frame sizes at every quantizer. The simulator sends these sizes, with or without pictures."""
+"""Frame sizes at every quantizer."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Kind(IntEnum):
-    """The type of a frame, by its references to others."""
+    """The type of a frame."""
 
     I = 0  # noqa: E741  (the field's name for it)
     P = 1
@@ -25,23 +25,23 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class FrameTable:
-    """The frames of a film at each quantizer, with their sizes in coding order. All quantizers have the same GOPs.
+    """The frames of a film at each quantizer, with their sizes in coding order.
 
-    A flow that is longer than the table starts again at its first frame, which begins a GOP: frame ``i`` of the flow
-    is frame ``i % frames`` of the table. The last GOP of each pass may be shorter than the others.
+    A longer flow starts again at the first frame: its frame ``i`` is frame ``i % frames`` of the table. The last GOP of
+    each pass may be shorter than the others.
     """
 
     fps: Fraction
     gop: int
     kinds: U8
     qs: list[int]
-    """Quantizers, one per row of `sizes`, ascending. The rates need not decrease monotonically."""
+    """Ascending, one per row of `sizes`; the rates need not decrease monotonically."""
     sizes: U32
-    """Bytes of each access unit, with a row per quantizer and a column per frame in coding order."""
+    """Bytes of each access unit: a row per quantizer, a column per frame in coding order."""
     display: U32
     """The position in display order of each frame in coding order."""
     label: str
-    """The name in titles of figures and reports."""
+    """The name in titles."""
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -72,7 +72,12 @@ class FrameTable:
         return -(-self.frames // self.gop)
 
     def row(self, q: int) -> int:
-        """Return the row of `sizes` for quantizer ``q``; `KeyError` if there is none."""
+        """Return the row of `sizes` for quantizer ``q``.
+
+        Raises:
+            KeyError: there is none.
+
+        """
         try:
             return self.qs.index(q)
         except ValueError:
@@ -85,7 +90,7 @@ class FrameTable:
         return range(first, min(first + self.gop, (start + 1) * self.frames))
 
     def group_of(self, frames: npt.ArrayLike) -> I64:
-        """Return the GOP number for each of these frame numbers. Both are counted through the whole flow."""
+        """Return the GOP number for each of these frame numbers; both count through the whole flow."""
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.gops + within // self.gop, dtype=np.int64)
 
@@ -96,13 +101,13 @@ class FrameTable:
     def slot_of(self, frames: npt.ArrayLike) -> I64:
         """Return the display slot for each of these frame numbers in coding order.
 
-        Both are counted through the whole flow.
+        Both count through the whole flow.
         """
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 
     def told(self, doubling: int | None = None) -> dict[str, object]:
-        """Return the sizes in the core's format; ``doubling`` is the codec's value of `ladder.Codec.doubling`."""
+        """Return the sizes in the core's format; ``doubling`` is `ladder.Codec.doubling`."""
         return {
             "fps": (self.fps.numerator, self.fps.denominator),
             "gop": self.gop,
@@ -121,10 +126,8 @@ class FrameTable:
 def coding_order(pattern: str) -> tuple[U8, U32]:
     """Return the types and the display positions of a closed GOP's frames, in coding order.
 
-    ``pattern`` lists the types in display order, such as ``IBBPBBP``.
-
-    B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, because the
-    GOP is closed.
+    ``pattern`` lists the types in display order, such as ``IBBPBBP``. B frames after the last P frame are coded at the
+    end, and only refer to earlier frames.
     """
     order: list[int] = []
     waiting: list[int] = []

@@ -1,4 +1,4 @@
-"""The ladder of Multi-Evalvid-RA's table 2. It has mean rates but no pixels, because the paper's clip is lost."""
+"""The ladder of Multi-Evalvid-RA's table 2: mean rates without pixels, because the paper's clip is lost."""
 
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ def table2(
 
     ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of
     I, P and B frames, which the paper does not give. The sizes vary uniformly by up to ``variation_permille`` in both
-    directions. The variation is the same at all quantizers, because it represents the content of the picture.
+    directions, alike at all quantizers.
     """
     if gop < 1 or distance < 1 or frames < 1 or min(weights) < 1 or not 0 <= variation_permille < 1000:
         raise ValueError("lengths and weights start at 1, the variation is below 1000 permille")
@@ -49,8 +49,8 @@ def table2(
     ends = np.cumsum(shares)
     for row, rate in enumerate(MEAN_RATES_BPS.values()):
         total = int(rate * frames / (8 * Fraction(fps)))
-        # Differences of rounded cumulative sums have no accumulated rounding error. Python's integers are used,
-        # because products for long clips exceed 64 bits.
+        # Differences of rounded cumulative sums have no accumulated rounding error. Products for long clips exceed 64
+        # bits, which Python's integers do not limit.
         marks = [total * int(end) // whole for end in ends]
         sizes[row] = np.diff([0, *marks])
     assert kinds[0] == Kind.I

@@ -19,16 +19,13 @@ from steadycast.media.table import F64, U8, U32, FrameTable, Kind, coding_order
 _QS = list(range(2, 32))
 _CSV = ["frame", "type", "q", "size"]
 _PSNR = "psnr_y_db"
-"""An optional fifth column, which is ignored when the file is read."""
+"""An optional fifth column, ignored on reading."""
 _FRAGMENT_BYTES = 1000
-"""Maximum payload of a packet in bytes, for the column "largest fragment" of written files; ns-2's default.
-
-The column is ignored when a file is read.
-"""
+"""Payload of a packet in bytes, for the column "largest fragment"; ns-2's default. Ignored on reading."""
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
 _ONLY_Q = 1
-"""The quantizer that a trace with a single rate gets, because its true quantizer is unknown. No encoder uses it."""
+"""Stands for the unknown quantizer of a single-rate trace; no encoder uses it."""
 
 
 @dataclass
@@ -39,7 +36,7 @@ class _Row:
 
 
 def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
-    """Read a trace in one of three formats. ``fps`` is only used if the file has no times, as in CSV."""
+    """Read a trace in one of three formats; ``fps`` is for files without times, such as CSV."""
     path = Path(path)
     text = text_of(path)
     if is_single_rate(text):
@@ -50,8 +47,7 @@ def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> Fram
 def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
     """Write a table in coding order, in the format of the file's suffix: `.csv`, or otherwise Evalvid-RA's.
 
-    ``psnr_y_db`` contains a row per quantizer and a column per frame in display order. Evalvid-RA's format does not
-    contain the PSNR.
+    ``psnr_y_db`` has a row per quantizer and a column per frame in display order; Evalvid-RA's format omits it.
     """
     if path.suffix.lower() == ".csv":
         lines = [",".join([*_CSV, _PSNR])]
@@ -111,7 +107,7 @@ def _evalvid(path: Path, text: str) -> FrameTable:
         times.append(time)
     if not rows:
         raise TraceError(str(path), "the trace holds no frame", "name a trace with at least one frame")
-    # The median is not affected by single irregular intervals.
+    # Unaffected by single irregular intervals.
     step = int(np.median(times))
     if step <= 0:
         raise TraceError(
@@ -122,10 +118,7 @@ def _evalvid(path: Path, text: str) -> FrameTable:
 
 
 def _csv(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable:
-    """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B.
-
-    The PSNR that `written` adds is ignored.
-    """
+    """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B."""
     reader = csv.reader(io.StringIO(text))
     try:
         head = [name.strip().lower() for name in next(reader)]
@@ -226,8 +219,7 @@ def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameT
 def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
     """Return the numbers of the trace's rows in coding order, and the display position of each row.
 
-    A trace is in coding order, like the video file from which it was made, unless a B frame follows the very first I
-    frame. In that case it is in display order, because no frame can be displayed before the first I frame.
+    A trace is in coding order, unless a B frame follows the very first I frame: nothing is displayed before that.
     """
     in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
     order = np.arange(len(kinds), dtype=np.uint32)

@@ -23,11 +23,11 @@ SIZES = {
     "720p": (1280, 720),
     "1080p": (1920, 1080),
 }
-"""Named picture sizes (ITU-T H.263, table 5; VGA; television sizes by their number of lines)."""
+"""ITU-T H.263, table 5; VGA; television sizes by their number of lines."""
 PIXELS = "yuv420p"
-"""The default pixel format: 4:2:0, 8 bits, plane after plane."""
+"""4:2:0, 8 bits, plane after plane."""
 _BARE_RATES = range(10, 121)
-"""Integers after a size that are interpreted as pictures per second, as in `name_1920x1080_50.yuv`."""
+"""Integers after a size that are pictures per second, as in `name_1920x1080_50.yuv`."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Layout:
     size: tuple[int, int] | None = None
     fps: Fraction | None = None
     pixels: str | None = None
-    """FFmpeg's name of the pixel format."""
+    """FFmpeg's name."""
 
     @staticmethod
     def named(path: Path) -> Layout:
@@ -61,10 +61,7 @@ class Layout:
         return Layout(size, fps, pixels)
 
     def otherwise(self, told: Layout) -> Layout:
-        """Complete this layout, which a file's name states, by the values in ``told``.
-
-        The pixel format in ``told`` takes precedence over the name's.
-        """
+        """Complete this layout by the values in ``told``, whose pixel format takes precedence."""
         return Layout(self.size or told.size, self.fps or told.fps, told.pixels or self.pixels)
 
     def __str__(self) -> str:
@@ -100,7 +97,7 @@ def open_raw(path: Path, layout: Layout) -> Any:
         problem = f"{layout.fps} pictures per second are not supported"
         raise ClipError(str(path), problem, f"rates go from {RATES[0]} to {RATES[1]}")
     width, height = layout.size
-    # Sizes with odd sides are rounded up in each plane.
+    # Odd sides are rounded up in each plane.
     each = width * height * av.VideoFormat(pixels, width, height).padded_bits_per_pixel // 8
     length = path.stat().st_size
     if width % 2 or height % 2 or not each:

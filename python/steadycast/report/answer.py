@@ -15,10 +15,7 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""The answer explains a share if it differs from the quotient of throughput and fair share by at least this.
-
-A smaller difference may come from averaging over seeds.
-"""
+"""A share is explained if it differs from throughput per fair share by this; less may come from averaging."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
@@ -30,7 +27,7 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
         sentences.append("This run was interrupted. The report covers only its beginning.")
     sentences += uncompared(summary)
     measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
-    # Background traffic is sent at a fixed rate, so it is in the table, but not part of the answer.
+    # Background traffic has a fixed rate.
     told = [got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [got(f) for f in measured]
     if len(told) > 4:
         told = [*told[:3], f"and {len(told) - 3} more flows, in the table"]
@@ -122,16 +119,15 @@ def got(flow: Json) -> str:
 
 
 def never_competes(flow: Mapping[str, Any]) -> bool:
-    """Whether no other flow competed with this one. Its fraction of the fair share is then unknown."""
+    """Whether no other flow competed with this one, so that its fraction of the fair share is unknown."""
     return flow.get("share_of_fair") is None and number(flow.get("competing_s")) == 0
 
 
 def partly_competing(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence with the rate of each flow while it competed, if the table's mean rate differs from it.
+    """Return a sentence with each flow's rate while it competed, if the mean rate in the table differs.
 
-    The table shows each flow's mean rate over the whole run, its fair rate, and its share. The share counts only the
-    time in which the flow competes. For a flow that pauses, or that is alone for a time, it therefore differs from the
-    mean rate divided by the fair rate.
+    The share of a flow that pauses, or is alone for a time, therefore differs from the mean rate divided by the fair
+    rate.
     """
     said = []
     for flow in summary["flows"]:
@@ -149,7 +145,7 @@ def partly_competing(summary: Mapping[str, Any]) -> str | None:
 
 
 def _seen(flow: Json) -> str | None:
-    """Describe the viewers' experience in one sentence: the score, its basis, and the missing frames."""
+    """Describe the viewers' experience: the score, its basis, and the missing frames."""
     receivers = ranked_receivers(flow) if flow.get("kind") == "video" else []
     if not receivers:
         return None
@@ -175,7 +171,7 @@ def _seen(flow: Json) -> str | None:
 
 
 def _built_on(flow: Json, by: str) -> str:
-    """Describe the quality of the pictures by their mean PSNR, if it was measured."""
+    """Describe the pictures' mean PSNR, if it was measured."""
     psnr = of_flow(flow, "psnr_db.raw.y")
     if by == "rate_score":
         return "; its pictures were not measured"

@@ -27,8 +27,7 @@ _RC: Any = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # The default position of titles without ticks above the axes. Otherwise matplotlib searches for such ticks, which
-    # takes a third of the drawing time.
+    # Without it, matplotlib searches for ticks above the axes, which takes a third of the drawing time.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -63,7 +62,7 @@ class Drawing:
     """A figure of a run or of a sweep, which a notebook can display."""
 
     figure: Figure
-    """The matplotlib figure, for further changes."""
+    """For further changes."""
 
     def save(self, path: Path | str) -> None:
         """Save the figure; the suffix selects the format (.png, .svg, .pdf).
@@ -93,21 +92,21 @@ def all_drawn(draw: Callable[[], Sequence[Figure]]) -> list[Drawing]:
 
 
 def _plain_svg(figure: Figure) -> str:
-    """Return a figure as SVG with fixed colours, the reader's fonts, and without a creation time."""
+    """SVG with fixed colours and the reader's fonts, without a creation time."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # The reader may lack matplotlib's font, DejaVu Sans; Verdana has almost the same widths.
+    # Verdana has almost the same widths as DejaVu Sans, which the reader may lack.
     return text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
 
 
 def svg(figure: Figure, name: str) -> str:
     """Return a figure as inline SVG whose colours follow the page's light or dark scheme."""
     text = _plain_svg(figure)
-    # Several drawings share one page, so their ids must be unique.
+    # Ids must be unique, because drawings share a page.
     text = text.replace(f'<g id="{_END}"', f'<g class="{_END}"')
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
@@ -119,7 +118,7 @@ def svg(figure: Figure, name: str) -> str:
         (style.PAPER, "paper"),
     ):
         text = text.replace(colour, f"var(--{variable})")
-    # Lines and texts follow the page's scheme. Areas, and the texts on them, keep their colours.
+    # Areas, and the texts on them, keep their colours.
     text = re.sub(r"stroke: #([0-9a-f]{6})", r"stroke: var(--c-\1, #\1)", text)
     text = re.sub(r"(<text [^>]*fill: )#(?!ffffff|111111)([0-9a-f]{6})", r"\1var(--c-\2, #\2)", text)
     text = text.replace("<svg ", '<svg role="img" ', 1)
@@ -127,11 +126,11 @@ def svg(figure: Figure, name: str) -> str:
 
 
 _END = "end"
-"""The class of labels right of the axes; narrow pages show them as a list above the drawing instead."""
+"""The class of labels right of the axes, which narrow pages show as a list."""
 
 
 def _legend(figure: Figure) -> str:
-    """Return the labels right of the axes as a list, for narrow pages; empty if there are none."""
+    """Return the labels right of the axes as a list; empty if there are none."""
     from matplotlib.colors import to_hex
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
@@ -154,7 +153,7 @@ def _legend(figure: Figure) -> str:
 
 
 def colours(svgs: str) -> list[str]:
-    """Return the line colours in drawings that `svg` has made, as six hexadecimal digits."""
+    """Return the line colours in drawings of `svg`, as six hexadecimal digits."""
     return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 
@@ -213,10 +212,7 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels right of the axes, at the ends of their lines, moved apart if they would overlap.
-
-    Labels that are too wide are broken into a second line.
-    """
+    """Write labels at the ends of lines; overlapping ones are moved apart, and wide ones broken into two lines."""
     if not labels:
         return
     low, high = axes.get_ylim()
@@ -231,8 +227,7 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
     ordered = sorted(map(fitted, labels), key=lambda label: label.y)
     lines = [label.text.count("\n") + 1 for label in ordered]
     places = [min(max(label.y, low), high) for label in ordered]
-    # Labels that are too close push each other apart. The number of rounds is limited, because a crowded chart may have
-    # no room for all.
+    # Labels that are too close push each other apart. A crowded chart may have no room for all.
     for _ in range(50):
         moved = False
         for i in range(1, len(places)):
@@ -259,7 +254,7 @@ def _broken(line: str, size: float, room: float) -> str:
     """Break a line at its spaces into lines of at most ``room`` points."""
     from matplotlib.textpath import TextPath
 
-    if not line.strip():  # matplotlib can't create the path of an empty text
+    if not line.strip():  # matplotlib fails on an empty text
         return line
     width = float(TextPath((0, 0), line, size=size).get_extents().width)
     return line if width <= room else textwrap.fill(line, max(8, int(len(line) * room / width)))

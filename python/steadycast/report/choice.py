@@ -14,9 +14,9 @@ from steadycast.folder import Json, is_spread, number, spread, student_t99
 from steadycast.report import say
 
 LEAST_OWN_SHARE = 0.5
-"""The fraction of its fair share below which a video starves.
+"""A video starves below this fraction of its fair share.
 
-A flow is reasonably fair within a factor of two of a TCP's rate under the same conditions (RFC 5348, section 1).
+A flow is reasonably fair within a factor of two of a TCP's rate (RFC 5348, section 1).
 """
 LEAST_SHARE = 0.8
 """The fraction of its fair share that every other flow must obtain."""
@@ -25,7 +25,7 @@ MOST_FROZEN = 0.01
 CONVERSATION_MS = 400.0
 """The longest one-way delay of a conversation, in milliseconds (ITU-T G.114)."""
 PRIOR_FREEDOM = 2
-"""The degrees of freedom of the placebo's variance when it is pooled with the variance of a comparison's seeds."""
+"""Degrees of freedom of the placebo's variance when it is pooled with that of the seeds."""
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
@@ -36,7 +36,7 @@ _MORE_SEEDS: Mapping[Where, str] = {
     "python": "compare the folders of run_seeds(…, seeds=range(1, 6)), or give sweep(…) these seeds",
     "lab": "save the scenario, and run it with steadycast sweep FILE --seeds 1-5",
 }
-"""The remedy that adds seeds, by the interface that shows the verdict."""
+"""How to add seeds in each interface."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Placebo:
     """The differences of a figure between two runs that only differ in the seed (`python -m validation.placebo`)."""
 
     spread: float
-    """The root mean square of the differences; for delays, of the differences relative to the mean delay.
+    """The root mean square of the differences; for delays relative to the mean delay.
 
     For the figures in `MIDDLE` it is the median over scenarios, networks and controllers.
     """
@@ -59,12 +59,9 @@ PLACEBO: Mapping[str, Placebo] = {
     "share": Placebo(0.081, 0.446),
     "delay": Placebo(0.093, 0.722),
 }
-"""The placebo of each figure. The values are those of docs/data/placebo.csv; a test compares the two."""
+"""The placebo of each figure, from docs/data/placebo.csv."""
 MIDDLE = ("score",)
-"""Figures whose spread varies so much between networks that a few networks would dominate the mean square.
-
-On Wi-Fi a score scatters six times as widely as elsewhere. There the spread between the runs' own seeds is decisive.
-"""
+"""Figures whose mean square a few networks would dominate: a score varies six times as much on Wi-Fi."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,9 @@ class Sample:
     """The figures of one run that the rule uses."""
 
     others: Mapping[str, float]
-    """The fraction of its fair share that each flow obtained, except for the videos under test."""
+    """Fractions of their fair share that flows other than the tested videos obtained, by name."""
     share: Value
-    """The fraction of its fair share that the video under test obtained; the smallest if there are several videos."""
+    """The smallest fraction of its fair share that a video under test obtained."""
     picture_score: Value
     rate_score: Value
     frozen: Value
@@ -85,7 +82,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate for the recommendation: a run, or the runs of several seeds."""
+    """A run, or the runs of several seeds, that may be recommended."""
 
     name: str
     samples: Mapping[int, Sample]
@@ -108,12 +105,12 @@ class Candidate:
         return min(shares, key=lambda item: number(item[1]) or 0.0, default=None)
 
     def others_share(self, sample: Sample) -> Value:
-        """Return the fraction of its fair share that the flow named by `least` has in one run."""
+        """Return the fraction of its fair share that the flow of `least` has in one run."""
         return None if self.least is None else sample.others.get(self.least[0])
 
     @property
     def faults(self) -> list[str]:
-        """Return sentences about the candidate's violations of the rule."""
+        """Sentences about violations of the rule."""
         share, frozen, said = self.mean(_share), self.mean(_frozen), []
         if number(share) is not None and (number(share) or 0.0) < LEAST_OWN_SHARE:
             said.append(f"it starves at {say.frac(share)} of its own fair share")
@@ -125,7 +122,7 @@ class Candidate:
 
     @property
     def breach(self) -> float:
-        """The size of the violations: the sum of the missing shares and the excess of frozen time."""
+        """The sum of the missing shares and the excess of frozen time."""
         share, frozen = number(self.mean(_share)), number(self.mean(_frozen))
         others = LEAST_SHARE if self.least is None else number(self.least[1]) or 0.0
         own = LEAST_OWN_SHARE if share is None else share
@@ -152,7 +149,7 @@ class Criterion:
     key: str
     """The name in JSON."""
     placebo: str
-    """The entry of `PLACEBO` with the random variation of the figure."""
+    """The key in `PLACEBO`."""
     least: float
     """The smallest difference that matters to a viewer or to another flow; relative for delays."""
     value: Callable[[Candidate, Sample], Value]
@@ -160,7 +157,7 @@ class Criterion:
     raw: Callable[[Candidate], Any]
     """The unbounded figure, as a mean over the seeds."""
     how: Callable[[object], str]
-    """The function that formats the figure."""
+    """Formats the figure."""
     words: Callable[[Candidate], str]
     """The predicate after the candidate's name, with {} for the figure."""
     relative: bool = False
@@ -280,25 +277,25 @@ class Difference:
     least: float
     """The smallest significant difference."""
     spread: Value
-    """The standard deviation from which `least` is computed: that of the runs, pooled with that of the placebo."""
+    """The standard deviation behind `least`: that of the runs, pooled with the placebo's."""
     seeds: int
     paired: bool
     """Whether the runs of each pair have the same seed."""
 
     @property
     def counts(self) -> bool:
-        """Whether the difference is significant, and large enough to matter."""
+        """Whether the difference is significant and large enough to matter."""
         return self.difference >= self.least
 
     @property
     def basis(self) -> str:
-        """The origin of the smallest significant difference."""
+        """The origin of `least`."""
         if self.seeds == 1:
             return "placebo"
         return "paired by seed" if self.paired else "seeds in their order"
 
     def as_json(self) -> Json:
-        """Return the difference as JSON, for a CI pipeline."""
+        """Return the difference as JSON."""
         return {
             "better": self.better.name,
             "worse": self.worse.name,
@@ -318,11 +315,10 @@ class Difference:
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
     """Compare two candidates by one criterion; `None` if one of them has no value.
 
-    Runs are paired by seed if at least half of the seeds are equal, and otherwise in the order of seeds, which is a
-    random pairing. With several pairs, the smallest significant difference is the half-width of the mean's 99 %
-    interval by Student's t. The variance is moderated as in Smyth's t (2004, equation 3.2): the placebo's variance,
-    with `PRIOR_FREEDOM` degrees of freedom, is pooled with the variance of the n pairs, which has n - 1 degrees of
-    freedom. Two or three pairs that agree by chance are then not significant.
+    Runs are paired by seed if at least half of the seeds are equal, and otherwise in the order of seeds. With several
+    pairs, the smallest significant difference is the half-width of the mean's 99 % interval by Student's t. The
+    variance of n pairs (n - 1 degrees of freedom) is pooled with the placebo's (`PRIOR_FREEDOM`), as in Smyth's
+    moderated t (2004, equation 3.2). Two or three pairs that agree by chance are then not significant.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -354,7 +350,7 @@ class Verdict:
 
     candidates: Sequence[Candidate]
     take: Sequence[str] = ()
-    """The recommended candidates: one, several without a significant difference, or none."""
+    """One, several without a significant difference, or none."""
     nearest: str | None = None
     """The candidate with the smallest violation, if all violate the rule."""
     score: str | None = None
@@ -372,7 +368,7 @@ class Verdict:
     said: Sequence[str] = field(default=())
 
     def as_json(self) -> Json:
-        """Return the verdict as JSON, for a CI pipeline."""
+        """Return the verdict as JSON."""
         return {
             "take": list(self.take),
             "recommended": self.take[0] if len(self.take) == 1 else None,
@@ -389,7 +385,7 @@ class Verdict:
 
 
 def verdict(candidates: Sequence[Candidate], where: Where = "compare") -> Verdict:
-    """Apply the rule: each criterion in turn excludes the candidates that are significantly behind the leading one."""
+    """Apply the rule: each criterion in turn excludes the candidates that are significantly behind."""
     if len(candidates) < 2:
         return Verdict(candidates)
     score = score_of(candidates)
@@ -480,7 +476,7 @@ def _said(
     else:
         said = [f"Use {' or '.join(take)}, which do not differ significantly: {why}."]
     if reason == "decided":
-        # These controllers are not significantly worse, but are not recommended because they violate the rule.
+        # Controllers that are not significantly worse, but violate the rule.
         faulty = [each for each in left if each.faults]
         said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     if best is not None and best.alone:
@@ -496,7 +492,6 @@ def _breaks(left: Sequence[Candidate]) -> str:
 
 
 def _nearly(candidates: Sequence[Candidate], compared: Sequence[Difference]) -> str:
-    """Name the difference in score of two candidates, and the smallest significant one."""
     found = next((each for each in compared if each.criterion.placebo == "score"), None)
     if found is None or len(candidates) != 2:
         return ""
@@ -527,7 +522,7 @@ def _costs(best: Candidate) -> str:
 
 
 def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Name the criteria in which others are significantly better, but which the rule ranks lower."""
+    """Name the criteria of lower rank in which others are significantly better."""
     found = []
     for each in candidates:
         for criterion in criteria(score_of(candidates)):
@@ -546,7 +541,7 @@ def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:
-    """Return a candidate from the summaries of its runs, given by seed, with the figures of the videos under test."""
+    """Return a candidate from the summaries of its runs, by seed; ``tested`` are the videos under test."""
     flows = [flow for summary in summaries.values() for flow in summary["flows"] if flow["name"] in tested]
     alone = all(len(flow.get("receivers") or []) == 1 for flow in flows)
     return Candidate(name, {seed: sample(summary, tested) for seed, summary in summaries.items()}, alone)
@@ -567,7 +562,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
             flow["name"]: share
             for flow in summary["flows"]
             if flow.get("kind") in ("video", "tcp")
-            # Several videos under test compete with each other, so each one also counts as an other flow.
+            # Several videos under test compete with each other.
             and (flow["name"] not in tested or len(tested) > 1)
             and (share := number(flow.get("share_of_fair"))) is not None
         },
@@ -596,7 +591,7 @@ def judged(summary: Json) -> Json:
 
 
 def in_question(summaries: Sequence[Json]) -> list[str]:
-    """Return the videos under test: those whose controllers differ between these runs; all if no controller differs."""
+    """Return the videos whose controllers differ between these runs; all if no controller differs."""
     steered: dict[str, set[str]] = {}
     for summary in summaries:
         for flow in summary["flows"]:
@@ -606,13 +601,13 @@ def in_question(summaries: Sequence[Json]) -> list[str]:
 
 
 def delay_ms(flow: Mapping[str, Any]) -> Any:
-    """Return the delay of a flow's viewer: the play-out delay, or else the network's delay."""
+    """Return the play-out delay of a flow, or else the network's delay, in milliseconds."""
     play_out = _median(flow, "playout_ms", "p95")
     return play_out if number(play_out) is not None else _median(flow, "delay_ms", "p95")
 
 
 def alike(one: Any, other: Any, how: Callable[[object], str]) -> bool:
-    """Whether two values are indistinguishable: they are formatted alike, or their 95 % intervals overlap."""
+    """Whether two values are formatted alike, or their 95 % intervals overlap."""
     if how(number(one)) == how(number(other)):
         return True
     half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))

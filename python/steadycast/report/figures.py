@@ -101,7 +101,7 @@ def draw_delay(folder: Folder) -> Figure | None:
     for flow in folder.scenario.get("flow", []):
         limit = units.read(flow.get("playout"), units.SPAN)
         if limit is not None:
-            # A limit far above all delays is not drawn, because it would press the delays to the bottom.
+            # A limit far above all delays would press them to the bottom.
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
                 labels.append(canvas.level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
@@ -123,7 +123,7 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def decided(folder: Folder) -> pl.DataFrame:
-    """Return the senders' decisions, by time; the table also has rows with receivers' measurements."""
+    """Return the senders' decisions by time, without receivers' measurements."""
     return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
 
 
@@ -147,7 +147,7 @@ def draw_why(folder: Folder) -> Figure | None:
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
-        # Only rows with a sender's decision have a limit; the other rows are measurements of receivers.
+        # Only a sender's decisions have a limit.
         mine = decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
         if not mine.height:
             continue
@@ -187,7 +187,7 @@ def draw_why(folder: Folder) -> Figure | None:
                     (begin + stop) / 2, 0.5, limit, va="center", ha="center", fontsize=7, color="#111111"
                 )
         for limit, each in spans.items():
-            # One collection per limit, because thousands of single patches would dominate the drawing time.
+            # Thousands of single patches would dominate the drawing time.
             colour = style.LIMIT.get(limit, style.MUTED)
             whole = axes.get_xaxis_transform()
             axes.broken_barh(each, (0, 1), transform=whole, color=colour, alpha=0.1, linewidth=0)
@@ -338,7 +338,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
-            # The warm-up is drawn but not counted, as in the table.
+            # The warm-up is drawn but not counted.
             n = sum(each >= folder.summary.get("from_s", 0.0) for each in t)
             canvas.beside(axes, f"{n} {fate}", 1.0, -place, colour)
             place += 9
@@ -416,7 +416,7 @@ def draw_tcp(folder: Folder) -> Figure | None:
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
-    if folder.has("rates"):  # the window of a flow is only drawn while its data arrive
+    if folder.has("rates"):  # the window is only drawn while data arrive
         arrived = folder.table("rates").filter(pl.col("throughput_bps") > 0).group_by("flow")
         table = table.join(arrived.agg(first=pl.col("t_s").min(), last=pl.col("t_s").max()), on="flow")
         table = table.filter(pl.col("t_s").is_between("first", "last")).sort("t_s")
@@ -451,7 +451,7 @@ ALONE: tuple[Plot, ...] = tuple(
     Plot(name, over_time.QUANTITIES[name].heading, "", over_time.of_one(name))
     for name in ("jitter", "cumulative-jitter", "fairness")
 )
-"""Figures that are only drawn on request, and are not part of the report."""
+"""Drawn on request, not part of the report."""
 
 PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Rates", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),

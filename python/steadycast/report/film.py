@@ -35,14 +35,13 @@ def add(folder: Folder, progress: Progress) -> None:
 def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     """Return a heading, and the films of these runs; empty if there are none.
 
-    Films that exceed two million bytes in total are re-encoded to equal parts of that size. A film that can't be
-    reduced to its part is replaced by its path.
+    Films that exceed two million bytes in total are re-encoded to equal parts of that size, or replaced by their path.
     """
     films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
     # Base64 encodes three bytes as four characters.
     fits = sum(len(data) for _, _, data in films) * 4 // 3 <= _MOST
     if not fits:
-        from steadycast.film import smaller  # imported late, because it loads the codecs
+        from steadycast.film import smaller  # loads the codecs
     parts = []
     for folder, facts, data in films:
         small = data if fits else smaller(data, _MOST * 3 // 4 // len(films))

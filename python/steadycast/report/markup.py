@@ -1,4 +1,4 @@
-"""Builds HTML. Text that is not marked as HTML is escaped, so that names from files or the network can't inject any."""
+"""Builds HTML; text that is not marked as HTML is escaped, so that names from files or the network can't inject any."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def element(tag: str, *content: object, **attributes: object) -> Html:
     for name, value in attributes.items():
         if value is not None:
             word = name.rstrip("_").replace("_", "-")
-            # Values are always escaped, because HTML may contain quotation marks.
+            # Even HTML may contain quotation marks.
             words.append(word if value is True else f'{word}="{html.escape(str(value))}"')
     start = f"<{' '.join(words)}>"
     return Html(start if tag in _VOID else f"{start}{joined(content)}</{tag}>")

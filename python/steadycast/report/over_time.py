@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steadycast.media.table import F64
 
 _DENSE = 200
-"""The number of points above which lines are drawn without dashes."""
+"""With more points, lines are drawn without dashes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Quantity:
     heading: str
     lines: Callable[[Folder], Iterator[Line]]
     bottom: float | None = None
-    """The lower end of the vertical axis; `None` means the lowest value."""
+    """`None`: the lowest value."""
 
 
 def jain(throughputs: Sequence[float]) -> float:
@@ -76,9 +76,9 @@ def _jitter(folder: Folder) -> Iterator[Line]:
 
 
 def _cumulative(folder: Folder) -> Iterator[Line]:
-    """Yield the cumulative jitter at each frame: the sum of the jitter J up to it (Multi-Evalvid-RA, equation 4).
+    """Yield the sum of the jitter J up to each frame (Multi-Evalvid-RA, equation 4).
 
-    The sum is the frame's delay minus the delay of the first frame.
+    It is the frame's delay minus that of the first frame.
     """
     for flow, (made, came) in _frames(folder, "ready_s", "arrived_s"):
         delays = (came - made) * 1000
@@ -123,7 +123,7 @@ QUANTITIES = {
         Quantity("delay", "One-way delay, mean of each interval (ms)", _rates("delay_ms"), 0.0),
     )
 }
-"""The quantities by name. For a single run, reports have more detailed figures of the last two quantities."""
+"""By name; reports have more detailed figures of the last two."""
 
 
 def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | None:

@@ -39,7 +39,7 @@ def write_report(
 ) -> Path:
     """Write DIR/report.html and return its path.
 
-    `pictures` is a section from `report.pictures`; `drawings` has the figures, if they are already drawn.
+    `pictures` is a section from `report.pictures`; `drawings` are figures that are already drawn.
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
@@ -147,7 +147,7 @@ def _head(summary: Json, name: str) -> Html:
 def _when(summary: Json) -> str:
     start, end = summary.get("from_s") or 0.0, summary.get("to_s")
     span = f"{round(start, 1):g} to {round(float(end or 0.0), 1):g} s"
-    # The seed of a live session is omitted, because it can't reproduce the session.
+    # A seed can't reproduce a live session.
     return span if summary.get("world") == "live" else f"{span} · seed {reach(summary, 'scenario', 'seed')}"
 
 
@@ -207,9 +207,7 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
         drawing = drawn.get(plot.name)
         if drawing is not None:
             note = plot.note if not plot.ranges or banded(folder.summary["flows"]) else ""
-            if (
-                plot.name == "quality" and " above " not in drawing
-            ):  # the note explains levels, which are absent
+            if plot.name == "quality" and " above " not in drawing:  # no levels to explain
                 note = ""
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))
@@ -226,7 +224,7 @@ def _reasons(folder: Folder) -> list[Html]:
         mine = decisions.filter(pl.col("flow") == flow["name"])
         if not mine.height:
             continue
-        # A decision holds until the next one, and the last one until the end of the run.
+        # A decision holds until the next one, or the end of the run.
         held = mine.with_columns(
             held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0),
             step=pl.col("target_bps").diff(),
@@ -317,7 +315,7 @@ def _links(summary: Json) -> Html:
 
 
 def _promises(promises: list[dict[str, Any]]) -> Html:
-    """List the violated invariants; the invariants that hold are hidden behind a summary line."""
+    """List the violated invariants; those that hold are hidden behind a summary line."""
 
     def shown(some: list[dict[str, Any]]) -> Html:
         rows = [

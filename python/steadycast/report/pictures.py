@@ -25,7 +25,7 @@ def side_by_side(folder: Folder, frame: int) -> Html:
         order = [r["name"] for r in ranked_receivers(flow)] if flow.get("kind") == "video" else []
         if not order:
             continue
-        # A single receiver is both the median and the worst one, and is shown once.
+        # A single receiver is both.
         chosen = list(dict.fromkeys((order[len(order) // 2], order[0])))
         cells: list[Html] = []
         for receiver in chosen:

@@ -66,10 +66,7 @@ def read(path: Path) -> Run:
 
 
 def over_seeds(run: Run, column: str) -> list[series.Series]:
-    """Return a column of the table `rates` over time, per flow.
-
-    Several seeds are reduced to their median, minimum and maximum.
-    """
+    """Return a column of the table `rates` over time, per flow; of several seeds median, minimum and maximum."""
     each = [series.series(folder, column) for folder in run.folders if folder.has("rates")]
     if len(each) <= 1:
         return each[0] if each else []
@@ -77,7 +74,7 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
     for flow in run.summary["flows"]:
         mine = [one for lines in each for one in lines if one.flow["name"] == flow["name"]]
         if mine:
-            # Each seed's line is already the median of the receivers, so the band is over the seeds.
+            # Each seed's line is already the median of the receivers.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             alone = [replace(one, low=one.mid, high=one.mid) for one in mine]
             result.append(series.merged(plain, alone))
@@ -212,7 +209,7 @@ FIGURES: dict[str, tuple[str, str, str, str]] = {
         "The mean of each interval; with several seeds, their median. A longer play-out delay is added to it.",
     ),
 }
-"""Figures of all runs on one axis: heading, column of the table `rates`, caption, and an explanation."""
+"""Heading, column of the table `rates`, caption, and an explanation."""
 
 
 def together(runs: Sequence[Run], name: str) -> Figure | None:
@@ -272,16 +269,17 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Measure(Row):
-    """One figure of all runs. Each value is that of the run's worst flow."""
+    """One figure of all runs, of each run's worst flow."""
 
     better: str | None
-    """Whether "higher" or "lower" values are better; `None` if neither is better in general."""
+    """"higher", "lower", or `None` if neither is better in general."""
 
     def marks(self) -> tuple[str, ...]:
         """Return "best", "worst" or an empty string for each run.
 
-        A run with a single seed is not marked, because only confidence intervals distinguish runs. A run is not marked
-        either if its interval overlaps both the best run's and the worst run's.
+        Only confidence intervals distinguish runs: a run is not marked if it has a single seed, or if its interval
+        overlaps
+        both the best run's and the worst run's.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)
@@ -307,8 +305,7 @@ def measures(runs: Sequence[Run]) -> list[Measure]:
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
-            # For a video, a larger share than the fair one is not better. For TCP flows beside it, a larger share is
-            # better.
+            # A video's share above the fair one is not better; that of TCP flows beside it is.
             better = "higher" if kind == "tcp" else column.figure.better
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)

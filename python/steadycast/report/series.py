@@ -72,7 +72,7 @@ def merged(flow: Json, lines: Sequence[Series]) -> Series:
 
 
 def banded(flows: Sequence[Json]) -> bool:
-    """Whether a line of these flows represents several receivers, seeds or flows, and has a band."""
+    """Whether a line of these flows stands for several receivers, seeds or flows."""
     return len(flows) > _MOST_LINES or any(len(flow.get("receivers") or []) > 1 for flow in flows)
 
 
@@ -83,7 +83,7 @@ def series(folder: Folder, column: str) -> list[Series]:
     result = []
     for flow in folder.summary["flows"]:
         if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
-            continue  # background traffic has no viewer who would notice the delay
+            continue  # background traffic has no viewer
         nodes = [r["name"] for r in flow.get("receivers") or []]
         mine = (
             rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
@@ -92,11 +92,11 @@ def series(folder: Folder, column: str) -> list[Series]:
             .sort("t_s")
         )
         if mine.height:
-            # Intervals without arrivals become gaps: a line across them would suggest data.
+            # A line across intervals without arrivals would suggest data.
             gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
             nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
             mine = pl.concat([mine, nothing]).sort("t_s")
-            # A row is for the interval that begins at `t_s`, and is drawn in the middle of the interval.
+            # The middle of the interval that begins at `t_s`.
             t = (mine["t_s"] + step / 2).to_list()
             result.append(
                 Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())
@@ -167,7 +167,7 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """Draw events as thin lines, optionally with names. The warm-up, which is excluded from means, is grey."""
+    """Draw events as thin lines, and the warm-up, which is excluded from means, in grey."""
     start, end = axes.get_xlim()
     small: Any = {"xycoords": ("data", "axes fraction"), "fontsize": 7.5, "color": style.MUTED}
     warm = float(folder.summary.get("from_s") or 0.0)

@@ -15,7 +15,7 @@ from steadycast.report.answer import counted, title
 from steadycast.report.rank import ranked_receivers
 
 _COLOURS = {"ok": "green", "bad": "bold red"}
-"""Text colours, by the CSS classes of the same texts on a page."""
+"""Text colours, by CSS class."""
 
 
 def text(cell: str | Text) -> Text:
@@ -51,7 +51,6 @@ class Fitted:
         self._rows = [[text(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Divide the table, and render the parts below each other."""
         heads = [markup.plain(head) for head in self._heads]
         room = sum(self._room(heads, place) + 2 for place in range(self._labels)) - 2
         parts: list[list[int]] = []
@@ -81,10 +80,7 @@ class Fitted:
 
 
 def flows(summary: Mapping[str, Any]) -> Fitted:
-    """Build the table of flows: throughput and picture quality.
-
-    A flow with several receivers has a second line for the worst one.
-    """
+    """Build the table of flows; one with several receivers has a second line for the worst."""
     columns = record.table("terminal")
     rows: list[list[str | Text]] = []
     for flow in summary["flows"]:
@@ -116,10 +112,7 @@ def partly_competing(summary: Mapping[str, Any]) -> Text | None:
 
 
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
-    """Build the table of flows with pauses: their transfers, and their throughput while active.
-
-    Returns `None` if no flow pauses.
-    """
+    """Build the table of flows with pauses (transfers, throughput while active); `None` if none pauses."""
     columns = record.table("pauses")
     rows = [[title(f), *say.cells(columns, f)] for f in summary["flows"] if f.get("active_frac") is not None]
     heads = ["source that pauses", *(column.heading for column in columns)]

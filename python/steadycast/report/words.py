@@ -1,7 +1,4 @@
-"""The glossary of the report's technical terms.
-
-All headings are written by `term`, which guarantees that each has an entry.
-"""
+"""The glossary of the report's technical terms; `term` writes all headings, so that each has an entry."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""Entries for terms that are not figures, and for figures by their headings.
-
-If both flows and receivers have a figure, the entry describes that of flows.
-"""
+"""For terms that are not figures, and for figures by their headings; a flow's figure before a receiver's."""
 
 
 def term(word: str, shown: str | None = None) -> Html:
@@ -75,7 +69,7 @@ def heading(shown: record.Shown) -> Html:
 
 
 def glossary(used: str) -> Html:
-    """Return a list of the entries to which the page `used` links, and the entries to which those link in turn."""
+    """Return the entries to which the page `used` links, and those to which they link in turn."""
     entries = [
         (w, about)
         for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())

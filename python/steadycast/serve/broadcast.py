@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from steadycast.live.audio import Work as AudioWork
 
 _MEASURED = 24
-"""Maximum number of pictures that are encoded to measure an encoder's cost."""
+"""The most pictures that are encoded to measure an encoder's cost."""
 _BOTTOM_BPS = 100_000
-"""The target rate of the coarsest rung, in bits per second."""
+"""The target rate of the coarsest rung, in bit/s."""
 _TOP_BITS = 1.0
-"""The target rate of the finest rung, in bits per luma sample of the pictures; limited to the range `_TOP_BPS`."""
+"""The target rate of the finest rung, in bits per luma sample, within `_TOP_BPS`."""
 _TOP_BPS = (500_000, 8_000_000)
 _BELOW_CAP = 0.65
 """The target rate of the finest rung, as a part of `--max-rate`.
 
-A viewer gets a finer rung only if the rung's highest rate is at most 0.8 of the viewer's target rate (`rungs.rs`).
+A rung is given to viewers if its highest rate is at most 0.8 of their target rate (`rungs.rs`).
 """
 NICER = 5
-"""The amount by which the nice value of encoding threads exceeds that of the senders' threads."""
+"""Added to the nice value of encoding threads."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,13 @@ class Settings:
 
 
 class _Encoders:
-    """One encoder per rung, and their loop for a core `Broadcast`."""
-
     def __init__(self, make: Callable[[], Encoder], pictures: Pictures, rungs: int) -> None:
         self.encoders = [make() for _ in range(rungs)]
         self.pictures = pictures
         self.failed: BaseException | None = None
 
     def __call__(self, broadcast: Any, told: Callable[[str], None]) -> None:
-        """Encode each picture of the source at all rungs, when it is due, until the broadcast ends."""
+        """Encode each picture at all rungs, when it is due, until the broadcast ends."""
         given_up = 0
         try:
             with ThreadPoolExecutor(max(1, round(cores())), "rungs") as pool:
@@ -95,13 +93,12 @@ class _Encoders:
 
 
 def yield_to_senders() -> None:
-    """Lower the priority of this thread, which encodes, below that of the senders.
+    """Lower the priority of this encoding thread below that of the senders.
 
-    A packet that is sent late delays its viewer's picture, and its delay looks like a queue of the network. If the
-    machine is too slow, the encoders fall behind instead of the senders, and rungs are given up until it is fast
-    enough.
+    A packet that is sent late looks like a queue of the network. On a slow machine the encoders fall behind instead,
+    and rungs are given up.
     """
-    # Linux has a nice value per thread. If the system refuses, the encoders only keep their priority.
+    # Linux has a nice value per thread.
     with suppress(OSError):
         here = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, here, os.getpriority(os.PRIO_PROCESS, here) + NICER)
@@ -117,8 +114,6 @@ def changed(broadcast: Any, *, returned: bool) -> str:
 
 
 class _Running:
-    """A broadcast with its threads."""
-
     def __init__(
         self,
         medium: dict[str, Any],
@@ -132,7 +127,7 @@ class _Running:
         self.plan = Plan(medium, None, warnings=encoders.pictures.warnings, sound_is_shared=has_sound)
 
         def encode() -> None:
-            yield_to_senders()  # the encoders' own threads inherit the priority of this thread
+            yield_to_senders()  # inherited by the encoders' threads
             encoders(self.core, told)
 
         self._threads = [threading.Thread(target=encode, daemon=True, name="encoders")]
@@ -160,7 +155,7 @@ class LiveSource:
         # A camera or a pipe can be opened only once.
         self._kept = pictures if pictures.own_pace else None
         self.publishers: publisher.Publishers | None = None
-        """The publishers, if they are the source; `None` for another source."""
+        """`None` if the source is no publisher."""
         if isinstance(pictures, publisher.Published):
             self.publishers = publisher.Publishers(pictures, self._hear, told, audio=settings.audio)
         self.cost_s = self._measured(self._alike(pictures))
@@ -181,8 +176,7 @@ class LiveSource:
 
     def _encoder(self, pictures: Pictures) -> Encoder:
         with as_options():
-            # All viewers share the encoders, so the stream must suit every browser. All browsers can decode the
-            # baseline profile.
+            # All browsers can decode the baseline profile.
             profile = "baseline" if self._codec.name == "h264" else ""
             gop, keep = self._encoding["gop"], self._settings.keep_size
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
@@ -201,12 +195,9 @@ class LiveSource:
             running.core.push_audio(at_s, begins, data, 0.0)
 
     def _measured(self, pictures: Pictures) -> float | None:
-        """Encode some pictures, which are consumed, and return the processor time per picture in seconds.
-
-        Returns `None` if the source has too few pictures.
-        """
+        """Return the processor time per picture in seconds, which consumes pictures; `None` if there are too few."""
         encoder = self._encoder(pictures)
-        # The cost depends on the quantizer. It is measured at the middle one.
+        # The cost depends on the quantizer; this is the middle one.
         middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
         spent, count = 0.0, min(encoder.gop, _MEASURED)
         for number in range(count):
@@ -242,21 +233,17 @@ class LiveSource:
         return {"kind": "broadcast", "codec": self._codec.name, "config": encoder.config(), "broadcast": core}
 
     def _cap_bps(self) -> float | None:
-        # The value is a valid rate: the check of the session's options has refused any other text.
+        # The check of the session's options has refused invalid rates.
         return units.read(self._settings.flow.get("max_rate"), units.RATE)
 
     def checked(self) -> Plan:
-        """Return the plan of a viewer's session, for a check of the options, without starting an encoder."""
+        """Return the plan of a viewer's session without starting an encoder."""
         pictures = self._kept or self._open()[0]
         return Plan(self._medium(pictures, self._cap_bps()), self._clip, sound_is_shared=self._has_sound)
 
     @property
     def _has_sound(self) -> bool:
-        """Whether viewers are offered sound.
-
-        With publishers as the source it is always offered, because it is not known whether the next publisher has
-        sound.
-        """
+        """Whether viewers are offered sound: with publishers always, because the next one may have sound."""
         return self._settings.audio and (self._sound is not None or self.publishers is not None)
 
     def plan(self) -> Plan:
@@ -286,7 +273,7 @@ class LiveSource:
             running.close()
 
     def settle(self) -> None:
-        """Stop encoding, because nobody watches any more. A camera's or pipe's pictures are dropped meanwhile."""
+        """Stop encoding; a camera's or pipe's pictures are dropped meanwhile."""
         with self._lock:
             if self._kept is None:
                 self._end()

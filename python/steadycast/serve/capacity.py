@@ -9,26 +9,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SENDING_CORES = 0.02
-"""The part of a core that sending 1 Mb/s to one viewer needs: pacing, SRTP, feedback and its record.
+"""The part of a core for sending 1 Mb/s to one viewer: pacing, SRTP, feedback and its record.
 
-20 viewers of one ladder (`crates/live/examples/watchers.rs`), at 990 kb/s each, took 0.018 of a core each."""
+20 viewers of one ladder (`crates/live/examples/watchers.rs`), at 990 kb/s each, took 0.018 of a core each.
+"""
 USED = 0.8
-"""The part of all cores up to which senders are expected to be on time."""
+"""The part of all cores up to which senders are on time."""
 
 
 def cores() -> float:
-    """Return the number of cores that the process's CPU affinity and its control group's quota allow it to use."""
+    """Return the number of cores that the process's CPU affinity and its control group's quota allow."""
     count: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        count = min(count, int(quota) / int(period))  # "max" is no number, and means no quota
+        count = min(count, int(quota) / int(period))  # "max": no quota
     return count
 
 
 ENCODING = 0.5
-"""The part of all cores that the encoders of a live source may take at the start; the rest is for sending."""
+"""The part of all cores for the encoders of a live source; the rest is for sending."""
 MOST_RUNGS = 8
-"""The most rungs of a live source. With more rungs, the quality of neighbouring rungs would not differ visibly."""
+"""With more rungs, the quality of neighbouring ones would not differ visibly."""
 
 
 def rungs_for(cost_s: float | None, fps: float) -> int:
@@ -40,21 +41,15 @@ def rungs_for(cost_s: float | None, fps: float) -> int:
 
 @dataclass(frozen=True)
 class Capacity:
-    """An estimate of the number of viewers, from the processor time of all encoders and of one viewer."""
+    """An estimate of the number of viewers."""
 
     cores: float
     encoding: float | None
-    """The number of cores that the encoders use together.
-
-    It is 0 if the source is already encoded, and `None` if it is unknown.
-    """
+    """Cores that the encoders use together; 0 if the source is already encoded, `None` if unknown."""
     rungs: int = 0
-    """The number of rungs that are encoded; 0 if the source is already encoded."""
+    """Encoded rungs; 0 if the source is already encoded."""
     sound: float = 0.0
-    """The part of a core that encoding the sound needs.
-
-    The sound is encoded once for all viewers, or for each viewer separately if no pictures are encoded (`rungs` is 0).
-    """
+    """The part of a core for encoding the sound: once for all viewers or, if `rungs` is 0, for each."""
     sending: float = SENDING_CORES
 
     @property

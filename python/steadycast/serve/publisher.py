@@ -1,6 +1,6 @@
 """A publisher as the source of `serve`: a browser, OBS or a Steadycast sender that uses WHIP (RFC 9725).
 
-One publisher sends at a time. When it leaves, the source waits for the next one, and viewers keep the last picture.
+One publisher sends at a time. When it leaves, viewers keep the last picture until the next one.
 """
 
 from __future__ import annotations
@@ -27,39 +27,35 @@ from steadycast.media.clip import parse_fps, parse_size
 from steadycast.media.table import U8
 
 SOURCE = "whip"
-"""The name of this source on the command line."""
 _SIZE = (1280, 720)
-"""The size of the source's pictures in samples, unless the user gives one. A publisher's own size may change."""
+"""Default size of the source's pictures in samples; a publisher's own size may change."""
 _FPS = Fraction(30)
-"""The highest frame rate in pictures per second, unless the user gives one."""
+"""Default of the highest frame rate, in pictures per second."""
 _CLOCK = 90_000
 """Ticks per second of the media's time stamps."""
 _APART_S = 0.5
-"""If the offset of arrivals from time stamps changes by more than this, in seconds, the publisher's clock was reset."""
+"""A larger change of the offset of arrivals from time stamps, in seconds, is a reset of the publisher's clock."""
 _PAUSE_S = 0.1
-"""A gap in seconds between audio packets after which a packet begins a talkspurt (RFC 3551, section 4.1)."""
+"""An audio packet after this gap in seconds begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2
 """The most decoded pictures that wait in the queue."""
 _POLL_S = 0.02
-"""The polling interval of the audio, in seconds: the length of its packets."""
+"""Polling interval of the audio, in seconds: the length of its packets."""
 _BLACK = (16, 128)
-"""The samples of black: luma and chroma (BT.601)."""
+"""Black: luma and chroma (BT.601)."""
 _UFRAG = re.compile(r"^a=ice-ufrag:(\S+)", re.MULTILINE)
 
 
 class BusyError(UserError):
-    """The error when another publisher sends."""
+    """Another publisher sends."""
 
 
 class RestartError(UserError):
-    """The error of a request for new ICE credentials."""
+    """A request for new ICE credentials."""
 
 
 class Published(Newest):
-    """The pictures of the present publisher, all of one size.
-
-    The publisher's pictures are scaled to this size, with black bars if their aspect ratio is different.
-    """
+    """The present publisher's pictures, scaled to one size, with black bars if the aspect ratio differs."""
 
     def __init__(self, size: str, fps: str) -> None:
         width, height = parse_size(size, _SIZE)
@@ -70,7 +66,7 @@ class Published(Newest):
         self._put(at, fitted(frame, self.shape.width, self.shape.height))
 
     def since_first(self, at: float) -> float | None:
-        """Return a time counted from the source's first picture, in seconds; `None` before that picture."""
+        """Return a time counted from the source's first picture, in seconds; `None` before it."""
         with self._change:
             return None if self._began is None else at - self._began
 
@@ -80,17 +76,17 @@ class Published(Newest):
 
 
 def fitted(frame: Any, width: int, height: int) -> U8:
-    """Return a decoded picture's samples (yuv420p) at this size, with black bars where its aspect ratio differs."""
+    """Return a picture's samples (yuv420p) at this size, with black bars where its aspect ratio differs."""
     scale = min(Fraction(width, frame.width), Fraction(height, frame.height))
     inner = [
-        # Pictures with half the colour resolution (4:2:0) need even sides.
+        # Half the colour resolution (4:2:0) needs even sides.
         max(2, min(most, round(side * scale / 2) * 2))
         for side, most in ((frame.width, width), (frame.height, height))
     ]
     samples = frame.reformat(*inner, format="yuv420p", interpolation="BICUBIC").to_ndarray()
     if inner == [width, height]:
         return np.asarray(samples, dtype=np.uint8).reshape(-1)
-    # The three planes follow each other. The chroma planes have half the width and height.
+    # Y, U and V; the chroma planes have half the width and height.
     planes, taken = [], samples.reshape(-1)
     for half, value in ((1, _BLACK[0]), (2, _BLACK[1]), (2, _BLACK[1])):
         wide, high = inner[0] // half, inner[1] // half
@@ -109,7 +105,7 @@ class _Clock:
         self._offset: float | None = None
 
     def at(self, ticks: int, now: float) -> float:
-        """Return the time of these ticks; ``now`` is the time at which their picture was decoded."""
+        """Return the time of these ticks; ``now`` is when their picture was decoded."""
         media = ticks / _CLOCK
         if self._offset is None or abs(now - media - self._offset) > _APART_S:
             self._offset = now - media
@@ -125,10 +121,10 @@ class Publisher:
 
     def __init__(self, core: Any, offer: str) -> None:
         self.id = secrets.token_urlsafe(16)
-        """A secret of the publisher, which authorises it to end the session."""
+        """A secret that authorises the publisher to end the session."""
         self.core = core
         self.why: str | None = None
-        """The reason if this server ended the session."""
+        """Why this server ended the session."""
         self.failed: BaseException | None = None
         self.pictures = 0
         self.size: tuple[int, int] | None = None
@@ -173,7 +169,7 @@ class Publisher:
 
 
 class Publishers:
-    """The source's present publisher, of which there is at most one."""
+    """The source's present publisher."""
 
     def __init__(
         self,
@@ -200,7 +196,7 @@ class Publishers:
             former = self.present
             if former is not None and not former.core.done:
                 former.look()
-                # A silent publisher is replaced, because it may have stopped without ending its session.
+                # A silent publisher may have stopped without ending its session.
                 if not former.connection["is_silent"]:
                     raise BusyError(
                         "publisher", "another one is sending", "end that one first, or try again later"
@@ -273,8 +269,7 @@ class Publishers:
             while (found := outbox.get(None)) is not None:
                 frame, ticks, _, whole = found
                 at = clock.at(ticks, time.monotonic())
-                # After damage, the receiver requests a key frame from the publisher. Until then viewers keep the last
-                # whole picture.
+                # After damage, the last whole picture stays until the requested key frame arrives.
                 if whole:
                     publisher.pictures, publisher.size = publisher.pictures + 1, (frame.width, frame.height)
                     self.pictures.put(at, frame)

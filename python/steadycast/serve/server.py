@@ -1,8 +1,7 @@
 """`steadycast serve`: a page, and WHEP for it and for other players (draft-ietf-wish-whep-04).
 
-A viewer's browser posts its offer and receives an answer; media are then sent over UDP, without this server. The sender
-is ICE-lite and has no late candidates, so that PATCH is not supported. The source may be a publisher, which posts its
-offer in the same way (WHIP, RFC 9725).
+A viewer's browser posts its offer and receives an answer; media are then sent over UDP. The sender is ICE-lite, so
+PATCH is not supported. A publisher posts its offer in the same way (WHIP, RFC 9725).
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Public:
     path: str = "/"
     """The path of the page in the public URL."""
     media: tuple[str, ...] = ()
-    """The addresses at which media are exchanged; if empty, the address at which a viewer's request arrived."""
+    """The addresses at which media are exchanged; if empty, that at which a viewer's request arrived."""
 
 
 class Serving:
@@ -90,7 +89,7 @@ class Serving:
         """The token of publishers, which viewers do not have."""
         self.port = port
         """The core's `MediaPort`."""
-        # The times of the last `_POSTS` offers, which limit the offers per second.
+        # Times of the last `_POSTS` offers, for the limit per second.
         self._posts: deque[float] = deque(maxlen=_POSTS)
 
     def app(self) -> Starlette:
@@ -161,7 +160,7 @@ class Serving:
     async def _answered(
         self, request: Request, place: str, begin: Callable[[str, Any], tuple[str, str]]
     ) -> Response:
-        """Answer an SDP offer. ``begin`` starts its session, and returns its ID and the SDP answer."""
+        """``begin`` starts the session, and returns its ID and the SDP answer."""
         now = time.monotonic()
         if len(self._posts) == _POSTS and now - self._posts[0] < 1.0:
             return web.wrong(429, f"at most {_POSTS} offers are looked at in a second", _LATER)
@@ -172,7 +171,7 @@ class Serving:
         if body is None:
             return web.wrong(413, f"an offer has at most {_MOST_BODY} bytes")
         try:
-            # The browser can reach the address at which its request arrived, so media use it, too.
+            # The browser can reach the address at which its request arrived.
             media = self.port, list(self.public.media) or [web.here(request)]
             name, answer = await asyncio.to_thread(begin, body.decode(), media)
         except UnicodeDecodeError:
@@ -208,10 +207,7 @@ class Serving:
         return Response(status_code=200)
 
     async def trickle(self, request: Request) -> Response:
-        """Accept a publisher's late candidates (RFC 9725, section 4.3.2).
-
-        They are not needed, because this end is ICE-lite and learns addresses from the publisher's checks.
-        """
+        """Accept a publisher's late candidates (RFC 9725, section 4.3.2), which ICE-lite does not need."""
         if (refused := self._refused_publisher(request)) is not None:
             return refused
         if (found := self._publisher(request)) is None:
@@ -248,7 +244,7 @@ class Serving:
             "controllers": viewers.controllers,
             "viewers": [viewer.shown() for viewer in viewers],
             **({} if viewers.live is None else viewers.live.shown()),
-            # "dropped" is the number of datagrams that were delivered to no session.
+            # Datagrams that were delivered to no session.
             "media": {"port": self.port.port, "dropped": self.port.dropped()},
         }
         return JSONResponse(told)
@@ -270,12 +266,11 @@ def _told(allowed: str) -> Callable[[Request], Any]:
 
 
 def _bracketed(host: str) -> str:
-    """Return an address for use before a port, with brackets around IPv6."""
     return f"[{host}]" if ":" in host else host
 
 
 def _media_port(options: Options) -> int:
-    """Return the media port; with the former option `--media-ports`, this is the first port of its range."""
+    """Return the media port: with the former option `--media-ports`, the first one of its range."""
     if options.media_ports is None:
         return options.media_port
     found = _PORTS.fullmatch(options.media_ports)
@@ -290,7 +285,7 @@ def _media_port(options: Options) -> int:
 
 
 def _resolved(option: str, name: str) -> tuple[str, ...]:
-    """Return the addresses of a name, IPv4 first, because fewer networks carry IPv6."""
+    """IPv4 first, because fewer networks carry IPv6."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
@@ -301,7 +296,6 @@ def _resolved(option: str, name: str) -> tuple[str, ...]:
 
 
 def _public(options: Options) -> Public:
-    """Return how browsers reach the page and the media, by the options."""
     origins = frozenset(web.origin_and_path("--allow-origin", each)[0] for each in options.allow_origin or ())
     media = []
     for text in options.media_address or ():
@@ -318,7 +312,6 @@ def _public(options: Options) -> Public:
 
 
 def _is_local(address: str) -> bool:
-    """Whether this machine has an address."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
@@ -334,14 +327,13 @@ def _bound(host: str, media: tuple[str, ...]) -> list[str]:
         # A socket at [::] that listens for HTTP accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # If the only address belongs to this machine, the socket is bound to it alone. Any other address may be one
-        # that a router translates (NAT), so the socket is bound to all addresses.
+        # Another machine's address may be one that a router translates (NAT); the socket is then bound to all
+        # addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 
 
 def _opened(host: str, port: int, media: tuple[str, ...]) -> Any:
-    """Open the port of the media."""
     try:
         return session.live_core().MediaPort(_bound(host, media), port)
     except UserError as error:
@@ -415,13 +407,12 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
 
 
 def _dropped(port: Any) -> str | None:
-    """Return the operator's line about the datagrams that belonged to no viewer; `None` if there were none."""
+    """Return the operator's line about datagrams that belonged to no viewer; `None` if there were none."""
     counts = ", ".join(f"{reason} {count}" for reason, count in port.dropped().items() if count)
     return f"datagrams at UDP port {port.port} that belonged to no viewer: {counts}" if counts else None
 
 
 def _shown(public: Public, host: str, port: int, encrypted: bool) -> str:
-    """Return the URL of the page."""
     if public.access.public is not None:
         return f"{public.access.public}{public.path}"
     reached = _reached(host) if ipaddress.ip_address(host).is_unspecified else host
@@ -434,7 +425,7 @@ def _reach(shown: str) -> str:
 
 
 def _reached(host: str) -> str:
-    """Return the address at which others can reach this machine, if it listens on all addresses."""
+    """Return the address at which others reach this machine, if it listens on all addresses."""
     kind, far = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
     with socket.socket(kind, socket.SOCK_DGRAM) as probe:
         try:

@@ -27,17 +27,17 @@ from steadycast.serve.publisher import SOURCE as WHIP
 from steadycast.serve.publisher import Publishers
 
 UNFINISHED = 16
-"""The most viewers that may be connecting concurrently."""
+"""The most viewers that are connecting at a time."""
 _LOOK_S = 0.5
-"""The polling interval of a session, in seconds."""
+"""Polling interval of a session, in seconds."""
 _KEPT = 8
 """The number of former viewers that are still listed."""
 _END_S = 5.0
-"""The time limit for the end of a session, in seconds."""
+"""Time limit for the end of a session, in seconds."""
 _NAMED = 40
 """The longest prefix of a controller's name in messages, in characters."""
 _HANDLE = 4
-"""The public prefix of a viewer's id, in characters; the other 18 of 22 are secret, which are 108 bits."""
+"""The public prefix of a viewer's id, in characters; the other 18 of 22 are secret (108 bits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class Options:
 
     source: str
     flow: Flow = field(default_factory=dict)
-    """The options of `flow.OPTIONS`, by name. They set keys of the flow that sends to a viewer."""
+    """Keys of the flow to a viewer (`flow.OPTIONS`), by name."""
     listen: str = "127.0.0.1:8080"
     media_port: int = 40_000
     media_ports: str | None = None
-    """The value of the former option `--media-ports`: a range of ports, of which the first is used."""
+    """The former option: a range of ports, of which the first is used."""
     media_address: Sequence[str] | None = None
     certificate: Path | None = None
     key: Path | None = None
@@ -68,7 +68,7 @@ class Options:
 
 
 class FullError(UserError):
-    """The error when all places are taken; the client may retry."""
+    """All places are taken; the client may retry."""
 
 
 class Viewer:
@@ -76,7 +76,7 @@ class Viewer:
 
     def __init__(self, number: int, core: Any, planned: Plan, controller: str) -> None:
         self.id = secrets.token_urlsafe(16)
-        """A secret that only the viewer's browser knows, and that authorises it to end the session."""
+        """A secret that authorises the browser to end the session."""
         self.number, self.controller = number, controller
         self.core, self.planned = core, planned
         self.began = time.monotonic()
@@ -84,7 +84,7 @@ class Viewer:
         self.failed: BaseException | None = None
         self.thread: threading.Thread | None = None
         self.why: str | None = None
-        """The reason if the server ended the session."""
+        """Why the server ended the session."""
         self.told: outlets.Outlets | None = None
 
     @property
@@ -100,7 +100,7 @@ class Viewer:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a connected browser has sent nothing for longer than an active browser would."""
+        """Whether a connected browser has sent nothing for longer than an active one would."""
         return not self.core.done and bool(self.browser["is_silent"])
 
     @property
@@ -180,10 +180,7 @@ class Viewers:
         )
 
     def _check(self) -> Capacity:
-        """Check the source and the options at the start, with the code that begins a session for a viewer.
-
-        Returns how many viewers the machine is expected to carry.
-        """
+        """Check the source and the options as for a viewer; return how many viewers to expect."""
         planned = self._ladder or self._source().checked()
         flow = {**self.options.flow, "controller": self.default}
         settings = send.settings_of(send.Options(source=self.options.source, to="127.0.0.1:1", mux=True))
@@ -221,7 +218,7 @@ class Viewers:
         """
         flow = {**self.options.flow, "controller": self._named(controller)}
         if flow["controller"] != self.default:
-            # The server's parameters belong to the controller of its command line, not to the viewer's choice.
+            # The parameters belong to the controller of the command line.
             flow.pop("param", None)
         self._make_room()
         with self._lock:
@@ -245,7 +242,7 @@ class Viewers:
         return viewer
 
     def _make_room(self) -> None:
-        """If all places are taken, end the viewer that has been silent longest, and wait for its session's end."""
+        """If all places are taken, end the viewer that has been silent longest."""
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             silent = [each for each in present if each.is_silent]
@@ -300,7 +297,7 @@ class Viewers:
                     options.out.mkdir(parents=True, exist_ok=True)
                     place = options.out / viewer.name
                     draft = stack.enter_context(Draft(place, force=options.force))
-                # The process has one metrics server for all viewers.
+                # All viewers share one metrics server.
                 asked = replace(options.outlets, metrics=None)
                 told = stack.enter_context(outlets.Outlets(asked, "send", viewer.name, alone=False))
                 viewer.told = told
@@ -322,7 +319,6 @@ class Viewers:
             )
 
     def _say_how_many(self) -> None:
-        """Warn if an additional viewer affects the other viewers."""
         with self._lock:
             count = sum(each.browser["state"] == "connected" for each in self._all.values())
         if count > 1:

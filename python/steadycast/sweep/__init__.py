@@ -224,7 +224,6 @@ def sweep(
 
 
 def _several(values: object) -> Iterable[object]:
-    """Return the values of an axis; a text, a table or a number is a single value."""
     if isinstance(values, Iterable) and not isinstance(values, str | Mapping):
         return values
     return [values]
@@ -262,7 +261,7 @@ def collect(out: Path | str) -> Sweep:
 @contextmanager
 def _anew(place: Path) -> Iterator[None]:
     """Begin again in a folder. The old folder is restored if the block fails before a run is done."""
-    # The name must not match `_SHARDS`, because `collect` would join the old results.
+    # The name must not match `_SHARDS`: `collect` would join the old results.
     old = place.with_name(f"old-{os.getpid()}.{place.name}")
     with written(place):
         place.rename(old)
@@ -278,7 +277,7 @@ def _anew(place: Path) -> Iterator[None]:
 
 
 def _begun(place: Path, new: Plan, base: Base, baseline: str | None) -> Plan:
-    """Write the plan, joined with the folder's existing plan."""
+    """Write the plan, joined with the folder's plan."""
     known = Plan.read(place)
     if known is None:
         held = (each.name for each in place.iterdir()) if place.exists() else ()
@@ -312,7 +311,7 @@ def _work(
     from steadycast.sweep.work import Setup, failed
     from steadycast.workers import Workers, cores
 
-    # The clips are encoded before the workers start, which then find them in the cache.
+    # The workers find encoded clips in the cache.
     encoded = prepare(scenarios, progress)
     crew: Cluster | Workers
     if scheduler is None:
@@ -340,10 +339,7 @@ def _work(
 
 
 def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
-    """Check that a row contains the metrics.
-
-    Return the metrics that remain to be checked, because a failed row has no metrics.
-    """
+    """Check that a row contains the metrics; return those that a failed row leaves unchecked."""
     import json
 
     from steadycast.sweep.show import columns

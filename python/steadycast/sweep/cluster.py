@@ -1,7 +1,7 @@
-"""Runs a sweep on an existing Dask cluster. Its workers receive texts and files, and return rows.
+"""Runs a sweep on an existing Dask cluster; its workers need no shared disk.
 
-A worker does not need a shared disk: the scenario, the files that it names and the encoded clips are sent to it once.
-Only this process writes rows to disk.
+The scenario, the files that it names and the encoded clips are sent to each worker once. Only this process writes
+rows to disk.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from steadycast.sweep import plan as planning
 from steadycast.sweep.plan import Base, Task
 
 _REACH_S = 10
-"""The time limit for a scheduler's answer, in seconds."""
+"""Time limit for a scheduler's answer, in seconds."""
 _CHUNKS = 8
-"""Number of parts into which a worker's share is divided. If a worker is lost, only one part is lost."""
+"""Parts of a worker's share, to be repeated if it is lost."""
 _MOST = 50
-"""Maximum number of runs in a part."""
+"""The most runs in a part."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Parcel:
     base: Base
     pixels: bool
     files: Mapping[str, bytes] = field(repr=False)
-    """The contents of files that the scenario names, by their paths relative to the scenario's folder."""
+    """By paths relative to the scenario's folder."""
     encoded: Mapping[str, bytes] = field(repr=False)
     """Encoded clips, by their names in the cache."""
     key: str = ""
-    """SHA-256 of the parcel's other fields."""
+    """SHA-256 of the other fields."""
 
 
 def pack(
@@ -57,7 +57,7 @@ def pack(
     for path in sorted({path.resolve() for path in named | planning.networks(base, sets)}):
         home = next((each for each in homes if path.is_relative_to(each)), None)
         if home is None and path.is_relative_to(FOLDER.resolve()):
-            continue  # a network's trace, which the workers' own installation has
+            continue  # a network's trace, which workers have
         if home is None:
             problem = "it does not lie in the scenario's folder, so a cluster's workers would not find it"
             raise UserError(str(path), problem, "copy it there, or use --shard on a disk that all share")
@@ -70,7 +70,7 @@ def pack(
 
 
 class Cluster:
-    """The workers of a Dask cluster for the duration of a block, like `steadycast.workers.Workers` on one machine.
+    """The workers of a Dask cluster for the duration of a block.
 
     Args:
         scheduler: its address (tcp://HOST:PORT), or a `distributed.Client`, which stays open.
@@ -85,7 +85,7 @@ class Cluster:
         self._owned = isinstance(scheduler, str)
 
     def __enter__(self) -> Self:
-        """Connect to the scheduler, and check that its workers have the same version of this program."""
+        """Connect to the scheduler, and check its workers' versions."""
         self._client = _reached(self._scheduler) if self._owned else self._scheduler
         try:
             _agreed(self._client)
@@ -99,10 +99,11 @@ class Cluster:
             self._client.close(timeout=2)
 
     def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
-        """Yield the index of a task and its row, in the order of completion. An exception is yielded instead of a row.
+        """Yield the index of a task and its row or an exception, in the order of completion.
 
-        If a worker is lost, another one repeats its part. A part that has lost several workers is executed run by
-        run, and a run that loses several workers has failed.
+        If a worker is lost, another one repeats its part. A part that has lost several workers is executed run by run,
+        and
+        a run that loses several workers has failed.
         """
         from distributed import as_completed
 
@@ -127,7 +128,7 @@ class Cluster:
                     yield from zip(part, future.result(), strict=True)
                     continue
                 if future.status == "lost":
-                    # The worker was lost before its result was fetched. The scheduler computes the result again.
+                    # The scheduler computes the result again.
                     waiting[future.key] = part
                     ending.add(future)
                     continue
@@ -140,7 +141,7 @@ class Cluster:
                     ending.update([given([place]) for place in part])
         finally:
             for key in waiting:
-                # The scheduler may be gone, and its error must not hide the one that ended the loop.
+                # An error here must not hide the one that ended the loop.
                 with suppress(Exception):
                     client.cancel([key])
 
@@ -157,10 +158,7 @@ _LOCK = threading.Lock()
 
 
 def _begun(parcel: Parcel) -> Callable[[Task], bytes]:
-    """Return the function that executes runs.
-
-    It is created once per thread of a worker; all threads share its files.
-    """
+    """Return the function that executes runs, which each thread of a worker has; files are shared."""
     from steadycast.sweep.work import Setup, begin
 
     if getattr(_LOCAL, "key", None) != parcel.key:

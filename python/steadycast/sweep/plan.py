@@ -30,16 +30,16 @@ RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
 """Columns of the results that can't be axes."""
 _KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
 _LISTS = {"set": "sets", "axes": "axes"}
-"""Keys of plan.json that contain lists, each with the attribute of `Plan` that it stores."""
+"""Keys of plan.json with lists, and the attributes of `Plan` that they store."""
 _REMEDY = "give another -o DIR, or --force to begin anew"
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the sweep: a value of each axis, with the hash of the resulting scenario."""
+    """A value of each axis, and the hash of the resulting scenario."""
 
     values: tuple[str, ...]
-    """The values as written, in the order of the axes."""
+    """As written, in the order of the axes."""
     key: str
     """SHA-256 of the resolved scenario without its seed, of the program and of all files that the scenario names."""
     seeds: tuple[int, ...]
@@ -56,7 +56,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Base:
-    """The scenario that is varied: its place, its text, and the changes that hold for all runs."""
+    """The scenario that is varied, and the changes that hold for all runs."""
 
     scenario: str | Scenario
     """The scenario file's path as given, or the scenario object."""
@@ -95,7 +95,6 @@ class Plan:
     """All runs of a sweep: the content of plan.json."""
 
     name: str
-    """The scenario file's name."""
     file: str
     """The scenario file's path as given, for the commands in the report."""
     base: str
@@ -107,10 +106,7 @@ class Plan:
     axes: tuple[str, ...]
     points: tuple[Point, ...]
     equal: tuple[tuple[str, str, str], ...] = ()
-    """Values of an axis that are omitted because their scenarios equal those of another value.
-
-    Each entry has the axis's path, the omitted value, and the other value.
-    """
+    """Omitted values, whose scenarios equal those of another value: axis, omitted value, other value."""
 
     @classmethod
     def of(
@@ -159,7 +155,7 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Read the plan of a folder; `None` when there is none."""
+        """Read the plan of a folder; `None` if there is none."""
         path = folder / NAME
         if not path.exists():
             return None
@@ -210,10 +206,7 @@ class Plan:
         return replace(more, points=tuple(points.values()))
 
     def runs(self) -> Iterator[tuple[Point, int, Task]]:
-        """Yield point, seed and task of each run: all points with the first seed, then all with the next.
-
-        This order keeps an interrupted sweep balanced.
-        """
+        """Yield point, seed and task of each run, seed by seed, so that an interrupted sweep is balanced."""
         for seed in sorted({seed for point in self.points for seed in point.seeds}):
             for point in self.points:
                 if seed in point.seeds:
@@ -239,7 +232,7 @@ class Plan:
         words = ["steadycast", "run", self.file]
         for change in (*self.sets, *_sets(self.axes, point.values)):
             words += ["--set", change]
-        # In a run of consecutive seeds, the difference between seed and index is constant.
+        # For consecutive seeds, seed minus index is constant.
         rows = itertools.groupby(enumerate(sorted(point.seeds)), key=lambda each: each[1] - each[0])
         ranges = [[seed for _, seed in row] for _, row in rows]
         return [
@@ -269,12 +262,12 @@ def grid(
 
 
 def values(path: str, given: Iterable[str]) -> list[str]:
-    """Return the values of an axis; the name of a set of networks is replaced by the names of its networks."""
+    """Return the values of an axis; the name of a set of networks becomes those of its networks."""
     return [value for each in given for value in (expanded(each) if path == "network" else [each])]
 
 
 def axis(text: str) -> tuple[str, list[str]]:
-    """Read PATH=V1,V2; commas inside quotes or brackets do not separate values."""
+    """Parse PATH=V1,V2; commas inside quotes or brackets do not separate values."""
     path, equals, values = text.partition("=")
     if not (path.strip() and equals and values.strip()):
         remedy = "write for example --over flow.video.controller=asmp,tfrc"
@@ -304,12 +297,12 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
     try:
         with (
             readable(f"--with {path}", "name a CSV file"),
-            # Spreadsheet programs put a byte order mark before the first line, which utf-8-sig skips.
+            # utf-8-sig skips the byte order mark of spreadsheet programs.
             path.open(encoding="utf-8-sig", newline="") as file,
         ):
             content = file.readlines()
             head = content[0] if content else ""
-            # Paths contain none of these characters, so one of them without a comma divides the cells.
+            # Paths contain none of these characters.
             divider = next((each for each in ";\t" if each in head and "," not in head), ",")
             rows = csv.reader(content, delimiter=divider)
             lines = [[cell.strip() for cell in row] for row in rows if any(row)]
@@ -325,7 +318,7 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Read I/N: part I of N, counted from 0."""
+    """Parse I/N: part I of N, counted from 0."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if found is None or int(found[1]) >= int(found[2]):
         remedy = "write 0/4 to 3/4 for four parts"
@@ -338,7 +331,7 @@ def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
-    """Find values of an axis whose scenarios equal those of an earlier value, whatever the values of the other axes."""
+    """Find values of an axis whose scenarios equal those of an earlier value, whatever the other axes."""
     found = []
     for place, path in enumerate(axes):
         values = list(dict.fromkeys(row[place] for row in keys))
@@ -402,7 +395,7 @@ def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
     """Return the resolved scenario without its seed, and the contents of all files that it names."""
     resolved = tomllib.loads(loaded.toml())
     resolved.pop("seed", None)
-    # Absolute paths are removed, so that the same sweep has the same keys on another machine.
+    # Without absolute paths, the sweep has the same keys on another machine.
     told = json.dumps(resolved, sort_keys=True, default=str)
     for place in (folder, FOLDER):
         told = told.replace(f"{place.resolve()}/", "")
@@ -430,7 +423,7 @@ def networks(base: Base, sets: Iterable[str]) -> set[Path]:
         read(base.text).get("network") or "",
         *(v.strip("\"'") for path, _, v in changes if path == "network"),
     }
-    # A suffix after the file's name adds competing traffic: net.toml+cubic.
+    # A suffix adds competing traffic: net.toml+cubic.
     files = {name[: name.rindex(".toml") + 5] for name in named if ".toml" in name}
     return {path for name in files for path in (base.folder / name, Path(name)) if path.is_file()}
 

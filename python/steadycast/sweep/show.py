@@ -36,14 +36,14 @@ _MOST_CELLS = 400
 _MOST_PANELS = 12
 _ENDINGS = (".png", ".svg", ".pdf")
 _DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
-"""From orange over white to purple (ColorBrewer's PuOr), which colour-blind readers can distinguish."""
+"""Orange, white, purple (ColorBrewer's PuOr), which colour-blind readers can distinguish."""
 _SHADES = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 MOST_SAID = 6
 """The most points at which the terminal recommends a controller."""
 VERDICTS = "verdicts.json"
-"""The file with the recommended controller at each point, for other programs."""
+"""The recommended controller at each point."""
 MARK = "†"
-"""The mark of points at which the network did not limit the flows. Runs at such a point show no difference."""
+"""Marks points at which the network did not limit the flows, so that nothing is compared."""
 _BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(
@@ -82,7 +82,7 @@ def metrics(sweep: Sweep) -> list[str]:
                 else "rate_score"
             )
             wanted += [f"flows.{flow}.receivers.*.{end}" for end in (score, "loss_frac", "psnr_db.raw.y")]
-    # If there are many flows, videos are listed first, since only they have losses.
+    # Videos first, since only they have losses.
     fits = {metric: bool(_fitting(names, metric)) for metric in wanted}
     wanted.sort(key=lambda metric: not fits.get(f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
     return [metric for metric in wanted if fits[metric]][:_MOST_METRICS]
@@ -106,7 +106,7 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 
 def idle(sweep: Sweep) -> dict[Values, int]:
-    """Count the runs of each point that compare nothing, because the network did not limit their rates."""
+    """Count the runs of each point whose rates the network did not limit."""
     names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
     pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
     held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
@@ -155,7 +155,7 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
         groups.setdefault((*values[:place], *values[place + 1 :]), []).append((values[place], values))
     axes = [path for n, path in enumerate(sweep.plan.axes) if n != place]
     runs, idles = summaries(sweep), idle(sweep)
-    each = re.compile(re.escape(tested) + r"\d*")  # a flow with `count` is several flows
+    each = re.compile(re.escape(tested) + r"\d*")  # `count` makes several flows
     found: list[tuple[str, choice.Verdict | None]] = []
     for group, points in groups.items():
         named = zip(_heads(axes), group, strict=False)
@@ -363,7 +363,7 @@ def _curve_of(sweep: Sweep, metric: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Grid:
-    """A metric over two axes, with fixed values of the other axes."""
+    """A metric over two axes, with fixed values of the others."""
 
     paths: tuple[str, str]
     """The vertical and the horizontal axis."""
@@ -373,11 +373,11 @@ class Grid:
     across: Sequence[str]
     cells: Mapping[Values, Json | None]
     marked: AbstractSet[Values]
-    """Cells in which the network did not limit the flows, so that their runs compare nothing."""
+    """Cells in which the network did not limit the flows."""
 
 
 def grids(sweep: Sweep, metric: str) -> list[Grid]:
-    """Return grids of a metric over the last two axes, one for each combination of the other axes' values."""
+    """Return grids of a metric over the last two axes, one for each combination of the others' values."""
     found = spreads(sweep, metric)
     axes = sweep.plan.axes
     if len(axes) < 2 or all(one is None for one in found.values()):
@@ -389,7 +389,7 @@ def grids(sweep: Sweep, metric: str) -> list[Grid]:
         cells = {point[-2:]: one for point, one in found.items() if point[:-2] == group}
         rows, across = (_ordered([*dict.fromkeys(cell[i] for cell in cells)]) for i in (0, 1))
         if len(rows) * len(across) > min(_MOST_CELLS, 4 * len(cells)):
-            continue  # scattered points do not form a grid
+            continue  # scattered points
         others = (f"{axis_said(path)} {value}" for path, value in zip(axes, group, strict=False))
         heading = ", ".join([said(metric), *others])
         bad = {point[-2:] for point in marked if point[:-2] == group}
@@ -512,7 +512,6 @@ def _digest(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
 
 
 def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
-    """Save the metrics' figures, replacing older ones."""
     place = sweep.folder / "figures"
     with written(place):
         if place.exists() or metrics:
@@ -600,7 +599,7 @@ Shades = Sequence[str]
 def _scale(of: Grid) -> tuple[float, float, Shades]:
     """Return the values at both ends of a grid's scale, and its colours.
 
-    The fraction of the fair share is best at 100 %, which is the centre of a symmetric scale.
+    The fraction of the fair share is best at 100 %, the centre of a symmetric scale.
     """
     means = [mean for line in _means(of) for mean in line if not math.isnan(mean)] or [0.0]
     figure = record.at(of.metric)
@@ -611,7 +610,7 @@ def _scale(of: Grid) -> tuple[float, float, Shades]:
 
 
 def _shade(value: float, low: float, high: float, shades: Shades) -> str:
-    # If all cells have the same value, they get the middle shade.
+    # Equal cells get the middle shade.
     level = (value - low) / (high - low) if high > low else 0.5
     place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
     n = min(int(place), len(shades) - 2)

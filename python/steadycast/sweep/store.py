@@ -26,8 +26,7 @@ Row = dict[str, Any]
 class Part:
     """A file of rows, each a line of JSON, to which only this process appends.
 
-    Each row is passed to the kernel immediately, so that it survives the end of this process, and is synced to disk
-    within a second. Truncated lines are ignored.
+    A row survives the end of this process, and is synced to disk within a second. Truncated lines are ignored.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +48,7 @@ class Part:
     def append(self, line: bytes) -> None:
         """Append a row."""
         try:
-            # The file is created with the first row, so that a call without new rows leaves no file.
+            # Without new rows there is no file.
             if self._file is None:
                 self._folder.mkdir(exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -59,14 +58,14 @@ class Part:
                 # A write may accept only part of the bytes.
                 left = left[os.write(self._file, left) :]
             if time.monotonic() - self._synced > _SYNC_S:
-                # A synchronization waits for the disk, so it is done at intervals and not for each row.
+                # At intervals, because it waits for the disk.
                 os.fsync(self._file)
                 self._synced = time.monotonic()
         except OSError as error:
             raise UnwrittenError.of(self._path, error, _ROOM) from error
 
     def count(self) -> int:
-        """Count the rows in the file, which may include one whose `append` was interrupted after the write."""
+        """Count the rows, which may include one whose `append` was interrupted after the write."""
         try:
             return self._path.read_bytes().count(b"\n")
         except FileNotFoundError:  # there is none yet
@@ -89,7 +88,7 @@ def rows(folder: Path) -> Iterator[Row]:
     for path in sorted((folder / PARTS).glob("*.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                with suppress(ValueError):  # the line was truncated by a killed process or a full disk
+                with suppress(ValueError):  # truncated by a killed process or a full disk
                     yield json.loads(line)
 
 
@@ -108,21 +107,20 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
                 found[row["key"]] = row
     measured = [name for name in RESERVED if name != "seed"]
     content = [{name: row.get(name) for name in measured} | row.get("figures", {}) for row in found.values()]
-    # Columns that are not listed here are numbers.
+    # The other columns are numbers.
     kinds: dict[str, Any] = dict.fromkeys(("key", "error", "record_sha256"), pl.String)
     kinds |= {"complete": pl.Boolean, "cpu_s": pl.Float64}
     kinds = dict.fromkeys((name for row in content for name in row), pl.Float64) | kinds
     new = pl.DataFrame(content, schema=kinds, strict=False)
     by_key = pl.concat([new, *old], how="diagonal") if old else new
-    # A complete row takes precedence over a failed one, and a newer row over an older one.
+    # A complete row precedes a failed one, and a newer row an older one.
     by_key = by_key.sort(pl.col("complete").not_(), maintain_order=True).unique("key", keep="first")
     # Points with the same resolved scenario have the same key, and share one run.
     heads: dict[str, Any] = {**dict.fromkeys(plan.axes, pl.String), "seed": pl.Int64, "key": pl.String}
     table = pl.DataFrame(runs, schema=heads, orient="row").join(by_key, on="key", maintain_order="left")
     fixed = [*plan.axes, *RESERVED]
     table = table.select(*fixed, *sorted(set(table.columns) - set(fixed)))
-    # The file is built in memory first: a write error of the system has a reason, while a write error of polars does
-    # not.
+    # The system's write errors have a reason, unlike those of polars.
     packed = io.BytesIO()
     table.write_parquet(packed)
     with whole(folder / RESULTS, _ROOM) as path:
@@ -141,7 +139,7 @@ def _results(folder: Path) -> pl.DataFrame | None:
     try:
         table = pl.read_parquet(path)
         table["key"], table["complete"]
-    except Exception as error:  # polars raises a dozen exception types for a damaged file
+    except Exception as error:  # polars has a dozen types for a damaged file
         problem = f"damaged ({str(error).splitlines()[0][:100]})"
         raise UserError(str(path), problem, "move it away: its runs are done again") from error
     return table

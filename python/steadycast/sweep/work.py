@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
 
 _KEPT = 8
-"""The number of flows whose media a process keeps between runs."""
+"""Flows whose media a process keeps between runs."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
     base, kept = setup.base, MediaKept(_KEPT)
 
     def made(video: Mapping[str, Any], seed: int, told: Progress | None) -> Ladder | FrameTable | None:
-        """Return a flow's media. Media with pictures are not kept between runs: they would fill the memory."""
+        """Return a flow's media. Media with pictures would fill the memory and are not kept."""
         return media_of(video, seed, told) if setup.pixels else kept.of(video, seed, told)
 
     def one(task: Task) -> bytes:
@@ -48,7 +48,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
             plan = Plan.of(base.load(*task.sets), place_of(base.scenario), base.folder)
             ready = Ready.of(plan, Silent(), made=made)
             run, found = _done(ready, setup)
-        except Exception as error:  # any failure, even of a user's controller, must not stop the sweep
+        except Exception as error:  # nothing, as in a user's controller, may stop the sweep
             row |= {"complete": False, "error": f"{type(error).__name__}: {error}"}
         else:
             row |= {
@@ -70,7 +70,7 @@ def _done(ready: Ready, setup: Setup) -> tuple[Run, str]:
         run = conduct(ready, Silent(), Keep(quality=setup.pixels))
         found = figures(run.summary)
         return run, found if setup.more is None else json.dumps(json.loads(found) | setup.more(run))
-    # The core writes a row's figures directly, which is faster than a whole summary.
+    # Faster than a whole summary.
     complete, cost = drive(ready.world)
     sha256, found = ready.world.figures(complete)
     return Run({"complete": complete, "record_sha256": sha256}, cost, {}, ""), found
