@@ -1,24 +1,24 @@
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, Span, Time};
 
-/// The base delay of a path: the minimum one-way delay of a sliding window, kept as the minima of time slots (LEDBAT,
-/// RFC 6817, section 3.4.2). A packet's queueing delay is its one-way delay minus the base delay.
+/// The base delay of a path: the minimum one-way delay in a sliding window of time slots (LEDBAT, RFC 6817, section
+/// 3.4.2).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BaseDelay {
     slot: Span,
     slots: usize,
-    /// The minima of the slots, oldest first; the last slot began at `since`.
+    /// The slots' minima, oldest first; the last slot began at `since`.
     minima: VecDeque<OneWay>,
     since: Time,
 }
 
 impl BaseDelay {
-    /// Creates a window of `slots` slots (at least one), each of length `slot`.
+    /// Creates a window of `slots` slots (at least one) of length `slot`.
     pub(crate) fn new(slot: Span, slots: usize) -> Self {
         Self { slot, slots: slots.max(1), ..Self::default() }
     }
 
-    /// Adds a packet's one-way delay and returns its queueing delay.
+    /// Adds a one-way delay and returns the queueing delay above the base.
     pub(crate) fn queueing(&mut self, now: Time, delay: OneWay) -> Span {
         match self.minima.back_mut() {
             Some(last) if now.since(self.since) < self.slot => *last = (*last).min(delay),
@@ -27,16 +27,14 @@ impl BaseDelay {
                 self.since = now;
             }
         }
-        // The window slides by whole slots, so that a longer route becomes the base once the shorter one has expired.
+        // A longer route becomes the base once the shorter one has expired.
         while self.minima.len() > self.slots {
             self.minima.pop_front();
         }
-        // The base includes `delay` itself, so a packet with the smallest delay so far has no queueing delay.
         let base = self.minima.iter().min().copied().unwrap_or(delay);
         delay.variation_since(base).later()
     }
 
-    /// Discards all minima, so that the next packet sets the base.
     pub(crate) fn reset(&mut self) {
         self.minima.clear();
     }

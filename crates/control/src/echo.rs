@@ -1,34 +1,31 @@
-//! A receiver half that works with any sender half: it echoes the send time and reports arrivals. External controllers
-//! (a Python class or a program) get its reports, unless they have their own receiver half.
+//! A receiver half for external controllers: it echoes the send time and reports arrivals.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
-/// The subtype of the controller's APP packets.
 const SUBTYPE: u8 = 1;
 
-/// The content of one report of an [`EchoReceiver`].
+/// A report of an [`EchoReceiver`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Echo {
     /// The send time of the newest packet.
     pub sent: Stamp,
-    /// The time between the newest packet's arrival and the report.
+    /// The time between its arrival and the report.
     pub held: Span,
     /// The receive rate since the previous report.
     pub received: Rate,
     /// The number of packets expected since the previous report.
     pub expected: u32,
-    /// The number of these packets that are missing.
+    /// The number of them that are missing.
     pub lost: u32,
-    /// The queueing delay: the newest packet's one-way delay minus the smallest one so far.
+    /// The newest packet's one-way delay minus the smallest so far.
     pub queueing: Span,
 }
 
 impl Echo {
-    /// Parses a report. Returns `None` if its length, subtype or content is invalid.
+    /// Parses a report; `None` if its length, subtype or content is invalid.
     pub fn parse(body: &Body) -> Option<Self> {
-        // The body comes from the network: a report of another length is not an echo.
         let whole = body.subtype == SUBTYPE && body.bytes.len() == 24;
         let [sent, held, received, expected, lost, queueing] = words(&body.bytes).filter(|_| whole)?;
         let received = Rate::from_bps_f64(amount(received)?);
@@ -42,7 +39,7 @@ impl Echo {
         Body::of_words(SUBTYPE, words)
     }
 
-    /// Returns the round-trip time for a sender that receives this report at `now`.
+    /// Returns the round-trip time, if the report arrives at `now`.
     pub fn rtt(&self, now: Time) -> Span {
         now.since(self.sent.own(now)).saturating_sub(self.held)
     }
@@ -61,7 +58,7 @@ pub struct EchoReceiver {
 }
 
 impl EchoReceiver {
-    /// Creates a receiver half that reports at the first packet, and then at the interval `every`.
+    /// Creates a half that reports at the first packet and then at intervals of `every`.
     pub fn new(every: Span) -> Self {
         Self { every, ..Self::default() }
     }
@@ -72,12 +69,12 @@ impl ReceiverHalf for EchoReceiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
         self.bytes += arrival.size;
-        // A reordered packet must not replace the echoed stamp by an older one.
+        // A reordered packet must not set the echo back.
         if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }
         if self.next.is_none() {
-            // Reporting the first packet without delay gives the sender a round-trip time.
+            // An early report gives the sender a round-trip time.
             (self.next, self.since) = (Some(arrival.at), arrival.at);
         }
     }
@@ -90,7 +87,7 @@ impl ReceiverHalf for EchoReceiver {
         self.next = Some(slot.now + self.every);
         let (Some((sent, arrived)), Some(quickest)) = (self.newest, self.quickest) else { return Reply::Plain };
         let expected = u32::try_from(slot.expected).unwrap_or(u32::MAX);
-        // Duplicates can make the loss negative, which an echo can't carry.
+        // Duplicates can make the loss negative.
         let lost = u32::try_from(slot.lost.max(0)).unwrap_or(u32::MAX).min(expected);
         let span = slot.now.since(self.since);
         let received = if span.is_zero() { Rate::ZERO } else { self.bytes.per(span) };

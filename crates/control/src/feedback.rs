@@ -22,35 +22,32 @@ words! {
     }
 }
 
-/// The minimum interval between two reports of coarse feedback.
 const COARSE: Span = Span::secs(1);
 
 impl FeedbackFormat {
-    /// Returns whether the format is coarse: it has packet counts only, neither the controller's own reports nor the
-    /// fates of single packets.
+    /// Returns whether the format has only packet counts.
     pub const fn is_coarse(self) -> bool {
         matches!(self, Self::Stats | Self::Blocks)
     }
 
-    /// Returns the receiver half of coarse feedback; `None` for the other formats. If the controller `reads_echoes`,
-    /// counts are sent as an [`Echo`](crate::Echo), otherwise as report blocks.
+    /// Returns the receiver half of coarse feedback; `None` for other formats. It sends an [`Echo`](crate::Echo) if
+    /// the controller `reads_echoes`, else report blocks.
     pub fn coarse_receiver(self, reads_echoes: bool) -> Option<Box<dyn ReceiverHalf>> {
         match self {
-            // An echo carries the counts of a browser's statistics to controllers that can parse it.
             Self::Stats if reads_echoes => Some(Box::new(EchoReceiver::new(COARSE))),
             _ if self.is_coarse() => Some(Box::new(BlockReceiver { rtcp: self == Self::Blocks, next: None })),
             _ => None,
         }
     }
 
-    /// Returns the format that a controller's own receivers use in a group or a unicast session. It is RFC 8888 if the
-    /// sender half reads per-packet feedback, and otherwise the controller's own reports.
+    /// Returns the controller's own format: RFC 8888 if its sender half needs per-packet feedback, else its own
+    /// reports.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
-    /// Returns the per-packet format in use: the configured one (`self`), or `own` if none is configured. A coarse
-    /// format has no per-packet feedback, so the result is [`FeedbackFormat::Own`].
+    /// Returns the per-packet format in use: the configured one, or else `own`. Coarse formats give
+    /// [`FeedbackFormat::Own`].
     pub fn or(self, own: Self) -> Self {
         match self {
             Self::Own => own,
@@ -59,16 +56,16 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns whether receivers send per-packet feedback although the controller has its own reports. The controller's
-    /// receiver half then runs at the sender, on arrivals that are replayed from the feedback.
+    /// Returns whether the controller's receiver half runs at the sender, on arrivals replayed from per-packet
+    /// feedback.
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }
 }
 
-/// A receiver half that sends report blocks and nothing else.
+/// A receiver half that sends only report blocks.
 struct BlockReceiver {
-    /// Whether RTCP's own timer limits the frequency.
+    /// Whether RTCP's timer limits the frequency.
     rtcp: bool,
     next: Option<Time>,
 }
@@ -83,7 +80,7 @@ impl ReceiverHalf for BlockReceiver {
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
-        // RTCP's interval grows with the group, so that reports keep within 5 % of the session bandwidth.
+        // RTCP's interval keeps reports within 5 % of the session bandwidth.
         let apart = if self.rtcp { slot.interval.max(COARSE) } else { COARSE };
         self.next = Some(slot.now + apart);
         Reply::Plain

@@ -1,23 +1,20 @@
-//! Encoding and validation of fields that the messages of several controllers share, in 32-bit words in network byte
-//! order.
+//! Encoding and validation of 32-bit fields in network byte order.
 
 use crate::{Body, Notice};
 use steadycast_units::{Rate, Span};
 
-/// The maximum valid round-trip time. A larger value is a measurement error or an attack.
+/// The maximum valid round-trip time.
 pub(crate) const ABSURD_RTT: Span = Span::secs(60);
-/// The maximum valid rate in bytes per second (10 Tb/s), above the speed of any network.
+/// The maximum valid rate in bytes per second, 10 Tb/s.
 pub(crate) const ABSURD_BYTES_PER_S: f32 = 1.25e12;
 
 impl Notice {
-    /// Creates an extension element `id` with these words.
     pub(crate) fn of_words<const N: usize>(id: u8, words: [u32; N]) -> Self {
         Self::new(id, words.map(u32::to_be_bytes).as_flattened())
     }
 }
 
 impl Body {
-    /// Creates a body of these words.
     pub(crate) fn of_words(subtype: u8, words: impl IntoIterator<Item = u32>) -> Self {
         Self { subtype, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
     }
@@ -31,34 +28,33 @@ pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     }))
 }
 
-/// Returns the union of the bits whose flag is set.
+/// Returns the union of the set flags' bits.
 pub(crate) fn flags<const N: usize>(all: [(bool, u8); N]) -> u8 {
     all.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit)
 }
 
-/// Encodes a span in microseconds; it saturates at 32 bits (71 minutes).
+/// Encodes a span in µs; it saturates at 32 bits (71 minutes).
 pub(crate) fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }
 
-/// Decodes the span of [`micros`].
+/// Decodes microseconds.
 pub(crate) fn span(micros: u32) -> Span {
     Span::micros(u64::from(micros))
 }
 
-/// Encodes a number as the bits of a single-precision float.
 pub(crate) fn single(number: f64) -> u32 {
     (number as f32).to_bits()
 }
 
-/// Decodes the number of [`single`]; `None` unless it is finite and not negative.
+/// Decodes a float; `None` unless it is finite and not negative.
 pub(crate) fn amount(bits: u32) -> Option<f64> {
     let number = f64::from(f32::from_bits(bits));
     // NaN and infinity would spread through all later computations.
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 
-/// Decodes the number of [`single`]; `None` unless it is from 0 to 1.
+/// Decodes a float; `None` unless it is from 0 to 1.
 pub(crate) fn share(bits: u32) -> Option<f64> {
     amount(bits).filter(|share| *share <= 1.0)
 }
@@ -68,7 +64,7 @@ pub(crate) fn units(rate: Rate) -> u32 {
     (rate.as_bps() / UNIT_BPS).min(u64::from(UNITS)) as u32
 }
 
-/// Decodes the rate of [`units`]. The upper eight bits are ignored, because the word contains other fields there.
+/// Decodes the low 24 bits; the others belong to another field.
 pub(crate) fn of_units(word: u32) -> Rate {
     Rate::bps(u64::from(word & UNITS) * UNIT_BPS)
 }

@@ -1,12 +1,10 @@
-//! `fixed`: a constant rate that reacts to nothing. It is the baseline of comparisons, and the template of a new
-//! controller.
+//! `fixed`: a constant rate, and the template of a new controller.
 
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::{Rate, Span};
 
-/// The registry entry of `fixed`. It is also the template of the other entries, which inherit the fields that they do
-/// not set.
+/// Other entries inherit from this one.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",
@@ -39,7 +37,7 @@ params! { const {
         "-", [Rate::ZERO; 2], [Rate::bps(1), Rate::mbps(1_000_000)];
 } }
 
-/// A sender half with a constant rate. `rule` explains it.
+/// A sender half with a constant rate.
 pub(crate) struct Constant {
     pub(crate) rate: Rate,
     pub(crate) rule: &'static str,
@@ -55,7 +53,7 @@ impl SenderHalf for Constant {
     }
 }
 
-/// A receiver half that adds nothing to RTCP's own reports.
+/// A receiver half that adds nothing to RTCP's reports.
 pub(crate) struct Silent;
 
 impl ReceiverHalf for Silent {

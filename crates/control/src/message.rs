@@ -1,5 +1,4 @@
-/// The header extension that a sender half sends with one packet: up to 24 bytes in one RTP header extension element
-/// (RFC 8285). The element's identifier is set in the controller's registry entry.
+/// The header extension of one packet: up to 24 bytes (RFC 8285). The registry entry has its identifier.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notice {
     id: u8,
@@ -8,9 +7,9 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The maximum size of a notice, in bytes.
+    /// The maximum size in bytes.
     pub const MOST: usize = 24;
-    /// The notice of a packet without a header extension.
+    /// No header extension.
     pub const NONE: Self = Self { id: 0, len: 0, bytes: [0; Self::MOST] };
 
     /// Creates an element `id` (1 to 14) with the first [`Notice::MOST`] bytes of `bytes`.
@@ -21,7 +20,7 @@ impl Notice {
         notice.bytes[..len].copy_from_slice(&bytes[..len]);
         notice
     }
-    /// Returns the element's identifier; 0 if there is none.
+    /// Returns the identifier; 0 if there is none.
     pub const fn id(&self) -> u8 {
         self.id
     }
@@ -29,7 +28,7 @@ impl Notice {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
-    /// Returns whether the notice is empty. An empty notice is not sent.
+    /// Returns whether the notice is empty, and not sent.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -41,12 +40,11 @@ impl std::fmt::Debug for Notice {
     }
 }
 
-/// The content of a controller's RTCP APP packet (RFC 3550, section 6.7): a subtype from 0 to 31 and bytes. The
-/// packet's name is set in the registry entry.
+/// The content of an RTCP APP packet (RFC 3550, section 6.7). The registry entry has its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// The APP subtype, 0 to 31, which distinguishes a controller's messages.
+    /// The APP subtype, 0 to 31.
     pub subtype: u8,
-    /// The content; it is padded to whole 32-bit words when it is sent.
+    /// The content; padded to 32-bit words when sent.
     pub bytes: Vec<u8>,
 }

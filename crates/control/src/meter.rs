@@ -2,25 +2,23 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SLICES: usize = 8;
 
-/// The bytes received in one slice of the window. A slice starts at the arrival of a packet. This packet itself belongs
-/// to the previous slice.
+/// The bytes of one slice, without the packet that starts it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     since: Time,
     bytes: u64,
 }
 
-/// The receive rate over a sliding window. It keeps eight slices of the window instead of single packets.
+/// The receive rate over a sliding window of eight slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
-    /// The slices, newest first.
     slices: [Slice; SLICES],
     known: usize,
     last: Time,
 }
 
 impl Meter {
-    /// Adds a packet that arrived at `at`. `over` is the longest window that [`Meter::rate`] will use.
+    /// Adds a packet that arrived at `at`. `over` is the longest window for [`Meter::rate`].
     pub(crate) fn add(&mut self, size: Bytes, at: Time, over: Span) {
         self.last = at;
         if self.known > 0 {
@@ -30,26 +28,25 @@ impl Meter {
             }
         }
         self.slices.rotate_right(1);
-        // A slice does not count the packet that opens it: n packets span n − 1 intervals.
+        // n packets span n − 1 intervals, so the packet that opens a slice does not count.
         self.slices[0] = Slice { since: at, bytes: 0 };
         self.known = (self.known + 1).min(SLICES);
     }
 
-    /// Returns the rate over the last `over`, or since the first packet if that time is shorter. Returns `None` before
-    /// the second packet and after a silence of `over`.
+    /// Returns the rate over the last `over`, or since the first packet. `None` before the second packet and after a
+    /// silence of `over`.
     pub(crate) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);
         for (i, slice) in self.slices[..self.known].iter().enumerate() {
-            // The sum ends with the first slice that starts before the window, so the window is always covered.
+            // The sum ends with the first slice that starts before the window.
             if i > 0 && slice.since < from && since.is_some_and(|s| s <= from) {
                 break;
             }
             bytes += slice.bytes;
             since = Some(slice.since);
         }
-        // The span includes a present silence, so that the rate falls during it. A gap up to the length of a slice is
-        // normal, and does not count as silence.
+        // The rate falls during a silence that is longer than a slice.
         let silence = now.since(self.last).saturating_sub(over / SLICES as u64);
         let span = self.last.since(since?) + silence;
         (bytes > 0 && now.since(self.last) < over).then(|| Bytes::new(bytes).per(span.max(Span::micros(100))))

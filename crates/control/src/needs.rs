@@ -15,7 +15,7 @@ words! {
 }
 
 impl Need {
-    /// Returns the need's description, as a sentence.
+    /// Returns the description, as a sentence.
     pub const fn about(self) -> &'static str {
         match self {
             Self::PacketReports => "The receiver's reports list which packets arrived, and when (RFC 8888).",

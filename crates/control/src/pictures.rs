@@ -1,34 +1,32 @@
-//! The controller's view of the video: the duration of a group of pictures (GOP), and the cost of each quantizer.
+//! The controller's view of the video: groups of pictures (GOP) and quantizers.
 
 use steadycast_units::{Rate, Span};
 
-/// A quantizer of the source with its cost, packet headers included.
+/// A quantizer and its rates, with packet headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rung {
-    /// The quantizer. A larger value means lower quality.
+    /// The quantizer; larger means lower quality.
     pub quantizer: u8,
-    /// The mean rate over the source.
+    /// The mean rate of the source.
     pub rate: Rate,
-    /// The rate of the source's largest GOP at this quantizer. A target of at least this rate fits every GOP.
+    /// The rate of the largest GOP.
     pub peak: Rate,
 }
 
-/// The properties of a flow's video, as its encoder produces it.
+/// The properties of a flow's video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pictures {
-    /// The interval between two frames.
+    /// The frame interval.
     pub frame: Span,
-    /// The interval between the starts of two GOPs. The encoder changes its quantizer only there.
+    /// The GOP's duration. The quantizer changes only between GOPs.
     pub group: Span,
-    /// All quantizers in ascending order; never empty. Usually a larger quantizer has a lower rate, but this is not
-    /// guaranteed.
+    /// All quantizers, ascending and never empty. A larger one usually has a lower rate.
     pub rungs: Vec<Rung>,
 }
 
 impl Pictures {
-    /// Returns a substitute for the MPEG-TFRCP paper's source. It has groups of 30 frames at 29.97 per second and the
-    /// quantizers 2, 4 … 62. The paper prints one point of this curve, 5.25 Mb/s at quantizer 12. The exponent is
-    /// chosen to fit the paper's other figures.
+    /// Returns a substitute for the MPEG-TFRCP paper's source: GOPs of 30 frames at 29.97 per second, quantizers 2, 4
+    /// … 62. The paper prints 5.25 Mb/s at 12; the exponent fits its other figures.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9
@@ -40,24 +38,24 @@ impl Pictures {
         Self { frame: Span::nanos(second * 100 / 2997), group: Span::nanos(second * 3000 / 2997), rungs }
     }
 
-    /// Returns the lowest rate of any quantizer.
+    /// Returns the lowest mean rate of all quantizers.
     pub fn lowest(&self) -> Rate {
         self.rungs.iter().map(|r| r.rate).min().unwrap_or(Rate::ZERO)
     }
 
-    /// Returns the highest rate of any quantizer.
+    /// Returns the highest mean rate of all quantizers.
     pub fn highest(&self) -> Rate {
         self.rungs.iter().map(|r| r.rate).max().unwrap_or(Rate::MAX)
     }
 
-    /// Returns the index of the best quantizer whose mean rate is at most `rate`, or of the cheapest if there is none.
+    /// Returns the index of the best quantizer with a mean rate of at most `rate`, else of the cheapest.
     pub fn within(&self, rate: Rate) -> usize {
         let cheapest = (0..self.rungs.len()).min_by_key(|i| self.rungs[*i].rate).unwrap_or(0);
-        // Quantizers ascend, so the first that fits has the best quality.
+        // Quantizers ascend, so the first that fits is the best.
         self.rungs.iter().position(|r| r.rate <= rate).unwrap_or(cheapest)
     }
 
-    /// Returns the index of the first quantizer that is at least `wanted`, or of the last.
+    /// Returns the index of the first quantizer of at least `wanted`, else of the last.
     pub fn at_least(&self, wanted: f64) -> usize {
         let place = self.rungs.iter().position(|r| f64::from(r.quantizer) >= wanted);
         place.unwrap_or(self.rungs.len().saturating_sub(1))

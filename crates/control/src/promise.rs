@@ -1,12 +1,11 @@
-//! Promises of controllers and of the session around them, and the results of checking them in every run.
+//! Promises that are checked in every run.
 
-/// A promise that every run checks. It is declared once: in [`Controller::promises`](crate::Controller::promises) or in
-/// [`SESSION`].
+/// A promise of a controller ([`Controller::promises`](crate::Controller::promises)) or the session ([`SESSION`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The name: the component that makes the promise, a full stop, and a few words for what is promised.
+    /// The name: component, full stop, and a few words.
     pub id: &'static str,
-    /// The promise, in one sentence without a full stop.
+    /// The promise, as a sentence without a full stop.
     pub about: &'static str,
 }
 
@@ -38,7 +37,7 @@ pub const WITHIN_MTU: Promise = Promise {
     about: "no RTP or RTCP packet of a session is larger than the MTU of its path",
 };
 
-/// The promises of the session, which apply with every controller.
+/// The promises of the session with every controller.
 pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT_COUNTED, &LOSSES_COUNT, &WITHIN_MTU];
 
 /// The result of checking a promise.
@@ -58,16 +57,16 @@ impl Check {
         Self { promise, checked: 0, broken: 0 }
     }
 
-    /// Records the result of one check.
+    /// Records one check.
     pub fn see(&mut self, holds: bool) {
         self.checked += 1;
         self.broken += u64::from(!holds);
     }
 
-    /// Adds the results in `more` to those of the same promise in `all`.
+    /// Adds the results `more` to `all`.
     pub fn gather(all: &mut Vec<Self>, more: &[Self]) {
         for check in more {
-            // Promises are compared by identifier, because every controller has its own copies.
+            // Every controller has its own copy of a promise.
             match all.iter_mut().find(|known| known.promise.id == check.promise.id) {
                 Some(known) => {
                     known.checked += check.checked;
@@ -80,7 +79,7 @@ impl Check {
 }
 
 impl Default for Check {
-    /// Returns the result of a nameless promise, a placeholder until a half sets its own.
+    /// Returns the placeholder of a half that has not set its own.
     fn default() -> Self {
         Self::new(&Promise { id: "", about: "" })
     }

@@ -1,24 +1,23 @@
-//! Detection of a standing queue during the start phase. The start phase ends on detection, before packets are lost.
+//! Detection of a standing queue, which ends a start phase before packets are lost.
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The length of a period. The minimum delay is taken over the present and the previous period. In this time, two
-/// clocks whose rates differ by 200 ppm drift apart by 4 ms, which is too little to be taken for a queue.
+/// The minimum delay is over this and the previous period. Clocks that differ by 200 ppm drift by only 4 ms in two
+/// periods.
 const PERIOD: Span = Span::secs(10);
-/// The minimum number of delayed packets in a row. A single packet that is delayed on a radio link is no queue.
+/// The minimum number of delayed packets in a row; a radio link may delay a single one.
 const IN_A_ROW: u32 = 4;
-/// The minimum duration of the delay, in round trips. The burst of a competing slow start has drained by then, while an
-/// overshoot of this flow keeps growing.
+/// The minimum duration of the delay, in round trips. A competing slow start's burst has drained by then.
 const PART: f64 = 0.5;
 
-/// The queueing delay of a path, computed from one-way delays between two unsynchronized clocks.
+/// The queueing delay by one-way delays between unsynchronized clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queue {
     limit: Span,
     least: Option<OneWay>,
     before: Option<OneWay>,
     until: Time,
-    /// The number of delayed packets in a row, and the arrival of the first of them.
+    /// The delayed packets in a row, and the first one's arrival.
     waited: u32,
     since: Time,
 }
@@ -29,10 +28,10 @@ impl Queue {
         Self { limit, ..Self::default() }
     }
 
-    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns true while there is a queue. `rtt` is
-    /// the current round-trip time. If `short` is above the threshold, it is used as the threshold.
+    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a queue. `short` is
+    /// a lower bound of the threshold.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
-        // The minimum expires after two periods, so that a longer route does not look like a queue forever.
+        // The minimum expires, so that a longer route does not look like a queue forever.
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);
             self.until = at + PERIOD;
@@ -43,7 +42,6 @@ impl Queue {
         let least = self.before.map_or(least, |known| shorter(known, least));
         let limit = self.limit.max(short);
         let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= limit.as_secs_f64();
-        // The duration of the delay counts from the first delayed packet.
         if self.waited == 0 {
             self.since = at;
         }

@@ -1,20 +1,19 @@
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, Wake};
 use steadycast_units::{Bytes, Time};
 
-/// The packets of all streams that have arrived since the last report.
+/// The packets of all streams since the last report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SinceLastReport {
-    /// The time of the last report; before the first report, the arrival of the first packet.
+    /// The last report; at first, the first packet.
     pub(crate) last: Time,
     pub(crate) packets: u32,
     pub(crate) bytes: Bytes,
-    /// The arrival time of the newest packet, and whether that packet is the last of its frame.
+    /// The newest packet's arrival, and whether it ends a frame.
     pub(crate) at: Time,
     pub(crate) ends: bool,
 }
 
-/// Schedules the report of a receiver half that sends no body. Each packet since the last report proposes a time, and
-/// the earliest proposal wins. The per-packet feedback itself is written by the session.
+/// Schedules reports without a body. Each packet proposes a time, and the earliest wins.
 pub(crate) struct ReportScheduler<F> {
     when: F,
     since: Option<SinceLastReport>,
@@ -22,7 +21,7 @@ pub(crate) struct ReportScheduler<F> {
 }
 
 impl<F: Fn(&SinceLastReport) -> Wake> ReportScheduler<F> {
-    /// Creates a scheduler. `when` computes the proposed time from the packets since the last report.
+    /// Creates a scheduler. `when` proposes the time.
     pub(crate) const fn new(when: F) -> Self {
         Self { when, since: None, due: None }
     }
@@ -31,7 +30,7 @@ impl<F: Fn(&SinceLastReport) -> Wake> ReportScheduler<F> {
         let since = self.since.get_or_insert(SinceLastReport { last: at, ..SinceLastReport::default() });
         *since = SinceLastReport { packets: since.packets + 1, bytes: since.bytes + size, at, ends, ..*since };
         let wanted = (self.when)(since);
-        // A later packet may shorten the wait, but never extend it.
+        // A later packet never extends the wait.
         self.due = self.due.filter(|due| due.at <= wanted.at).or(Some(wanted));
     }
 }

@@ -1,9 +1,9 @@
 use crate::equation::LossRate;
 
-/// The weights of the last eight intervals, newest first (ASMP, equation 3).
+/// The interval weights, newest first (ASMP, equation 3).
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The loss rate, as a weighted mean over the last eight report intervals.
+/// The loss rate over the last eight report intervals.
 ///
 /// ```text
 ///      Σ wᵢ lᵢ
@@ -19,7 +19,7 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Adds an interval in which `lost` of `expected` packets are missing. An interval without packets is ignored.
+    /// Adds an interval; one without packets is ignored.
     pub(super) fn push(&mut self, expected: u64, lost: u64) {
         // 0/0 would be NaN.
         if expected == 0 {

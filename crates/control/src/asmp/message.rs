@@ -6,14 +6,13 @@
 //! announcement (subtype 2):                r_tx f32 B/s │ count u8, 3 × 0 │ count × (SSRC u32, RTT u32 µs)
 //! ```
 //!
-//! Numbers are in network byte order. A message that is too short or has an invalid number is ignored.
+//! Numbers are in network byte order. A short or invalid message is ignored.
 
 use super::delay::State;
 use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span};
 
-/// The identifier of the header extension element.
 pub(super) const RATE_ID: u8 = 6;
 /// The maximum number of round-trip times in an announcement.
 pub(super) const MOST_ANNOUNCED: usize = 31;
@@ -26,33 +25,28 @@ const CLAMPED: u8 = 2;
 const HAS_RTT: u8 = 4;
 const START: u8 = 8;
 
-/// Encodes `rate` for the header extension. The encoded rate saturates at 1.6 Gb/s, the maximum of 24 bits.
+/// Encodes `rate`; it saturates at 1.6 Gb/s (24 bits).
 pub(super) fn rate_notice(rate: Rate) -> Notice {
     Notice::new(RATE_ID, &fields::units(rate).to_be_bytes()[1..])
 }
 
-/// Decodes the rate of a header extension; `None` if the extension is missing or the rate is zero.
+/// Decodes the rate; `None` if it is missing or zero.
 pub(super) fn read_rate(notice: &[u8]) -> Option<Rate> {
     let [a, b, c] = *notice.first_chunk::<3>()?;
     Some(fields::of_units(u32::from_be_bytes([0, a, b, c]))).filter(|rate| *rate > Rate::ZERO)
 }
 
-/// A receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The rate that the receiver requests.
+    /// The requested rate.
     pub(super) rate: Rate,
-    /// The receiver's smoothed loss rate.
     pub(super) loss: f64,
-    /// The receiver's round-trip time.
     pub(super) rtt: Span,
-    /// The state of the delay at the receiver.
     pub(super) state: State,
-    /// Whether the rate was limited by the send rate.
+    /// Whether the send rate limited the rate.
     pub(super) clamped: bool,
-    /// Whether `rtt` was measured, not assumed.
+    /// Whether `rtt` was measured.
     pub(super) has_rtt: bool,
-    /// Whether the receiver is in its start phase.
     pub(super) start: bool,
 }
 
@@ -83,14 +77,14 @@ impl Claim {
     }
 }
 
-/// Encodes the sender's announcement: its rate, and the first [`MOST_ANNOUNCED`] of the round-trip times.
+/// Encodes an announcement with the first [`MOST_ANNOUNCED`] round-trip times.
 pub(super) fn announcement(rate: Rate, rtts: &[(ReceiverId, Span)]) -> Body {
     let rtts = &rtts[..rtts.len().min(MOST_ANNOUNCED)];
     let head = [single(rate.as_bytes_per_s()), u32::from_be_bytes([rtts.len() as u8, 0, 0, 0])];
     Body::of_words(ANNOUNCE, head.into_iter().chain(rtts.iter().flat_map(|(id, rtt)| [id.0, micros(*rtt)])))
 }
 
-/// Decodes an announcement: the rate, and the round-trip time of receiver `own` if it is included.
+/// Decodes an announcement: the rate, and the round-trip time of receiver `own` if it is there.
 pub(super) fn read_announcement(body: &Body, own: ReceiverId) -> Option<(Rate, Option<Span>)> {
     let [rate, rest] = words(&body.bytes).filter(|_| body.subtype == ANNOUNCE)?;
     let [count, ..] = rest.to_be_bytes();

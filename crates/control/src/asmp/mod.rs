@@ -1,8 +1,7 @@
 //! `asmp`: the Adaptive Smooth Multicast Protocol (Bouras, Gkamas, Kioumourtzis 2009, and its use in Multi-Evalvid-RA).
 //!
-//! Each receiver computes TCP's rate on its own path once per RTCP report, and smooths it. The sender uses the minimum
-//! of these rates. `docs/controllers/asmp.md` has the equations, and every difference between the repaired mode and the
-//! paper.
+//! Each receiver computes TCP's rate once per RTCP report. The sender uses the minimum. `docs/controllers/asmp.md`
+//! has the equations and deviations.
 
 mod constants;
 mod delay;
@@ -18,7 +17,6 @@ use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Val
 use constants::{AGG_SHARE, SIMILARITY};
 use steadycast_units::{Rate, Span};
 
-/// The registry entry of `asmp`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "asmp",
     about: "each receiver computes a TCP-friendly rate per RTCP report and smooths it; the sender sends at the lowest",
@@ -99,7 +97,7 @@ params! {
             "min: the sender uses the lowest of all rates; quantile: it ignores the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
     } {
-        /// Whether the repaired rules apply. `docs/controllers/asmp.md` has the differences and the reasons.
+        /// Whether the rules of the repaired mode apply (`docs/controllers/asmp.md`).
         repaired: bool = values.mode() == Mode::Repaired,
         gamma_unloaded: f64 = if smooth { gamma_unloaded } else { 1.0 },
         gamma_congested: f64 = if smooth { gamma_congested } else { 1.0 },

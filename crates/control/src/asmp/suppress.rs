@@ -4,8 +4,8 @@ use steadycast_units::{Chance, Span};
 pub(super) const RTCP_SHARE: f64 = 0.05;
 const MOST_DOUBLINGS: u32 = 10;
 
-/// Draws a suppression timer in a round of length `round` for one of `members`. Few timers expire early and most late,
-/// so that the early reports suppress the late ones.
+/// Draws a suppression timer in a round of length `round` for one of `members`. Few timers expire early, and they
+/// suppress the others.
 ///
 /// ```text
 ///             λ       λ z/T                            T   ⎛         λ     ⎞
@@ -14,16 +14,14 @@ const MOST_DOUBLINGS: u32 = 10;
 ///         T(e − 1)
 /// ```
 ///
-/// λ = ln N + 1 (NORM; the paper gives no value). Source: ASMP, equation 20. The paper prints the normalizing constant
-/// as e^−λ, with which the density would not integrate to one.
+/// λ = ln N + 1 (NORM). Source: ASMP, equation 20, with the normalizing constant corrected (printed as e^−λ).
 pub(crate) fn timer(round: Span, members: u32, chance: &mut Chance) -> Span {
     let lambda = libm::log(f64::from(members.max(1))) + 1.0;
     let share = libm::log1p(chance.unit() * libm::expm1(lambda)) / lambda;
     round.scale(share.clamp(0.0, 1.0))
 }
 
-/// The length of suppression rounds: T_random, doubled while RTCP exceeds its share of the bandwidth, and halved again
-/// while RTCP uses less than half of its share.
+/// The length of rounds: T_random, doubled while RTCP exceeds its share, halved below half of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     doublings: u32,
@@ -36,7 +34,7 @@ impl Rounds {
         } else if rtcp_share < RTCP_SHARE / 2.0 {
             self.doublings = self.doublings.saturating_sub(1);
         }
-        // A round shorter than half of RTCP's interval would report more often than RTCP itself.
+        // A shorter round would report more often than RTCP.
         t_random.max(interval / 2) * (1 << self.doublings)
     }
 }

@@ -1,21 +1,20 @@
-//! Detection of application-limited phases, in which the application and not the controller limits the rate (libwebrtc,
-//! `alr_detector.cc`, `interval_budget.cc`).
+//! Detection of application-limited phases (libwebrtc, `alr_detector.cc`, `interval_budget.cc`).
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The time span of the budget.
 const WINDOW: Span = Span::millis(500);
-/// The rate at which the budget fills, as a share of the target rate.
+/// The share of the target at which the budget fills.
 const SHARE: f64 = 0.65;
-/// The levels of the budget, as shares of its size, at which an application-limited phase begins and ends.
+/// The levels at which a phase begins and ends.
 const BEGINS: f64 = 0.8;
 const ENDS: f64 = 0.5;
 
-/// A byte budget that fills with time and is spent by packets. It stays full if less is sent than the target allows.
+/// A byte budget that fills with time and is spent by packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AlrDetector {
     rate: Rate,
-    /// The bytes in the budget; negative if more was sent.
+    /// Negative if more was sent.
     left: f64,
     last: Option<Time>,
     /// The start of the current application-limited phase.
@@ -39,7 +38,7 @@ impl AlrDetector {
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) {
         let Some(last) = self.last.replace(at) else { return };
         let room = self.room();
-        // The lower bound keeps a burst from delaying the detection for long.
+        // A burst must not delay the detection for long.
         let spent = (self.left - size.as_f64()).max(-room);
         self.left = (spent + self.rate.as_bytes_per_s() * at.since(last).as_secs_f64()).min(room);
         let fill = if room > 0.0 { self.left / room } else { 0.0 };

@@ -1,5 +1,4 @@
-//! The delay-based estimate: packet groups, their delay trend, and the AIMD rate control (libwebrtc,
-//! `delay_based_bwe.cc`).
+//! The delay-based estimate (libwebrtc, `delay_based_bwe.cc`).
 
 use super::aimd::Aimd;
 use super::inter_arrival::InterArrival;
@@ -10,12 +9,11 @@ use steadycast_units::{Rate, Span, Time};
 /// The time without feedback after which the delay state is discarded.
 const STREAM_TIMEOUT: Span = Span::secs(2);
 
-/// The effect of a report on the estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// The new estimate; `None` if it was not updated.
+    /// `None` if it was not updated.
     pub(super) rate: Option<Rate>,
-    /// Whether the estimate is a probe's result.
+    /// Whether the rate is a probe's result.
     pub(super) probe: bool,
     /// Whether a queue has drained.
     pub(super) recovered: bool,
@@ -46,7 +44,7 @@ impl DelayBased {
         self.aimd.on_rtt(rtt);
     }
 
-    /// Processes the packets of a report, in the order of their arrival, and a probe's result if there is one.
+    /// Processes a report's packets, in the order of arrival, and a probe's result.
     pub(super) fn update(
         &mut self,
         now: Time,
@@ -57,7 +55,7 @@ impl DelayBased {
         if packets.is_empty() {
             return Outcome::default();
         }
-        // libwebrtc resets the estimators after a stream timeout, because the path may have changed.
+        // The path may have changed, as in libwebrtc.
         if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
             (self.groups, self.trendline) = (InterArrival::default(), Trendline::new());
         }
@@ -67,7 +65,7 @@ impl DelayBased {
             if let Some(delta) = self.groups.take(packet.sent, packet.arrived, now) {
                 self.trendline.update(&delta, packet.arrived);
             }
-            // A queue has drained when underuse ends without overuse.
+            // Underuse ended without overuse, so a queue has drained.
             recovered |= before == BandwidthUsage::Under && self.usage() == BandwidthUsage::Normal;
         }
         if self.usage() == BandwidthUsage::Over {
@@ -86,7 +84,7 @@ impl DelayBased {
         }
         match acknowledged {
             Some(_) => self.aimd.update(BandwidthUsage::Over, acknowledged, now),
-            // Without an acknowledged rate there is no measure for the decrease, so the rate is halved.
+            // Without an acknowledged rate, the decrease has no measure.
             None => self.aimd.set(self.aimd.rate.scale(0.5), now),
         }
         Some(self.aimd.rate)

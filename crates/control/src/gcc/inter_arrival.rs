@@ -1,22 +1,18 @@
-//! Grouping of packets that were sent together, and the delay variation between successive groups (libwebrtc,
-//! `inter_arrival_delta.cc`).
+//! The delay variation between groups of packets that were sent together (libwebrtc, `inter_arrival_delta.cc`).
 
 use steadycast_units::{Offset, PeerTime, Span, Time};
 
-/// The maximum time between the first and the last send time of a group.
+/// The maximum send duration of a group.
 const GROUP: Span = Span::millis(5);
-/// The maximum arrival gap within a burst. Packets that arrive this close together with a falling delay were queued at
-/// the same place and form one group.
+/// The maximum arrival gap in a burst. With a falling delay, its packets were queued together and form one group.
 const BURST: Span = Span::millis(5);
-/// The maximum duration of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
-/// The receiver's clock has jumped if the interval between two arrivals exceeds the interval between their reports by
-/// this time.
+/// The excess of an arrival interval over its feedback interval that means a jump of the receiver's clock.
 const JUMP: Span = Span::secs(3);
-/// The number of groups in a row that arrive out of order before the state is reset.
+/// The reordered groups in a row that reset the state.
 const REORDERED: u32 = 3;
 
-/// The intervals between the departures and between the arrivals of the last packets of two successive groups.
+/// The send and arrival intervals between the last packets of two groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) sent: Span,
@@ -24,7 +20,7 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// Returns the delay variation: the increase of the one-way delay, in milliseconds.
+    /// Returns the increase of the one-way delay, in milliseconds.
     pub(super) fn variation(&self) -> f64 {
         (self.arrived.as_secs_f64() - self.sent.as_secs_f64()) * 1e3
     }
@@ -36,7 +32,7 @@ struct Group {
     last_sent: Time,
     first_arrival: PeerTime,
     last_arrival: PeerTime,
-    /// The time at which the feedback about the group's last packet arrived.
+    /// The arrival time of the feedback about the last packet.
     reported: Time,
 }
 
@@ -60,7 +56,6 @@ impl Group {
     }
 }
 
-/// Groups packets that were sent together, and computes the differences between successive groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InterArrival {
     current: Option<Group>,
@@ -69,14 +64,14 @@ pub(super) struct InterArrival {
 }
 
 impl InterArrival {
-    /// Adds a packet whose feedback arrived at `reported`. The packets of one report have to be in the order of their
-    /// arrival. If the packet begins a new group, the difference between the last two groups is returned.
+    /// Adds a packet, in the order of arrival, whose feedback arrived at `reported`. A packet of a new group returns
+    /// the difference of the last two.
     pub(super) fn take(&mut self, sent: Time, arrived: PeerTime, reported: Time) -> Option<Delta> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::of(sent, arrived, reported));
             return None;
         };
-        // A packet of an earlier group is reordered and would make the send-time difference negative.
+        // A reordered packet would make the send interval negative.
         if sent < current.first_sent {
             return None;
         }
@@ -85,7 +80,6 @@ impl InterArrival {
             (current.last_arrival, current.reported) = (arrived, reported);
             return None;
         }
-        // The packet starts a new group, so the current one is complete.
         let done = *current;
         let delta = self.before.map(|before| {
             let delta = Delta {
@@ -99,8 +93,7 @@ impl InterArrival {
                 *self = Self::default();
                 return None;
             }
-            // Negative arrival differences come from reordering between groups. If they persist, the receiver's clock
-            // was reset.
+            // Persistent negative intervals mean that the receiver's clock was reset.
             if delta.arrived < Offset::ZERO {
                 self.reordered += 1;
                 if self.reordered >= REORDERED {

@@ -1,8 +1,7 @@
 //! `gcc`: Google congestion control at the sender, after libwebrtc.
 //!
-//! The receiver reports the arrival of each packet. The delay-based estimate rises until the delay trend indicates a
-//! growing queue, then falls below the acknowledged rate. A loss model limits the estimate, and probes shorten the
-//! increase. `docs/controllers/gcc.md` has the equations and the deviations.
+//! The delay-based estimate falls when the delay trend shows a growing queue. A loss model limits it, and probes
+//! shorten the increase. `docs/controllers/gcc.md` has the equations and deviations.
 
 mod aimd;
 mod alr;
@@ -23,7 +22,6 @@ use crate::{Need, ReceiverHalf, Wake};
 use constants::{BETA, ETA, FEEDBACK_MAX, FEEDBACK_MIN, K_DOWN, K_UP, MOST_PROBE};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
-/// The registry entry of `gcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "gcc",
     about: "libwebrtc's congestion control: the sender estimates the rate from the trend of the delay, a loss model \
@@ -52,13 +50,12 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The IP size of a report, and the share of the session bandwidth for reports (libwebrtc,
+/// The IP size of a report, and the reports' share of the session bandwidth (libwebrtc,
 /// `transport_sequence_number_feedback_generator.cc`).
 const REPORT: Bytes = Bytes::new(68);
 const SHARE: f64 = 0.05;
 
-/// Builds the receiving half, which schedules a report after the first packet and then periodically while packets
-/// arrive.
+/// Builds the receiving half, which reports after the first packet and then periodically.
 fn receiver(setup: &Setup, _: &Values) -> Box<dyn ReceiverHalf> {
     let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(FEEDBACK_MAX).max(FEEDBACK_MIN);
     Box::new(ReportScheduler::new(move |since| Wake {
@@ -67,13 +64,12 @@ fn receiver(setup: &Setup, _: &Values) -> Box<dyn ReceiverHalf> {
     }))
 }
 
-/// A packet that has arrived, as the estimators use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Received {
     sent: Time,
     arrived: PeerTime,
     size: Bytes,
-    /// The identifier of its probe, if it belongs to one.
+    /// The identifier of its probe.
     probe: Option<u32>,
 }
 

@@ -1,19 +1,17 @@
-//! The pushback: a reduction of the encoder's rate while the data in flight exceeds the congestion window (libwebrtc,
+//! The pushback reduces the encoder's rate while the data in flight exceeds the congestion window (libwebrtc,
 //! `congestion_window_pushback_controller.cc`).
 
 use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The number of reports in the history. From each report the longest round-trip time is stored, and the minimum of
-/// these times is used.
+/// The reports whose longest round-trip times are stored.
 const REPORTS: usize = 32;
-/// The minimum window: two packets of 1500 bytes.
+/// Two packets of 1500 bytes.
 const LEAST: Bytes = Bytes::new(3_000);
-/// The pushback never lowers the encoder's rate below this rate.
+/// The minimum of the reduced rate.
 const FLOOR: Rate = Rate::kbps(30);
 
-/// The congestion window, and the encoder's share of the target.
 #[derive(Clone, Debug)]
 pub(super) struct CongestionWindowPushback {
     rtts: VecDeque<Span>,
@@ -26,7 +24,7 @@ impl CongestionWindowPushback {
         Self { rtts: VecDeque::new(), window: None, share: 1.0 }
     }
 
-    /// Updates the window. `longest` is the age of the oldest packet in the report, `target` the current target.
+    /// Updates the window. `longest` is the age of the report's oldest packet.
     ///
     /// ```text
     ///  W = max( 3000, (W + X (R_min + 350 ms)) / 2 )
@@ -38,12 +36,11 @@ impl CongestionWindowPushback {
         }
         let rtt = self.rtts.iter().min().copied().unwrap_or_default();
         let fits = target.over(rtt + QUEUE_TIME);
-        // Averaging with the old window keeps a single outlier from stopping the encoder.
+        // A single outlier must not stop the encoder.
         let fits = self.window.map_or(fits, |old| Bytes::new((old + fits).get() / 2));
         self.window = Some(fits.max(LEAST));
     }
 
-    /// Updates the encoder's share for the given bytes in flight.
     pub(super) fn step(&mut self, outstanding: Bytes) {
         let Some(window) = self.window else { return };
         let fill = outstanding.as_f64() / window.as_f64();
@@ -57,7 +54,6 @@ impl CongestionWindowPushback {
         self.share = self.share.max(1e-3);
     }
 
-    /// Returns the encoder's share of the target.
     pub(super) fn apply(&self, target: Rate) -> Rate {
         target.scale(self.share).max(target.min(FLOOR))
     }

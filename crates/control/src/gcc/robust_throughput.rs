@@ -10,12 +10,9 @@ const LEAST_SPAN: Span = Span::secs(1);
 /// The maximum contents of the window.
 const MOST_PACKETS: usize = 500;
 const MOST_SPAN: Span = Span::secs(5);
-/// The minimum number of packets for a rate.
 const REQUIRED: usize = 10;
-/// If a packet's arrival time is earlier than the latest arrival time by more than this, the receiver's clock is taken
-/// to have jumped.
+/// An arrival time earlier than the latest by more than this is a jump of the receiver's clock.
 const REORDERING: Span = Span::secs(1);
-/// The minimum time by which bytes are divided to compute a rate.
 const SHORTEST: Span = Span::millis(1);
 
 /// The minimum of the send rate and the receive rate over a window of packets.
@@ -26,24 +23,24 @@ const SHORTEST: Span = Span::millis(1);
 ///        t_n − t_1 − largest gap + second        T_last − T_first
 /// ```
 ///
-/// Leaving out the largest gap excludes a pause of the path. This can make the receive rate too high, so the send rate
-/// limits the result.
+/// The largest gap may be a pause of the path. Without it the receive rate can be too high, so the send rate is a
+/// limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RobustThroughput {
-    /// The packets in the order of arrival.
+    /// In the order of arrival.
     window: VecDeque<Received>,
-    /// The latest send time of the packets that have left the window.
+    /// The latest send time of packets that have left the window.
     left: Option<Time>,
 }
 
 impl RobustThroughput {
-    /// Adds packets in the order of their arrival.
+    /// Adds packets in the order of arrival.
     pub(super) fn take(&mut self, packets: &[Received]) {
         for packet in packets {
             let place = self.window.partition_point(|known| known.arrived <= packet.arrived);
             self.window.insert(place, *packet);
             let newest = self.window.back().map_or(packet.arrived, |last| last.arrived);
-            // Reordering by more than a second is a clock jump of the receiver, which makes all spans invalid.
+            // The receiver's clock has jumped, so all spans are invalid.
             if newest.since(packet.arrived).later() > REORDERING {
                 *self = Self::default();
             }
@@ -61,7 +58,6 @@ impl RobustThroughput {
         packets > MOST_PACKETS || span > MOST_SPAN || (packets > LEAST_PACKETS && span > LEAST_SPAN)
     }
 
-    /// Returns the rate; `None` until there are enough packets.
     pub(super) fn rate(&self) -> Option<Rate> {
         let (first, last) = (self.window.front()?, self.window.back()?);
         if self.window.len() < REQUIRED {
@@ -70,14 +66,13 @@ impl RobustThroughput {
         let (mut largest, mut second) = (Span::ZERO, Span::ZERO);
         let gaps = self.window.iter().zip(self.window.iter().skip(1)).map(|(a, b)| b.arrived.since(a.arrived).later());
         for gap in gaps {
-            // The second largest gap replaces the largest one, which may be a pause of the path.
+            // The second largest gap replaces the largest one.
             (largest, second) = if gap > largest { (gap, largest) } else { (largest, second.max(gap)) };
         }
         let all: Bytes = self.window.iter().map(|packet| packet.size).sum();
         let span = (last.arrived.since(first.arrived).later().saturating_sub(largest) + second).max(SHORTEST);
         let received = all.saturating_sub(first.size).per(span);
-        // A packet sent before a packet that has left the window is skipped. It would extend the send span, but not the
-        // counted bytes, to the time before the window.
+        // A packet sent before the window would extend the send span but not the bytes.
         let sent = self.window.iter().filter(|packet| self.left.is_none_or(|left| packet.sent >= left));
         let Some((size, begun, last, count)) =
             sent.fold(None, |sum: Option<(Bytes, Time, &Received, usize)>, packet| {

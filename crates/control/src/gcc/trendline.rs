@@ -1,29 +1,25 @@
-//! Overuse detection: the slope of the smoothed delay over the last groups, compared with an adaptive threshold
-//! (libwebrtc, `trendline_estimator.cc`).
+//! Overuse detection by the slope of the smoothed delay (libwebrtc, `trendline_estimator.cc`).
 
 use super::constants::{GAIN, K_DOWN, K_UP, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
 use super::inter_arrival::Delta;
 use std::collections::VecDeque;
 use steadycast_units::PeerTime;
 
-/// The maximum number of groups by which the slope is multiplied.
 const MOST_DELTAS: u32 = 60;
-/// The distance beyond the threshold at which a slope is an outlier. The threshold does not adapt to outliers.
+/// The threshold does not adapt to slopes farther beyond it than this.
 const OUTLIER: f64 = 15.0;
-/// The maximum time step of the threshold's adaptation, in milliseconds.
+/// The maximum time step of the threshold, in milliseconds.
 const LONGEST_STEP: f64 = 100.0;
-/// The bounds of the threshold for overuse.
 const LEAST: f64 = 6.0;
 const MOST: f64 = 600.0;
 
-/// The bandwidth usage that the delay indicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BandwidthUsage {
     #[default]
     Normal,
-    /// Overuse: the queue grows.
+    /// The queue grows.
     Over,
-    /// Underuse: the queue drains.
+    /// The queue drains.
     Under,
 }
 
@@ -33,12 +29,12 @@ pub(super) struct Trendline {
     first: Option<PeerTime>,
     accumulated: f64,
     smoothed: f64,
-    /// The regression points: the milliseconds since the first arrival, and the smoothed delay then.
+    /// The milliseconds since the first arrival, and the smoothed delay then.
     points: VecDeque<(f64, f64)>,
     trend: f64,
     threshold: f64,
     adapted: Option<PeerTime>,
-    /// The time in milliseconds, and the number of groups, for which the slope has been above the threshold.
+    /// The milliseconds and groups for which the slope has been above the threshold.
     over: Option<(f64, u32)>,
     pub(super) usage: BandwidthUsage,
 }
@@ -48,11 +44,10 @@ impl Trendline {
         Self { threshold: THRESHOLD, ..Self::default() }
     }
 
-    /// Adds the difference between two groups. `arrived` is the arrival time of the packet that completed the
-    /// difference.
+    /// Adds a group difference, completed by an arrival at `arrived`.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
-        // The number of groups only matters up to 60, so the bound prevents an overflow.
+        // Only up to 60 matter, so the bound prevents an overflow.
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;
@@ -61,7 +56,7 @@ impl Trendline {
             self.points.pop_front();
         }
         let full = self.points.len() == POINTS;
-        // As in libwebrtc, the slope keeps its last value while the points allow no regression.
+        // As in libwebrtc, the slope stays while the points allow no regression.
         let trend = full.then(|| slope(&self.points)).flatten().unwrap_or(self.trend);
         self.detect(trend, delta.sent.as_millis_f64(), arrived);
     }
@@ -73,10 +68,10 @@ impl Trendline {
         }
         let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * GAIN;
         if modified > self.threshold {
-            // The first group counts half of its interval, because the overuse began somewhere within it.
+            // The overuse began within the first group's interval, so half of it counts.
             let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
             self.over = Some((time, groups));
-            // A slope above the threshold is no overuse if it comes from a single group, or if it is falling again.
+            // A single group or a falling slope is no overuse.
             if time > OVERUSE.as_millis_f64() && groups > 1 && trend >= self.trend {
                 self.over = Some((0.0, 0));
                 self.usage = BandwidthUsage::Over;
@@ -95,15 +90,14 @@ impl Trendline {
     }
 }
 
-/// Returns the threshold γ, adapted to the modified slope m after Δt milliseconds.
+/// Returns the threshold γ, adapted to the slope m after Δt milliseconds.
 ///
 /// ```text
 ///  γ += k (|m| − γ) min(Δt, 100 ms),   k = k_up where |m| ≥ γ, else k_down
 /// ```
 fn adapted(threshold: f64, modified: f64, since: f64, [k_up, k_down]: [f64; 2]) -> f64 {
     let beyond = modified.abs() - threshold;
-    // A sudden large change, as by a route change, must not desensitize the detector (draft-ietf-rmcat-gcc-02,
-    // section 5.4).
+    // A route change must not desensitize the detector (draft-ietf-rmcat-gcc-02, section 5.4).
     if beyond > OUTLIER {
         return threshold;
     }

@@ -1,10 +1,8 @@
-//! The rate of several TFRC connections for one stream over a wireless link. If packets are lost without congestion, a
-//! single connection leaves capacity unused. The round-trip time shows how many connections fill the link.
+//! Several TFRC connections for one stream. With losses but no congestion, as on wireless links, one connection
+//! leaves capacity unused.
 //!
-//! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate.
-//! `aio-tfrc` and `eaio-tfrc` use one connection. It marks a share of its packets, and counts losses among these only.
-//! The number of connections follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (`e-multfrc`, `eaio-tfrc`).
-//! `docs/controllers/multfrc.md` has the equations and the deviations.
+//! `multfrc` and `e-multfrc` open real connections. `aio-tfrc` and `eaio-tfrc` use one, and count losses among a
+//! share of its packets. `docs/controllers/multfrc.md` has the equations and deviations.
 
 mod law;
 mod many;
@@ -16,7 +14,6 @@ use steadycast_units::Span;
 
 const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
 
-/// The registry entry of `multfrc`: several connections, with IIAD.
 pub(crate) const MULTFRC: Controller = Controller {
     name: "multfrc",
     about: "n TFRC connections in parallel; n grows by one in n periods, and falls by one when the round-trip time \
@@ -37,7 +34,6 @@ pub(crate) const MULTFRC: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The registry entry of `e-multfrc`: several connections, with IIMD.
 pub(crate) const E_MULTFRC: Controller = Controller {
     name: "e-multfrc",
     about: "n TFRC connections in parallel, as multfrc; n falls by a quarter when the round-trip time has grown by a \
@@ -48,7 +44,6 @@ pub(crate) const E_MULTFRC: Controller = Controller {
     ..MULTFRC
 };
 
-/// The registry entry of `aio-tfrc`: one connection, with IIAD.
 pub(crate) const AIO_TFRC: Controller = Controller {
     name: "aio-tfrc",
     about: "one connection with the rate of n TFRC connections: n times TFRC's rate, with the loss measured on every \
@@ -64,7 +59,6 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     ..MULTFRC
 };
 
-/// The registry entry of `eaio-tfrc`: one connection, with IIMD.
 pub(crate) const EAIO_TFRC: Controller = Controller {
     name: "eaio-tfrc",
     about: "one connection with the rate of n TFRC connections: n times TFRC's rate, with the loss measured on every \
@@ -84,11 +78,9 @@ const MARKED: Promise = Promise {
 const PARAMS: usize = 8;
 const IIAD: [Param; PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
-/// The law's parameters for `e-multfrc`. Section 2.3 says that it is "exactly the same as MULTFRC except" for the law,
-/// so γ is that of MULTFRC.
+/// Section 2.3 is "exactly the same as MULTFRC except" for the law, so γ is MULTFRC's.
 const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
-/// Declares the parameters, in repaired and in paper mode.
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; PARAMS] {
     params! { [
         choice law:

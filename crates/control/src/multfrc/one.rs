@@ -1,5 +1,4 @@
-//! One connection that represents n connections: TFRC with n times the equation's rate. Its loss event rate is that of
-//! a virtual flow, which consists of one packet in n.
+//! TFRC with n times the equation's rate. Its loss event rate is that of a virtual flow of one packet in n.
 
 use super::law::Law;
 use crate::entry::{Setup, Values};
@@ -8,18 +7,16 @@ use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf
 use std::borrow::Cow;
 use steadycast_units::Time;
 
-/// The RTP header extension element: R in 24 bits as for TFRC, then the [`Mark`].
+/// The RTP header extension element: R in 24 bits, then the [`Mark`].
 pub(super) const EXTENSION: u8 = 3;
 
-/// The sending half of a controller with one connection.
 pub(super) struct Sender {
     tfrc: tfrc::Sender,
     law: Law,
-    /// The sum of 1/n over the packets sent, minus the number of marked packets.
+    /// The sum of 1/n over the packets sent, minus the marked packets.
     credit: f64,
     vseq: u16,
-    /// The number of marked packets, and the sum of 1/n over the packets sent. The check of the promise adds them up
-    /// independently of `credit`.
+    /// The marked packets and the sum of 1/n, for the check.
     marked: (u64, f64),
     honest: Check,
 }
@@ -29,7 +26,7 @@ impl Sender {
         let law = Law::new(values);
         let mut tfrc = tfrc::Sender::new(setup, &Settings::of_profile(values));
         tfrc.set_connections(law.n);
-        // With a credit of 1, the first packet is marked.
+        // The first packet is marked.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
 }
@@ -79,7 +76,7 @@ impl SenderHalf for Sender {
         self.credit += 1.0 / n;
         self.marked.0 += u64::from(marked);
         self.marked.1 += 1.0 / n;
-        // The tolerance covers rounding in the sum of 1/n.
+        // The tolerance covers rounding.
         self.honest.see(n >= 1.0 && (self.marked.0 as f64 - self.marked.1).abs() <= 1.0 + 1e-6);
         let mut bytes = [0; 8];
         let (rtt, mark) = bytes.split_at_mut(3);
@@ -89,14 +86,13 @@ impl SenderHalf for Sender {
     }
 }
 
-/// Prefixes a rule with the number of connections. It runs for each packet, so whole numbers avoid the slow formatting
-/// of floats.
+/// Prefixes a rule with n. It runs for each packet, and formatting floats is slow.
 pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
     let whole = n as u32;
     Cow::Owned(if f64::from(whole) == n { format!("n = {whole}.00: {rule}") } else { format!("n = {n:.2}: {rule}") })
 }
 
-/// Builds the receiving half, which is TFRC's and counts losses among the marked packets.
+/// TFRC's receiver, which counts losses among marked packets.
 pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
     Box::new(tfrc::Receiver::new(setup, &Settings::of_profile(values), CountedPackets::Marked))
 }

@@ -11,13 +11,12 @@ const REPORT: u8 = 1;
 const GRADUAL: u16 = 0x8000;
 const UNIT: Span = Span::micros(100);
 
-/// The maximum of x, which has 15 bits.
+/// 15 bits.
 pub(super) const MOST_X: Span = Span::micros(3_276_700);
 
-/// A receiver report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Message {
-    /// Whether the receiver requests a gradual update (rmode 1). Otherwise the rate may ramp up (rmode 0).
+    /// Whether a gradual update is requested (rmode 1) instead of a ramp-up (rmode 0).
     pub(super) gradual: bool,
     /// The aggregate congestion signal.
     pub(super) x: Span,

@@ -1,8 +1,7 @@
 //! `nada`: Network-Assisted Dynamic Adaptation (RFC 8698).
 //!
-//! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up without congestion, and
-//! otherwise settles where it is inversely proportional to x. The receiver computes the signal and reports it in six
-//! bytes every 100 ms. `docs/controllers/nada.md` has the equations and the deviations.
+//! Queueing delay, loss and ECN marks are merged into one signal x, to which the rate settles inversely proportional.
+//! `docs/controllers/nada.md` has the equations and deviations.
 
 mod constants;
 mod message;
@@ -14,7 +13,6 @@ use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Set
 use constants::{GAMMA_MAX, R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
-/// The registry entry of `nada`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "nada",
     about: "combines queueing delay, loss and ECN marks into one congestion signal; in equilibrium the rate is \
@@ -36,7 +34,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! {
-    /// The configuration from the parameters. Rates are in bit/s, times of the signal in seconds.
+    /// Rates are in bit/s, times of the signal in seconds.
     Config(values, setup) {
         number prio: "the weight of this flow among NADA flows; the shares of flows are in proportion to their weights",
             "RFC 8698, PRIO", [1.0; 2], [0.01, 100.0];
@@ -61,18 +59,17 @@ params! {
         secs d_mark: "the delay that an ECN marking rate of 1 % adds to the congestion signal",
             "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
     } {
-        /// Whether Steadycast's own rules apply where the RFC has none. For example, a mark then ends the ramp-up, as a
-        /// loss does.
+        /// Whether our own rules apply where the RFC has none: for example, a mark ends the ramp-up.
         own_rules: bool = setup.mode == Mode::Repaired,
         r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),
         r_min: f64 = within(setup, r_min.unwrap_or(setup.floor)).min(r_max),
-        /// The session's floor, which limits the halving without feedback.
+        /// The floor of the halving without feedback.
         floor: f64 = setup.floor.as_bps_f64().min(r_max),
         x_max: f64 = if own_rules { X_MAX } else { message::MOST_X }.as_secs_f64(),
     }
 }
 
-/// Limits a rate to the session's range, in bit/s.
+/// Limits a rate to the session's range; returns bit/s.
 fn within(setup: &Setup, rate: Rate) -> f64 {
     rate.max(setup.floor).min(setup.cap).as_bps_f64()
 }

@@ -3,12 +3,10 @@ use super::signal::{Packet, Signal};
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The receiving half. It computes the signal.
 pub(super) struct Receiver {
     delta: Span,
     signal: Signal,
     last: Option<Time>,
-    /// Whether a packet has arrived since the last report.
     fresh: bool,
     view: View,
 }
@@ -51,7 +49,7 @@ impl ReceiverHalf for Receiver {
 
     fn due(&self) -> Due {
         match self.last.filter(|_| self.fresh) {
-            // Without arrivals there is nothing to report. The sender's no-feedback timer detects the silence.
+            // The sender's no-feedback timer detects the silence.
             Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
             None => Due::Hold,
         }

@@ -7,9 +7,9 @@ use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHa
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// The number of reports over which the minimum round-trip time is taken (ns3-rmcat).
+/// The reports over which the minimum round-trip time is taken (ns3-rmcat).
 const RTTS: usize = 15;
-/// The reference rate and its update after a report (RFC 8698, section 4.3).
+/// The reference rate (RFC 8698, section 4.3).
 ///
 /// ```text
 ///  rmode 0:  γ = min( 0.5, QBOUND / (rtt + DELTA + DFILT) ),   r ← max( r, (1 + γ) r_recv )
@@ -19,9 +19,8 @@ const RTTS: usize = 15;
 ///                 ⎝       τ            τ                        τ      ⎠
 /// ```
 ///
-/// The equation is multiplied out so that it never divides by the rate. A signal at its maximum no longer reflects the
-/// congestion, so the rate is then also limited to the receive rate, but not below the session's floor. The RFC does
-/// not have this rule.
+/// The equation is multiplied out to avoid a division by the rate. With a signal at its maximum, the receive rate is
+/// also a limit, which the RFC does not have.
 #[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,
@@ -37,10 +36,10 @@ impl Law {
 
     fn update(&mut self, message: &Message, rtt: f64, delta: Span) {
         let config = &self.config;
-        // The message is network input. A value above the maximum of our own receiver must not reduce the rate further.
+        // A value above our receiver's maximum must not reduce the rate further.
         let x = message.x.as_secs_f64().min(config.x_max);
         if message.gradual {
-            // Both terms are multiplied by the rate, which avoids a division by it (RFC 8698, section 4.3).
+            // Multiplied by the rate, to avoid a division by it (RFC 8698, section 4.3).
             let offset = self.rate * x - config.prio * config.x_ref * config.r_max;
             let change = self.rate * (x - self.x_prev);
             let by = delta.as_secs_f64() / config.tau * offset / config.tau + config.eta * change / config.tau;
@@ -49,7 +48,7 @@ impl Law {
                 self.rate = self.rate.min(message.received.as_bps_f64());
             }
         } else {
-            // The ramp-up follows the receive rate, so that it ends when the path is full.
+            // The ramp-up ends when the path is full.
             self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
         }
         self.set(self.rate);
@@ -60,24 +59,22 @@ impl Law {
         self.rate = rate.clamp(self.config.r_min, self.config.r_max);
     }
 
-    /// Returns the encoder's rate and the send rate for the given queued bytes (RFC 8698, section 5.2.2).
+    /// Returns the encoder's rate and the send rate for `waiting` bytes (RFC 8698, section 5.2.2).
     fn shaped(&self, waiting: f64) -> (f64, f64) {
         let config = &self.config;
-        // A large frame must not move the rates far from the reference rate, so the shaping is limited.
+        // A large frame must not move the rates far.
         let by = |beta: f64| (beta * 8.0 * waiting * FPS).min(MOST_SHAPING * self.rate);
         ((self.rate - by(BETA_V)).max(config.r_min.min(self.rate)), (self.rate + by(BETA_S)).min(config.r_max))
     }
 }
 
-/// The sending half of `nada`.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     law: Law,
     no_feedback: NoFeedbackTimer,
-    /// The round-trip times of the latest reports.
     rtts: VecDeque<Span>,
-    /// The time of the last update of the rate; before it, the send time of the first packet.
+    /// The last update of the rate; at first, the first packet.
     updated: Option<Time>,
     waiting: f64,
     loss: Option<f64>,
@@ -111,7 +108,7 @@ impl Sender {
     }
 
     fn measure(&mut self, rtt: Option<Span>) {
-        // The round-trip time comes from the network, so absurd values are ignored.
+        // Absurd values from the network are ignored.
         let Some(rtt) = rtt.filter(|rtt| *rtt < ABSURD_RTT) else { return };
         self.rtts.push_back(rtt);
         while self.rtts.len() > RTTS {
@@ -121,7 +118,7 @@ impl Sender {
 
     fn update(&mut self, now: Time, message: &Message) {
         let since = self.updated.map_or(self.config.delta, |at| now.since(at));
-        // A gap in the reports must not multiply the step of the gradual update.
+        // A gap in the reports must not multiply the step.
         let delta = since.min(self.config.delta * MOST_INTERVALS);
         self.updated = Some(now);
         self.law.update(message, self.rtt().unwrap_or_default().as_secs_f64(), delta);

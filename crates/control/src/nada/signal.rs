@@ -8,13 +8,11 @@ use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Span, Time};
 
-/// A packet that has arrived. The times of all packets must be on one clock, which may be the sender's or the
-/// receiver's.
+/// An arrival. All times are on one clock, the sender's or the receiver's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
-    /// The sequence number; `None` for a packet of another stream. In that case, `missing` is the number of packets
-    /// that are missing before it.
+    /// The sequence number; `None` for another stream, of which `missing` packets are missing before this one.
     pub(super) number: Option<u64>,
     pub(super) missing: u64,
     pub(super) size: Bytes,
@@ -22,31 +20,29 @@ pub(super) struct Packet {
     pub(super) marked: bool,
 }
 
-/// A packet in the log window.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     at: Time,
     size: Bytes,
-    /// Whether the packet arrived in order and counts as received. A late packet already counts as missing.
+    /// Whether the packet counts as received. A late one already counts as missing.
     counts: bool,
     missing: u64,
     queue: Span,
     marked: bool,
 }
 
-/// The aggregate congestion signal, from packets (RFC 8698, 4.2 and 5.1).
+/// The aggregate congestion signal (RFC 8698, sections 4.2 and 5.1).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signal {
     config: Config,
     base: BaseDelay,
     log: VecDeque<Logged>,
-    /// The unfiltered queueing delays of the latest packets.
+    /// The unfiltered queueing delays.
     queues: VecDeque<Span>,
     highest: Option<u64>,
     first: Option<Time>,
     packets: u64,
     history: LossHistory,
-    /// The mean loss rate.
     pub(super) loss: f64,
     marks: f64,
 }
@@ -67,16 +63,16 @@ impl Signal {
         let mut counts = true;
         let mut missing = packet.missing;
         if let Some(number) = packet.number {
-            // A late packet was already counted as missing, so it does not count as received.
+            // A late packet was already counted as missing.
             counts = self.highest.is_none_or(|highest| number > highest);
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));
             let so_far = self.packets as f64;
-            // The receiver does not know the round-trip time, so losses within DELTA are one loss event.
+            // The receiver does not know the round-trip time, so losses within DELTA are one event.
             let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
             self.history.on_packet(&received, || so_far);
         }
-        // An arrival without a time repeats the last delay, so that the minimum filter keeps its length in packets.
+        // An arrival without a time repeats the last delay, so that the filter keeps its length.
         let queue = packet.delay.map_or_else(
             || self.queues.back().copied().unwrap_or_default(),
             |delay| self.base.queueing(packet.at, delay),
@@ -96,14 +92,14 @@ impl Signal {
         }
     }
 
-    /// Computes the report and updates the means of loss and marks by one step.
+    /// Computes the report, and updates the means of loss and marks.
     pub(super) fn report(&mut self, now: Time) -> Message {
         self.forget(now);
         let count = |of: fn(&Logged) -> u64| self.log.iter().map(of).fold(0, u64::saturating_add);
         let (lost, got) = (count(|p| p.missing), count(|p| u64::from(p.counts)));
         let (marked, all) = (count(|p| u64::from(p.marked)), self.log.len() as u64);
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
-        // Exponential smoothing keeps a single loss from dominating the signal (RFC 8698, section 5.1.2).
+        // A single loss must not dominate the signal (RFC 8698, section 5.1.2).
         self.loss += ALPHA * (share(lost, lost.saturating_add(got)) - self.loss);
         self.marks += ALPHA * (share(marked, all) - self.marks);
         let filtered = self.queues.iter().min().copied().unwrap_or_default().as_secs_f64();
@@ -113,7 +109,7 @@ impl Signal {
         // The ramp-up needs a window without loss and queue (RFC 8698).
         let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < Q_EPS);
         let covered = self.first.map_or(Span::ZERO, |first| now.since(first));
-        // Before the window is full the receive rate is averaged over the time covered so far.
+        // At first, the receive rate is averaged over the time so far.
         let window = covered.clamp(self.config.delta, LOG_WINDOW.max(self.config.delta));
         Message {
             gradual: !quiet || (self.config.own_rules && marked > 0),
@@ -123,9 +119,8 @@ impl Signal {
     }
 }
 
-/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section 4.2).
-/// Delays are in seconds. `since` is the number of packets since the last loss, `interval` the mean loss interval in
-/// packets.
+/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section
+/// 4.2). Delays are in seconds, `since` (the last loss) and `interval` in packets.
 ///
 /// ```text
 ///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss

@@ -4,7 +4,6 @@ use crate::fields::{share, single, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::Stamp;
 
-/// The identifier of the header extension element.
 pub(super) const NOTICE_ID: u8 = 5;
 
 const REPORT_NOW: u8 = 1;
@@ -24,16 +23,15 @@ pub(super) struct SenderNotice {
     pub(super) acker: Option<ReceiverId>,
     /// Whether all receivers are to report, so that an acker can be elected.
     pub(super) report_now: bool,
-    /// The latest report that the sender has received. Other receivers need not send their reports.
+    /// The latest report that the sender has received, which suppresses others.
     pub(super) confirmed: Option<Confirmation>,
 }
 
 /// The confirmation of a report, as PGM's source confirms a NAK.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Confirmation {
-    /// The number of the confirmation, which distinguishes it from earlier ones.
+    /// Distinguishes it from earlier ones.
     pub(super) count: u8,
-    /// The reported loss.
     pub(super) loss: f64,
 }
 
@@ -60,14 +58,13 @@ impl SenderNotice {
     }
 }
 
-/// The purpose of a report, which is its APP subtype.
+/// The purpose of a report: its APP subtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Reports a missing packet, or answers the sender's request.
+    /// A packet is missing, or the sender has requested a report.
     Report = 1,
-    /// Acknowledges a packet; sent by the acker.
+    /// The acker acknowledges a packet.
     Ack = 2,
-    /// Leaves the session.
     Leave = 3,
 }
 
@@ -82,11 +79,10 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReceiverReport {
     pub(super) purpose: Purpose,
-    /// The low 32 bits of the highest sequence number received.
+    /// The low 32 bits of the highest sequence number.
     pub(super) lead: u32,
-    /// The bitmap of the last 32 packets; zero except in an acknowledgment.
+    /// The last 32 packets; zero except in an acknowledgment.
     pub(super) bitmap: u32,
-    /// The output of the loss filter.
     pub(super) loss: f64,
     /// The send time of packet `lead`, plus the time since its arrival.
     pub(super) echo: Stamp,

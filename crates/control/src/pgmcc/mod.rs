@@ -1,8 +1,7 @@
 //! `pgmcc`: a congestion window for a multicast group (Rizzo, SIGCOMM 2000; draft-ietf-rmt-bb-pgmcc).
 //!
-//! One receiver, the acker, acknowledges every packet, and the sender runs TCP's window on these acknowledgments. The
-//! other receivers report missing packets. A receiver whose throughput seems to be lower than the acker's replaces it.
-//! `docs/controllers/pgmcc.md` has the equations and the deviations.
+//! The receiver with the lowest throughput, the acker, acknowledges every packet, and TCP's window runs on these
+//! acknowledgments. `docs/controllers/pgmcc.md` has the equations and deviations.
 
 mod message;
 mod receiver;
@@ -12,7 +11,6 @@ use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
 use steadycast_units::Span;
 
-/// The registry entry of `pgmcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "pgmcc",
     about: "the receiver with the lowest throughput acknowledges each packet, and the sender runs TCP's window on \
@@ -21,8 +19,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // Acknowledgments clock the window. With feedback only every 250 ms, the controller reaches 0.26 of the rate that
-    // it reaches with its own feedback.
+    // With feedback every 250 ms, the rate is 0.26 of that with the controller's own feedback.
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     extension: message::NOTICE_ID,
@@ -44,14 +41,13 @@ const WITHIN: Promise = Promise {
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
-/// The number of timeouts in a row after which the acker is dropped and the receivers are asked to report (the draft).
+/// The timeouts in a row after which the acker is dropped (the draft).
 const ELECT_AFTER: u32 = 2;
-/// A missing packet counts as lost once this number of later packets has been acknowledged (the draft).
+/// The later acknowledgments after which a missing packet is lost (the draft).
 const DUP_THRESHOLD: u32 = 3;
 /// The minimum retransmission timeout (RFC 6298; ns-2.35).
 const RTO_MIN: Span = Span::millis(200);
-/// The maximum random delay of an answer to "report now" in a group, which lets one answer suppress the others. It is
-/// not in the draft.
+/// The maximum random delay of an answer to "report now", so that one suppresses the others; not in the draft.
 const BACKOFF: Span = Span::millis(100);
 
 params! {
@@ -77,7 +73,7 @@ params! {
             "Steadycast", [2.0; 2], [1.0, 64.0];
     } {
         sqrt: bool = rank == "sqrt",
-        /// Whether the window only grows while it is used (RFC 7661). The draft lets it grow in any case.
+        /// Whether only a used window grows (RFC 7661); the draft has no such rule.
         only_used: bool = values.mode() == Mode::Repaired,
     }
 }

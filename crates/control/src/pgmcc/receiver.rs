@@ -6,17 +6,15 @@ use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
-/// The maximum number of missing packets that one gap adds to the filter. After that number, the filter's value is 1
-/// anyway.
+/// The maximum number of missing packets of one gap; the filter is at 1 by then.
 const LONGEST_GAP: u64 = 8_192;
 
-/// The time after which a repeated request of the sender is answered again, because the answer may be lost.
+/// The time after which a repeated request is answered again.
 const ASK_AGAIN: Span = Span::millis(500);
 
-/// The group size for which reports of missing packets are spread, as N in RFC 4654.
+/// The group size for the delays of reports, as N in RFC 4654.
 const CROWD: u32 = 10_000;
 
-/// The newest packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Lead {
     seq: u64,
@@ -24,26 +22,22 @@ struct Lead {
     at: Time,
 }
 
-/// The receiving half of `pgmcc`.
 pub(super) struct Receiver {
     config: Config,
     id: ReceiverId,
     group: bool,
     chance: Chance,
     lead: Option<Lead>,
-    /// The bitmap of the last packets: bit i is set if packet lead − i has arrived.
+    /// Bit i is set if packet lead − i has arrived.
     bitmap: u32,
     loss: f64,
     acker: bool,
-    /// The next report and its purpose.
     due: Option<(Wake, Purpose)>,
-    /// The time of the answer to the sender's current request for reports.
+    /// The time of the answer to the sender's request for reports.
     asked: Option<Time>,
-    /// The time at which a missing packet is reported, unless a report of a receiver with at least the same loss
-    /// arrives.
+    /// When a missing packet is reported, unless another receiver reports at least the same loss.
     nak: Option<Time>,
-    /// The `count` of the sender's last confirmation of another receiver's report. A confirmation with another `count`
-    /// is a new one.
+    /// The `count` of the last confirmation of another receiver's report.
     confirmed: Option<u8>,
 }
 
@@ -65,12 +59,11 @@ impl Receiver {
         }
     }
 
-    /// Returns whether reports of other receivers can suppress this receiver's reports.
+    /// Returns whether other receivers' reports can suppress this receiver's.
     fn suppresses(&self) -> bool {
         self.group && !self.config.nak_backoff.is_zero()
     }
 
-    /// Schedules the report of a missing packet.
     fn miss(&mut self, now: Time) {
         if !self.suppresses() {
             self.due = Some((Wake { at: now, why: "a packet is missing" }, Purpose::Report));
@@ -79,22 +72,21 @@ impl Receiver {
         }
     }
 
-    /// Cancels the pending report because of another receiver's report, unless the loss is higher at this receiver.
+    /// Cancels the pending report because of another receiver's, unless the loss here is higher.
     fn suppress_by(&mut self, loss: f64) {
-        // A report announces the receiver's loss rate, and does not request repairs. A report of at least the same loss
-        // by another receiver therefore makes this receiver's report redundant.
+        // A report announces the loss rate and requests no repair.
         if self.loss <= loss {
             self.nak = None;
         }
     }
 
-    /// Updates the loss filter by a packet and the missing packets before it.
+    /// Updates the loss filter by a packet and the missing ones before it.
     ///
     /// ```text
     ///  p := (1 − a) p + a x        x = 0: received, 1: missing
     /// ```
     ///
-    /// Source: draft-ietf-rmt-bb-pgmcc. Returns true if packets are missing.
+    /// Source: draft-ietf-rmt-bb-pgmcc. Returns whether packets are missing.
     fn count(&mut self, missing: u64) -> bool {
         let a = self.config.a_loss;
         // The gap comes from the network, so the loop needs a bound.
@@ -123,7 +115,7 @@ impl ReceiverHalf for Receiver {
         let mut gap = false;
         match self.lead {
             Some(lead) if arrival.seq <= lead.seq => {
-                // The packet was already counted as missing when the gap appeared.
+                // It was counted as missing when the gap appeared.
                 let back = lead.seq - arrival.seq;
                 self.bitmap |= if back < 32 { 1 << back } else { 0 };
             }
@@ -166,7 +158,7 @@ impl ReceiverHalf for Receiver {
             return;
         };
         self.suppress_by(back.loss);
-        // The other receiver's report also answers the sender's request for a report.
+        // The other report also answers the sender's request.
         if self.asked.is_some() {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);
         }
@@ -184,8 +176,7 @@ impl ReceiverHalf for Receiver {
             None if self.nak.is_some_and(|at| at <= slot.now) => Purpose::Report,
             None => return Reply::Suppress,
         };
-        // The report that is sent now carries this receiver's loss, so a pending report of a missing packet is
-        // redundant.
+        // This report carries the loss, too.
         self.nak = None;
         self.back(purpose, slot.now).map_or(Reply::Suppress, |back| Reply::Body(back.body()))
     }

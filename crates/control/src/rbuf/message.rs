@@ -1,16 +1,12 @@
-//! The messages of a receiver about its buffer.
-
 use crate::fields::{micros, span, words};
 use crate::{Body, BufferLevel};
 use steadycast_units::{Bytes, Span, Stamp};
 
-/// The APP subtype of the report.
 const REPORT: u8 = 1;
-/// The length of a report in bytes, without and with a loss event rate.
 const BYTES: usize = 20;
 const BYTES_WITH_LOSS: usize = 24;
 
-/// A report: 20 bytes, big-endian, and 4 more if the sender uses the loss event rate.
+/// A report: 20 bytes, big-endian, and 4 more with a loss event rate.
 ///
 /// ```text
 ///   0        4         8        12       16         20      24
@@ -20,15 +16,14 @@ const BYTES_WITH_LOSS: usize = 24;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FeedbackReport {
-    /// The buffer; its size is zero if the receiver has none.
+    /// Its size is zero if the receiver has none.
     pub(super) buffer: BufferLevel,
-    /// The change of the level since the previous report.
+    /// The change of the level since the last report.
     pub(super) change: i32,
-    /// The send time of the newest packet.
     pub(super) echo: Stamp,
-    /// The time from that packet's arrival to this report.
+    /// The time from that packet's arrival to the report.
     pub(super) delay: Span,
-    /// The loss event rate, zero without loss; `None` if the sender does not use it.
+    /// Zero without loss; `None` if the sender does not use it.
     pub(super) loss: Option<f32>,
 }
 
@@ -42,7 +37,7 @@ impl FeedbackReport {
         let [level, size] = [level, size].map(|bytes| Bytes::new(u64::from(bytes)));
         let change = change.cast_signed();
         let loss = words(&body.bytes).map(|[.., p]: [u32; 6]| f32::from_bits(p));
-        // The body comes from the network, so values that contradict each other are rejected.
+        // Values that contradict each other are rejected.
         let sane = level <= size
             && u64::from(change.unsigned_abs()) <= size.get()
             && loss.is_none_or(|p| (0.0..=1.0).contains(&p));

@@ -3,21 +3,18 @@ use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// The length of a round before the first round-trip measurement.
 const FIRST_ROUND: Span = Span::millis(50);
-/// The minimum interval between reports, which is the minimum round-trip time of the equations.
+/// The minimum report interval, as the equations' minimum round-trip time.
 const LEAST_ROUND: Span = Span::millis(1);
 
-/// The receiving half. It reports its buffer level once per round trip.
 #[derive(Default)]
 pub(super) struct Receiver {
     buffer: BufferLevel,
     said: Option<Bytes>,
     newest: Option<(u64, Stamp, Time)>,
     rtt: Option<Span>,
-    /// The time of the last report; before the first, the arrival of the first packet.
+    /// The last report; at first, the first packet.
     last: Option<Time>,
-    /// Whether a report was sent.
     spoke: bool,
     /// The loss history, if the sender limits its rate to TCP's share.
     loss: Option<LossHistory>,
@@ -32,7 +29,7 @@ impl Receiver {
     }
 
     fn take(&mut self, buffer: BufferLevel) {
-        // A level above the size would be rejected as an invalid report.
+        // A level above the size would make the report invalid.
         self.buffer = BufferLevel { level: buffer.level.min(buffer.size), ..buffer };
     }
 }
@@ -51,8 +48,7 @@ impl ReceiverHalf for Receiver {
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
             let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
-            // The first loss interval is the number of packets so far, because the rate that the path allows is not
-            // known.
+            // The path's rate is not known, so the first interval is the packets so far.
             history.on_packet(&received, || arrival.seq as f64);
         }
         self.bytes += arrival.size;
@@ -66,7 +62,7 @@ impl ReceiverHalf for Receiver {
     }
 
     fn due(&self) -> Due {
-        // Reporting the first packet without delay gives the sender a round-trip time.
+        // An early report gives the sender a round-trip time.
         let round = if self.spoke { self.rtt.unwrap_or(FIRST_ROUND).max(LEAST_ROUND) } else { Span::ZERO };
         self.last.map_or(Due::Hold, |last| Due::At(Wake { at: last + round, why: "buffer report" }))
     }

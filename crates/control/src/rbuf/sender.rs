@@ -7,10 +7,10 @@ use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, 
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const LEAST_RTT: Span = Span::millis(1);
-/// The time without a report, in rounds, for which the rate is kept. It includes the round in which a report is due.
+/// The rounds without a report for which the rate is kept, including the one in which it is due.
 const HELD_ROUNDS: u64 = 2;
 
-/// The state of the receiver's buffer (eq. 10).
+/// The state of the receiver's buffer (equation 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Underflow,
@@ -18,11 +18,10 @@ enum State {
     Overflow,
 }
 
-/// The use of the level's change ΔB, which distinguishes type I.
+/// How type I uses the level's change ΔB.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
-    /// Whether ΔB is used with the signs that section 4.4 prints (paper mode). These signs contradict section 3.2, in
-    /// which the faster factor applies while a buffer in underflow empties and while a buffer in overflow fills.
+    /// Whether ΔB has the signs of section 4.4, as printed (paper mode). They contradict section 3.2.
     printed: bool,
     predictive: bool,
 }
@@ -34,19 +33,18 @@ pub(super) struct Sender {
     margin: f64,
     by_latency: Option<f64>,
     trend: Option<Trend>,
-    /// Whether equation 15 adds one packet per second to the rate. Otherwise it adds one packet to the amount of a
-    /// round.
+    /// Whether equation 15 adds one packet per second; otherwise one packet per round.
     adds_rate: bool,
     capped: bool,
     least: Rate,
     most: Rate,
-    /// T, the rate in bytes per second.
+    /// T, in bytes per second.
     rate: f64,
-    /// The exponential moving average of ΔB. Its time constant is the number of rounds per packet, at least one.
+    /// The moving average of ΔB over the rounds per packet.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,
-    /// The time at which missing feedback next counts as overflow.
+    /// When missing feedback next counts as overflow.
     silence: Option<Time>,
     loss: Option<LossRate>,
     limit: Limit,
@@ -78,7 +76,7 @@ impl Sender {
         }
     }
 
-    /// Updates the smoothed round-trip time (equation 17). Returns its old value and its change in seconds.
+    /// Updates the smoothed round-trip time (equation 17). Returns the old value, and the change in seconds.
     fn smooth_rtt(&mut self, sample: Span) -> (Span, f64) {
         let old = self.srtt.unwrap_or(sample);
         let new = Span::from_secs_f64(ALPHA_SRTT * old.as_secs_f64() + (1.0 - ALPHA_SRTT) * sample.as_secs_f64());
@@ -86,7 +84,7 @@ impl Sender {
         (old, new.as_secs_f64() - old.as_secs_f64())
     }
 
-    /// Returns the levels that separate the states (equation 10), in bytes.
+    /// Returns the levels between the states (equation 10), in bytes.
     fn bounds(&self, full: f64, rtt: f64) -> (f64, f64) {
         let margin = match self.by_latency {
             Some(rounds) => rounds * self.rate * rtt,
@@ -100,8 +98,7 @@ impl Sender {
         let rtt = rtt.max(LEAST_RTT).as_secs_f64();
         let (low, high) = self.bounds(full, rtt);
         let change = f64::from(found.change);
-        // The number of rounds per packet. At low rates the level falls in every round except the one with a packet,
-        // although it is stable on average.
+        // At low rates the level falls in each round without a packet, though it is stable on average.
         let packet = self.train.packet.as_f64();
         let rounds = (packet / (self.rate * rtt)).max(1.0);
         self.change += (change - self.change) / rounds;
@@ -112,7 +109,7 @@ impl Sender {
         } else {
             State::Stable
         };
-        // In the state `Stable`, the next round's data is spread over this time.
+        // In `Stable`, the next round's data is spread over this time.
         let round = (rtt + growth).max(LEAST_RTT.as_secs_f64());
         (self.rate, self.rule) = match (state, self.trend) {
             (State::Underflow, trend) => {
@@ -142,7 +139,7 @@ impl Sender {
         self.bound();
     }
 
-    /// Limits the rate to what a delay between packets can produce, and to TCP's share.
+    /// Limits the rate to what the delay between packets can produce, and to TCP's share.
     fn bound(&mut self) {
         let share = self.loss.zip(self.srtt).filter(|_| self.capped);
         let share = share.map(|(p, rtt)| throughput(self.train.packet, rtt, p));
@@ -166,14 +163,14 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let Some(found) = report.body.and_then(FeedbackReport::parse) else { return };
-        // Units are 2⁻¹⁸ s. The difference wraps around, so an echo from the future counts as hours old.
+        // In 2⁻¹⁸ s. An echo from the future counts as hours old.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
-        // The hold time can't exceed the age of the echo, so the report is invalid.
+        // The hold time can't exceed the echo's age.
         if age < found.delay || age > ABSURD_RTT {
             return;
         }
-        // A repeated echo brings no new round-trip sample.
+        // A repeated echo is no new sample.
         let (rtt, growth) = match self.srtt {
             Some(old) if self.last_echo == Some(found.echo) => (old, 0.0),
             _ => self.smooth_rtt(age.saturating_sub(found.delay)),
@@ -195,7 +192,7 @@ impl SenderHalf for Sender {
             self.rule = "no report";
             self.bound();
             let done = self.rate <= self.least.as_bytes_per_s();
-            // At the minimum rate a further reduction has no effect, so the timer stops.
+            // The rate can't fall further.
             self.silence = (!done).then(|| now + self.round());
         }
     }
@@ -205,7 +202,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The delay between packets is set in whole nanoseconds, so the rate is rounded accordingly.
+        // The delay between packets is in whole nanoseconds.
         let delay = self.train.delay(Rate::from_bytes_per_s(self.rate));
         let rate = self.train.rate(delay).clamp(self.least, self.most);
         let loss = self.loss.map(LossRate::get);

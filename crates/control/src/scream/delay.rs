@@ -4,21 +4,19 @@ use super::constants::{
 };
 use std::collections::VecDeque;
 
-/// The numbers of samples of the normalized queueing delay for its variance and its mean (RFC 8298, section 4.1.2.3).
+/// The samples of the normalized queueing delay for variance and mean (RFC 8298, section 4.1.2.3).
 const VARIANCE_OVER: usize = 200;
 const MEAN_OVER: usize = 50;
-/// The share of round trips with a loss above which competing flows are assumed, and the gain of that share.
+/// The share of round trips with a loss above which other flows compete, and its gain.
 const COMPETING_LOSS: f64 = 0.002;
 const LOSS_EVENT_GAIN: f64 = 0.02;
-/// The gain of the bias while it rises (EricssonResearch/scream).
+/// The gain of a rising bias (EricssonResearch/scream).
 const BIAS_GAIN: f64 = 0.125;
 
-/// The filtered queueing delay, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
-    /// The queueing delay target, which competing flows may raise.
+    /// The target in seconds, which competing flows may raise.
     pub(super) target: f64,
-    /// The latest sample of the queueing delay, and the mean of the samples.
     pub(super) latest: f64,
     pub(super) mean: f64,
     /// The growth factor in [0, 1], which falls with delay variation.
@@ -26,11 +24,10 @@ pub(super) struct Delay {
     highest: f64,
     lowest: f64,
     deviation: f64,
-    /// The minimum sample of this round trip, and the slow mean of these minima.
+    /// The minimum of this round trip, and the slow mean of these minima.
     round_least: Option<f64>,
     standing: f64,
-    /// The bias that is subtracted from samples. The next two fields are the minimum sample and the number of round
-    /// trips since the bias was last updated.
+    /// The bias is subtracted from samples; then the minimum and the round trips since its update.
     bias: f64,
     bias_least: f64,
     bias_rounds: u32,
@@ -55,16 +52,16 @@ impl Delay {
         self.round_least = Some(self.round_least.map_or(qdelay, |least| least.min(qdelay)));
     }
 
-    /// Records a delay that only counts in the delay variation.
+    /// Records a delay for the variation only.
     pub(super) fn extreme(&mut self, qdelay: f64) {
         self.highest = self.target.min(self.highest.max(qdelay));
         self.lowest = self.lowest.min(qdelay);
     }
 
-    /// Updates the filters. The mean rises slowly and falls immediately. This is called every min(cut_interval, s_rtt).
+    /// Updates the filters every min(cut_interval, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
         let qdelay = self.latest - self.bias;
-        // A falling queue counts immediately, so that the window is not reduced for a queue that has drained.
+        // A queue that has drained must not reduce the window.
         if qdelay < self.mean {
             self.mean = qdelay;
         } else {
@@ -82,7 +79,7 @@ impl Delay {
         }
     }
 
-    /// Ends a round trip. `lost` is true if it had a loss. Returns true if there is a standing queue to drain.
+    /// Ends a round trip, with a loss if `lost`. Returns whether there is a standing queue to drain.
     pub(super) fn round(&mut self, lost: bool, config: &Config) -> bool {
         self.loss_events += LOSS_EVENT_GAIN * (f64::from(u8::from(lost)) - self.loss_events);
         let Some(least) = self.round_least.take() else { return false };
@@ -93,7 +90,7 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
-        // If the minimum delay stays above a quarter of the target, the base delay contains a standing queue.
+        // The base delay then contains a standing queue.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
@@ -101,8 +98,7 @@ impl Delay {
         stands
     }
 
-    /// Adapts the target to competing flows that keep the queue long. The target falls again once they have ended (RFC
-    /// 8298, section 4.1.2.3).
+    /// Adapts the target to competing flows that keep the queue long (RFC 8298, section 4.1.2.3).
     fn compete(&mut self, config: &Config) {
         self.history.push_front(self.latest / config.qdelay_target);
         self.history.truncate(VARIANCE_OVER);
@@ -113,15 +109,15 @@ impl Delay {
         let all = mean(VARIANCE_OVER);
         let squares: f64 = self.history.iter().map(|n| (n - all) * (n - all)).sum();
         let variance = squares / self.history.len() as f64;
-        // The target covers the mean and one standard deviation of the competing flows' queue.
+        // The competing queue's mean and one standard deviation.
         let new = (mean(MEAN_OVER) + variance.sqrt()) * config.qdelay_target;
-        // Losses mean that a flow fills the queue. The target rises above that flow's queue.
+        // With losses, a flow fills the queue.
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new
-        // A queue with little variation is a standing queue, so the target follows it.
+        // Little variation means a standing queue.
         } else if variance < 0.2 {
             new
-        // The target must not stay at a high value. It falls again: fast if the queue is short, otherwise slowly.
+        // The target must not stay at a high value.
         } else if new < config.qdelay_target {
             new.max(self.target / 2.0)
         } else {

@@ -1,9 +1,7 @@
 //! `scream`: SCReAM version 2 (draft-ietf-ccwg-rfc8298bis-screamv2).
 //!
-//! The reference window, in bytes, falls with losses, ECN marks and queueing delay. It rises by about a packet per
-//! round trip and a small share of itself. The encoder's rate is what the window carries per round trip. The receiver
-//! only sends per-packet feedback with arrival times and ECN fields. `docs/controllers/scream.md` has the equations and
-//! the deviations.
+//! The window falls with losses, ECN marks and queueing delay; the encoder's rate is one window per round trip.
+//! `docs/controllers/scream.md` has the equations and deviations.
 
 mod constants;
 mod delay;
@@ -19,7 +17,6 @@ use constants::{BETA_LOSS, REPORT_AFTER, REPORT_PACKETS, VIRTUAL_RTT};
 use profile::{CODE, DRAFT, Profile};
 use steadycast_units::{Ecn, Span};
 
-/// The registry entry of `scream`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "scream",
     about: "a window in bytes that falls with losses, ECN marks and a queueing delay near 60 ms; the encoder's rate \
@@ -54,7 +51,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! {
-    /// The configuration from the parameters. Times are in seconds, sizes in bytes.
+    /// Times are in seconds, sizes in bytes, rates in bit/s.
     Config(values, setup) {
         let choice profile:
             "draft: the rules and values of the Internet-Draft; code: those of the draft's authors' code, also for \
@@ -79,17 +76,17 @@ params! {
         profile: Profile = if profile == "code" { CODE } else { DRAFT },
         qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
         reduce_jitter: bool = reduce_jitter || profile.reduce_jitter,
-        /// The minimum interval between two reductions; a shorter round-trip time replaces it.
+        /// The minimum interval between two reductions; at most a round trip.
         cut_interval: f64 = VIRTUAL_RTT.as_secs_f64().max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
-        /// Whether losses and classic marks of packets sent before the last reduction are ignored (RFC 9002, section
-        /// 7.3.2). The draft allows a reduction every min(cut_interval, s_rtt).
+        /// Whether losses and classic marks from before the last reduction are ignored (RFC 9002, section 7.3.2); not
+        /// in the draft.
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
     }
 }
 
-/// Returns the profile's value for a parameter that has the draft's default, and otherwise the given value.
+/// Returns the profile's value for a parameter at the draft's default.
 fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
     if given == draft { profile } else { given }
 }

@@ -3,50 +3,45 @@ use steadycast_units::Span;
 /// The differences between the draft and its authors' code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Profile {
-    /// `QDELAY_TARGET_LO`: the minimum of the queueing delay target.
+    /// `QDELAY_TARGET_LO`: the minimum queueing delay target.
     pub(super) qdelay_target: Span,
-    /// `BETA_ECN`: the factor by which a mark without L4S multiplies the window.
+    /// `BETA_ECN`: the factor of the window after a classic mark.
     pub(super) beta_ecn: f64,
-    /// `MUL_INCREASE_FACTOR`: the share of itself by which the window grows per round trip.
+    /// `MUL_INCREASE_FACTOR`: the window's growth per round trip, as a share of itself.
     pub(super) mul_increase: f64,
-    /// `REDUCE_JITTER`: whether growth always slows down with delay variation. The second value is whether the
-    /// variation covers every packet or only the newest of each report, and the third is the maximum of the variation
-    /// in seconds.
+    /// `REDUCE_JITTER`: whether growth slows down with delay variation; then, whether the variation is of every
+    /// packet or of each report's newest, and its maximum in seconds.
     pub(super) reduce_jitter: bool,
     pub(super) every_packet: bool,
     pub(super) jitter_most: f64,
-    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window, as a multiple of the maximum bytes in flight.
+    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window over the maximum bytes in flight.
     pub(super) head_room: f64,
-    /// `POST_CONGESTION_DELAY_RTTS`: the time after congestion, in round trips, until the window grows at its full rate
-    /// again. The second value is whether a reduction by delay counts as congestion.
+    /// `POST_CONGESTION_DELAY_RTTS`: the round trips after congestion until growth is at its full rate, and whether a
+    /// reduction by delay is congestion.
     pub(super) post_congestion: f64,
     pub(super) delay_congests: bool,
-    /// The minimum interval between two reductions, in seconds. If `VIRTUAL_RTT` is longer, it is used instead.
+    /// The minimum interval between reductions, in seconds, if longer than `VIRTUAL_RTT`.
     pub(super) cut_interval: f64,
-    /// Reductions by delay are divided by the ratio of the round-trip time to the interval between reductions. This is
-    /// true if the division is applied twice.
+    /// Whether a reduction by delay is divided twice by the ratio of the round trip to the reduction interval.
     pub(super) divided_twice: bool,
-    /// The ratio of the target to the receive rate below which reductions by delay and L4S marks are quartered.
+    /// Below this ratio of the target to the receive rate, reductions by delay and L4S marks are quartered.
     pub(super) spare_below: f64,
-    /// The mean loss rate up to which losses only reduce the window if the queue exceeds a quarter of the target.
+    /// Up to this mean loss rate, losses reduce the window only if the queue exceeds a quarter of the target.
     pub(super) loss_ignored: f64,
-    /// Whether the round-trip time is smoothed twice, once per round trip. The second value, in seconds, is added to
-    /// the round-trip time when the rate is computed.
+    /// Whether the round-trip time is smoothed twice, and the seconds added to it for the rate.
     pub(super) rtt_twice: bool,
     pub(super) rtt_more: f64,
-    /// The number of round trips over whose minima the bias of the queueing delay is computed.
+    /// The round trips over whose minima the bias of the queueing delay is computed.
     pub(super) bias_rounds: u32,
-    /// The divisor that lowers the target below the window's rate.
+    /// The divisor of the target.
     pub(super) rate_divisor: f64,
-    /// `RATE_ADJUST_GAIN`: the gain with which a queued frame lowers the target. The second value is the queueing time,
-    /// in frame periods, that has no effect.
+    /// `RATE_ADJUST_GAIN`: the gain of a queued frame, and the queueing time, in frame periods, without effect.
     pub(super) rate_adjust_gain: f64,
     pub(super) queue_goal: f64,
-    /// `FRAME_SIZE_DEV_ALPHA`: the gain of the mean excess of frames over their nominal size.
+    /// `FRAME_SIZE_DEV_ALPHA`: the gain of the frames' mean excess over their nominal size.
     pub(super) frame_size_gain: f64,
 }
 
-/// The values of draft-ietf-ccwg-rfc8298bis-screamv2.
 pub(super) const DRAFT: Profile = Profile {
     qdelay_target: Span::millis(60),
     beta_ecn: 0.8,
@@ -70,8 +65,7 @@ pub(super) const DRAFT: Profile = Profile {
     frame_size_gain: 1.0 / 64.0,
 };
 
-/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`. Its rate divisor also scales the adjustment by queued
-/// frames.
+/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`, whose divisor also scales `adjust`.
 pub(super) const CODE: Profile = Profile {
     qdelay_target: Span::millis(100),
     beta_ecn: 0.9,

@@ -1,7 +1,7 @@
 use crate::ReceiverId;
 use steadycast_units::{Rate, Stamp, Time};
 
-/// The maximum number of reports that await their echo. If another one is added, the least urgent one is dropped.
+/// The maximum number of reports that await their echo.
 const MOST: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +14,12 @@ struct Pending {
     rate: Rate,
 }
 
-/// Selects the time stamp that the next packet echoes (RFC 4654, section 3.5). A new limiting receiver has priority,
-/// then receivers without a round-trip time, then the others. Among receivers of the same priority, an older round
-/// comes first, and within a round the lower rate. The limiting receiver is echoed if no other receiver waits, and at
-/// least once per round.
+/// Selects the stamp to echo (RFC 4654, section 3.5): a new limiting receiver's first, then those without a
+/// round-trip time, older rounds and lower rates. The limiting receiver is echoed at least once per round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,
     clr: Option<(ReceiverId, Stamp, Time)>,
-    /// Whether the limiting receiver has not been echoed since its election.
     clr_is_new: bool,
     clr_echoed: bool,
 }
@@ -37,7 +34,7 @@ impl Echoes {
         fb_nr: u8,
         rate: Rate,
     ) {
-        // A receiver's newer report replaces the older one, so that its echo gives the current round-trip time.
+        // The newer report gives the current round-trip time.
         self.waiting.retain(|p| p.id != id);
         if self.clr.is_some_and(|(clr, ..)| clr == id) {
             self.clr = Some((id, stamp, arrived));
@@ -46,7 +43,7 @@ impl Echoes {
         }
         self.waiting.push(Pending { id, stamp, arrived, has_rtt, fb_nr, rate });
         if self.waiting.len() > MOST
-            // Receivers without a round-trip time need their echo most, so others are dropped first.
+            // Receivers without a round-trip time need their echo most.
             && let Some(last) = self.waiting.iter().position(|p| p.has_rtt)
         {
             self.waiting.swap_remove(last);
@@ -75,9 +72,8 @@ impl Echoes {
         self.clr_echoed = false;
     }
 
-    /// Returns the echo for a packet that is sent at `now` in round `fb_nr`. `late` is true in the second half of the
-    /// round. If the session learns of a packet only after it was sent, `now` is in the past. Reports that arrived
-    /// after `now` are then not echoed.
+    /// Returns the echo for a packet sent at `now`, which may be in the past, in round `fb_nr`. `late` is the round's
+    /// second half.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
         let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };
@@ -86,7 +82,7 @@ impl Echoes {
                 let pending = self.waiting.swap_remove(i);
                 (pending.id, pending.stamp, pending.arrived)
             }
-            // The packet left before this report arrived, so it can't have carried the report's echo.
+            // The report arrived after this packet was sent.
             None if self.clr.is_some_and(|(.., arrived)| arrived > now) => return None,
             None => {
                 (self.clr_is_new, self.clr_echoed) = (false, true);

@@ -6,14 +6,12 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Time stamps are in units of 2⁻¹⁸ s. Primed time stamps are echoes, with the hold time subtracted. Numbers are in
-//! network byte order.
+//! Stamps are in units of 2⁻¹⁸ s; primed ones are echoes minus the hold time. Numbers are in network byte order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
-/// The identifier of the header extension element.
 pub(super) const NOTICE_ID: u8 = 4;
 const REPORT: u8 = 1;
 
@@ -26,33 +24,31 @@ const HAVE_LOSS: u8 = 2;
 const LEAVE: u8 = 4;
 const IS_CLR: u8 = 8;
 
-/// The header extension of each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SenderNotice {
-    /// The suppression rate: reports of this rate or a higher one are suppressed. It is [`Rate::MAX`] at the start of a
-    /// round.
+    /// Reports of at least this rate are suppressed; [`Rate::MAX`] at the start of a round.
     pub(super) x_supp: Rate,
-    /// The number of the feedback round.
+    /// The feedback round.
     pub(super) fb_nr: u8,
     /// The largest round-trip time, in whole milliseconds.
     pub(super) r_max: Span,
-    /// The current limiting receiver.
+    /// The limiting receiver.
     pub(super) clr: Option<ReceiverId>,
-    /// The receiver whose time stamp is echoed, and the stamp.
+    /// The receiver whose stamp is echoed, and the stamp.
     pub(super) echo: Option<(ReceiverId, Stamp)>,
-    /// Whether the sender is in slow start, because no receiver has reported a loss.
+    /// Whether the sender is in slow start.
     pub(super) slow_start: bool,
-    /// The send rate, in the profiles whose timers depend on it; `None` in the other profiles.
+    /// The send rate, if the profile's timers need it.
     pub(super) x: Option<Rate>,
 }
 
 impl SenderNotice {
     pub(super) fn notice(&self) -> Notice {
-        // The largest finite number stands for no limit, because the messages carry no infinity.
+        // The messages carry no infinity.
         let x_supp = if self.x_supp == Rate::MAX { f32::MAX.to_bits() } else { single(self.x_supp.as_bps_f64()) };
         let flags =
             flags([(self.clr.is_some(), HAS_CLR), (self.echo.is_some(), HAS_ECHO), (self.slow_start, SLOW_START)]);
-        // R_max is rounded up, so that no receiver's round-trip time appears longer than R_max.
+        // No receiver's round-trip time may appear longer than R_max.
         let ms = u16::try_from(self.r_max.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let round = u32::from_be_bytes([self.fb_nr, flags, 0, 0]) | u32::from(ms);
         let clr = self.clr.unwrap_or_default().0;
@@ -80,24 +76,22 @@ impl SenderNotice {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReceiverReport {
-    /// The receiver's clock when the report was sent.
+    /// The receiver's clock at sending.
     pub(super) ts: Stamp,
-    /// The sender's time stamp of the last packet, plus the time since its arrival.
+    /// The stamp of the last packet, plus the time since its arrival.
     pub(super) echo: Stamp,
     pub(super) rate: Rate,
     /// The loss event rate.
     pub(super) loss: f64,
-    /// The round-trip time, measured or R_max.
+    /// The round-trip time, or R_max.
     pub(super) rtt: Span,
-    /// The number of the latest round that the receiver knows.
+    /// The latest round that the receiver knows.
     pub(super) fb_nr: u8,
-    /// Whether `rtt` was measured.
     pub(super) have_rtt: bool,
-    /// Whether the receiver has seen a loss event.
+    /// Whether there was a loss event.
     pub(super) have_loss: bool,
-    /// Whether the receiver is about to leave.
     pub(super) leave: bool,
-    /// Whether the receiver reports as the limiting receiver.
+    /// Whether this is the limiting receiver.
     pub(super) is_clr: bool,
 }
 

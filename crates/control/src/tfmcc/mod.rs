@@ -1,9 +1,7 @@
 //! `tfmcc`: TCP-Friendly Multicast Congestion Control (RFC 4654).
 //!
-//! Each receiver measures its loss event rate and round-trip time and computes TCP's rate. The receiver with the lowest
-//! rate, the current limiting receiver (CLR), reports every round trip and sets the rate. Feedback rounds with few
-//! reports find a new limiting receiver among the others. `docs/controllers/tfmcc.md` has the equations and the
-//! deviations.
+//! The receiver with the lowest rate by TCP's equation, the current limiting receiver (CLR), sets the rate.
+//! `docs/controllers/tfmcc.md` has the equations and deviations.
 
 mod echo;
 mod message;
@@ -16,7 +14,6 @@ use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use steadycast_units::Span;
 
-/// The registry entry of `tfmcc`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfmcc",
     about: "the receiver with the lowest rate reports once per round trip and sets the rate; of the others, a few \
@@ -25,8 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // Receivers report each round trip. With feedback only every 250 ms, the controller reaches 0.01 to 0.16 of the
-    // rate that it reaches with its own feedback.
+    // With feedback every 250 ms, the rate is 0.01 to 0.16 of that with the controller's own feedback.
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     own_rate: true,
@@ -42,11 +38,11 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The factor by which R_max is multiplied after a round without a larger sample (RFC 4654, section 3.2).
+/// The factor of R_max after a round without a larger sample (RFC 4654, section 3.2).
 const R_MAX_DECAY: f64 = 0.9;
-/// The clock's granularity: R_max exceeds the interval between two packets by at least this (RFC 4654, section 3.2).
+/// The clock's granularity: R_max exceeds the packet interval by this (RFC 4654, section 3.2).
 const GRANULARITY: Span = Span::millis(1);
-/// The weight of the old round-trip time at receivers other than the limiting one (RFC 4654, section 4.3.2).
+/// The weight of the old round-trip time, except at the limiting receiver (RFC 4654, section 4.3.2).
 const Q_OTHER: f64 = 0.5;
 /// The window of the receive rate in round trips (RFC 4654, section 4.3.4).
 const K: f64 = 3.0;
@@ -54,8 +50,7 @@ const K: f64 = 3.0;
 const DISCOUNT: f64 = 0.5;
 /// The interval of the minimum rate of one packet (RFC 4654, section 3.3).
 const X_MIN: Span = Span::secs(8);
-/// The length of the quick start's first feedback round, in round trips. It is short so that the sender gets its first
-/// report soon.
+/// The quick start's first feedback round, in round trips; short, for an early report.
 const FIRST_ROUND: f64 = 2.0;
 
 const RISE: Promise = Promise {
@@ -97,7 +92,6 @@ params! {
     }
 }
 
-/// The description of TFMCC that is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Profile {
     #[default]
@@ -107,7 +101,7 @@ enum Profile {
 }
 
 impl Config {
-    /// Returns the length of a feedback round. `first` marks the round before any measurement.
+    /// Returns the length of a feedback round. `first` is the round before any measurement.
     fn round(&self, r_max: Span, first: bool) -> Span {
         r_max.scale(if self.quick && first { self.round.min(FIRST_ROUND) } else { self.round })
     }

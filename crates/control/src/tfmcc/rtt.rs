@@ -2,11 +2,10 @@ use super::{Config, Profile, Q_OTHER};
 use steadycast_units::{Offset, OneWay, Span, Stamp, Time};
 
 const LEAST: Span = Span::millis(1);
-/// The maximum valid round-trip time.
 const MOST: Span = Span::secs(60);
 
-/// A receiver's round-trip time. It is R_max until the first measurement, then smoothed over the receiver's own
-/// samples, and adjusted by one-way delays between them.
+/// A receiver's round-trip time: R_max at first, then smoothed over samples and adjusted by one-way delays in
+/// between.
 ///
 /// ```text
 ///  R_sample = arrival_i − ts'_r                                          an echo of the receiver's time stamp
@@ -14,22 +13,21 @@ const MOST: Span = Span::secs(60);
 ///  R'       = R_sample + (arrival_j − ts_j) − (arrival_i − ts_i)         with each packet j until the next sample
 /// ```
 ///
-/// Source: RFC 4654, sections 4.3.2 and 4.3.3. The third line is the RFC's D_r + arrival_j − ts_j, with the sign of D_r
-/// corrected so that R' equals R_sample for j = i. Only delay variations are added, so the clocks need not be
-/// synchronized.
+/// Source: RFC 4654, sections 4.3.2 and 4.3.3. The third line corrects the sign of the RFC's D_r, so that R' equals
+/// R_sample for j = i.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<Span>,
     least: Option<Span>,
     sample: Option<(Span, OneWay)>,
-    /// R', once a packet has arrived after the sample; `None` before.
+    /// R'; `None` until a packet arrives after the sample.
     current: Option<Span>,
-    /// The slow mean of the delay variation in the 2001 paper.
+    /// The slow mean of the delay variation (2001 paper).
     drifted: f64,
 }
 
 impl RoundTrip {
-    /// Adjusts the round-trip time by a packet without an echo for this receiver.
+    /// Adjusts the round-trip time by a packet without an echo.
     pub(super) fn on_packet(&mut self, way: OneWay, config: &Config) {
         let (Some((sample, reference)), Some(smoothed)) = (self.sample, self.smoothed) else { return };
         let variation = way.variation_since(reference);
@@ -41,8 +39,7 @@ impl RoundTrip {
         });
     }
 
-    /// Measures the round-trip time by a packet that echoes this receiver's stamp. Returns true for the first
-    /// measurement.
+    /// Measures the round-trip time by an echo. Returns true for the first measurement.
     pub(super) fn on_echo(&mut self, echo: Stamp, way: OneWay, at: Time, is_clr: bool, config: &Config) -> bool {
         let Some(sample) = elapsed(echo, at) else { return false };
         let q = if is_clr { config.q_clr } else { Q_OTHER };
@@ -50,7 +47,7 @@ impl RoundTrip {
         self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.sample = Some((sample, way));
-        // The new sample is the reference for later delay variations.
+        // The new sample is the reference for later variations.
         self.current = None;
         self.drifted = 0.0;
         first
@@ -60,20 +57,19 @@ impl RoundTrip {
         self.smoothed.is_some()
     }
 
-    /// Returns the minimum sample.
     pub(super) const fn least(&self) -> Option<Span> {
         self.least
     }
 
-    /// Returns the current round-trip time; `r_max` before the first sample.
+    /// Returns the round-trip time; `r_max` before the first sample.
     pub(super) fn get(&self, r_max: Span) -> Span {
         self.current.or(self.smoothed).unwrap_or(r_max).max(LEAST)
     }
 }
 
-/// Returns the time since this end's `stamp`, at least a millisecond; `None` if it is not a valid round-trip time.
+/// Returns the time since this end's `stamp`, at least 1 ms; `None` if it is too long.
 pub(super) fn elapsed(stamp: Stamp, now: Time) -> Option<Span> {
-    // A stamp may seem to lie slightly in the future because it was rounded.
+    // Rounding can put a stamp slightly into the future.
     let ahead = stamp.0.wrapping_sub(Stamp::of(now).0);
     let span = if ahead < 1 << 18 { Span::ZERO } else { now.since(stamp.own(now)) };
     (span <= MOST).then(|| span.max(LEAST))

@@ -2,7 +2,7 @@ use super::{Config, Profile};
 use crate::asmp::suppress;
 use steadycast_units::{Chance, Rate, Span};
 
-/// Draws the report time of a receiver that is not the limiting one, from the start of a round that lasts `t`.
+/// Draws the report time of a receiver that is not limiting, in a round that lasts `t`.
 ///
 /// ```text
 ///              ⎛   ⎛        ln u ⎞     ⎞
@@ -10,8 +10,8 @@ use steadycast_units::{Chance, Rate, Span};
 ///              ⎝   ⎝        ln N ⎠     ⎠
 /// ```
 ///
-/// Source: RFC 4654, section 4.5. The profiles `sigcomm2001` and `norm` favour receivers with low rates: `t = ζ ρ T +
-/// (1 − ζ) t₀` with ζ = 1/3 and 1/4. `norm` draws t₀ from a truncated exponential distribution.
+/// Source: RFC 4654, section 4.5. The profiles `sigcomm2001` and `norm` use ζ ρ T + (1 − ζ) t₀ with ζ = 1/3 and 1/4;
+/// `norm` draws t₀ by [`suppress::timer`].
 pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Chance) -> Span {
     let (zeta, plain) = match config.profile {
         Profile::Rfc4654 => return at(t, chance.unit_open(), config.receivers),
@@ -26,8 +26,8 @@ fn at(t: Span, u: f64, n: f64) -> Span {
     t.scale((1.0 + libm::log(u) / libm::log(n)).max(0.0))
 }
 
-/// Computes ρ, the bias by rate: the position of the receiver's rate between half and nine tenths of the send rate. In
-/// slow start it is the ratio of the receive rate to the send rate.
+/// Computes ρ: the rate's position between 0.5 and 0.9 of the send rate. In slow start it is the receive rate's ratio
+/// to the send rate.
 pub(super) fn bias(slow_start: bool, own: Rate, received: Rate, x: Rate) -> f64 {
     if slow_start { received.ratio(x) } else { (own.ratio(x).clamp(0.5, 0.9) - 0.5) / 0.4 }
 }

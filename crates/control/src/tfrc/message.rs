@@ -1,23 +1,20 @@
-//! The messages between the halves of `tfrc`, and the extension of these messages for controllers that build on `tfrc`.
+//! The messages of `tfrc`, and their extension for controllers that build on it.
 
 use crate::Body;
 use crate::equation::LossRate;
 use crate::fields::{ABSURD_BYTES_PER_S, amount, micros, share, single, span, words};
 use steadycast_units::{PeerTime, Rate, Span, Stamp};
 
-/// The RTP header extension element: R in 24 bits in units of 10 µs, 0 if unknown.
+/// The RTP header extension element: R, 24 bits, in units of 10 µs; 0 if unknown.
 pub(super) const EXTENSION: u8 = 2;
 pub(super) const RTT_UNIT: Span = Span::micros(10);
-/// The APP subtype of the report.
 const REPORT: u8 = 1;
-/// The length of a report in bytes.
 pub(crate) const REPORT_BYTES: usize = 20;
 
-/// Encodes R for the header extension of each packet.
 pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     let units = rtt.map_or(0, |r| {
         let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
-        // Zero stands for an unknown R, so a short round trip is sent as one unit.
+        // Zero means that R is unknown.
         rounded.clamp(1, 0xff_ffff)
     });
     [(units >> 16) as u8, (units >> 8) as u8, units as u8]
@@ -29,7 +26,7 @@ pub(crate) fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
     (units > 0).then(|| RTT_UNIT * units)
 }
 
-/// Returns the stamp that a packet carried. `sent` is that stamp, converted to nanoseconds and rounded.
+/// Returns the stamp of a packet from `sent`, which is that stamp in nanoseconds, rounded.
 pub(crate) fn echo(sent: PeerTime) -> Stamp {
     Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
 }
@@ -44,15 +41,14 @@ pub(crate) fn echo(sent: PeerTime) -> Stamp {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FeedbackReport {
-    /// The send time of the packet with the highest sequence number.
+    /// The send time of the newest packet.
     pub(super) echo: Stamp,
-    /// The time from that packet's arrival to this report.
+    /// The time from its arrival to the report.
     pub(super) delay: Span,
-    /// The receive rate; zero if it was not measured.
+    /// Zero if it was not measured.
     pub(super) received: Rate,
-    /// The loss event rate.
     pub(super) loss: Option<LossRate>,
-    /// The share of packets that have been missing since the last report. It only serves the record of the run.
+    /// The share of packets missing since the last report, for the record of the run.
     pub(super) missing: f32,
 }
 
@@ -69,7 +65,7 @@ impl FeedbackReport {
         (body.subtype == REPORT).then(|| Self::parse(&body.bytes)).flatten()
     }
 
-    /// Parses a report from its bytes; `None` if it is invalid.
+    /// Parses a report; `None` if it is invalid.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != REPORT_BYTES {
             return None;
@@ -85,7 +81,7 @@ impl FeedbackReport {
     }
 }
 
-/// The header extension that follows R in controllers that count losses among marked packets only: 5 bytes, big-endian.
+/// Follows R in the header extension of controllers that count losses among marked packets: 5 bytes, big-endian.
 ///
 /// ```text
 ///   0       1        3        5
@@ -95,23 +91,22 @@ impl FeedbackReport {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// Whether this packet is marked, so that it counts in the loss rate.
+    /// Whether the packet counts in the loss rate.
     pub(crate) marked: bool,
-    /// The packet's number among the marked ones; for an unmarked packet the number of the last marked one before it.
+    /// The number among the marked packets; an unmarked packet has that of the last marked one.
     pub(crate) vseq: u16,
-    /// The number of connections that the stream represents.
+    /// The number of connections that the stream stands for.
     pub(crate) connections: f64,
 }
 
 impl Mark {
-    /// Encodes the mark.
     pub(crate) fn write(&self) -> [u8; 5] {
         let [v, w] = self.vseq.to_be_bytes();
         let [n, m] = ((self.connections * 256.0).clamp(256.0, 65_535.0) as u16).to_be_bytes();
         [u8::from(self.marked), v, w, n, m]
     }
 
-    /// Parses a mark; `None` unless it has the right length and represents at least one connection.
+    /// Parses a mark; `None` if the length is wrong or `connections` is below 1.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [flags, v, w, n, m] = *bytes else { return None };
         let connections = f64::from(u16::from_be_bytes([n, m])) / 256.0;

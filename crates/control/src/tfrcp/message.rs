@@ -1,18 +1,14 @@
-//! The messages of an MPEG-TFRCP receiver to its sender.
-
 use crate::Body;
 use crate::fields::words;
 use steadycast_units::Stamp;
 
-/// The APP subtype of packet counts between two sender reports.
+/// The APP subtypes of packet counts and of acknowledgments.
 const COUNTS: u8 = 1;
-/// The APP subtype of a packet's acknowledgment.
 const ACK: u8 = 2;
 
-/// The body of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The numbers of packets since the previous report.
+    /// The packets since the previous report.
     ///
     /// ```text
     ///   0          4          8
@@ -30,7 +26,7 @@ impl Message {
         match (body.subtype, body.bytes.len()) {
             (COUNTS, 8) => {
                 let [expected, received] = words(&body.bytes)?;
-                // More packets than a session can send between two reports are an invalid count.
+                // A session can't send more packets between two reports.
                 (received <= expected && expected < 1 << 24).then_some(Self::Counts { expected, received })
             }
             (ACK, 4) => words(&body.bytes).map(|[stamp]| Self::Ack(Stamp(stamp))),

@@ -1,9 +1,7 @@
-//! MPEG-TFRCP: the sender sets its rate once per control interval, from the loss fraction and the round-trip time of
-//! the previous interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
+//! MPEG-TFRCP: the rate is set once per control interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
-//! There are five variants. With loss, all of them use TCP's throughput equation. Without loss they double the rate,
-//! add a packet per round trip, or improve the quality by one step. The loss is that of the interval, or of the whole
-//! session (`-cl`).
+//! With loss, the rate is TCP's throughput equation. The variants differ without loss ([`Law`]), and by the loss of
+//! the interval or of the whole session (`-cl`).
 
 mod message;
 mod receiver;
@@ -17,7 +15,6 @@ use receiver::Receiver;
 use sender::Sender;
 use steadycast_units::Span;
 
-/// The rule after an interval without loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Law {
     /// r ← 2 r (eq. 2).
@@ -43,8 +40,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        // The sender halves its rate after four of its own reporting periods without a report, and standard reports are
-        // sent less often than that.
+        // The sender halves its rate after four reporting periods, and standard reports are rarer.
         standard_reports: false,
         app: *b"MTFR",
         colour: "#8c564b",
@@ -65,38 +61,31 @@ fn original(setup: &Setup, values: &Values) -> Box<dyn SenderHalf> {
     build(setup, values, Law::Double, false)
 }
 
-/// The registry entry of `tfrcp`.
 pub(crate) const TFRCP: Controller = entry("tfrcp", TFRCP_ABOUT, &[], RATE);
 const TFRCP_ABOUT: &str = "sets the rate once per 32 round trips: to TCP's throughput after an interval with loss, to \
     twice the rate after one without";
-/// The registry entry of `tfrcp-eai`.
 pub(crate) const EAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Additive, false),
     ..entry("tfrcp-eai", EAI_ABOUT, &[6.0, 2.0], RATE)
 };
 const EAI_ABOUT: &str = "as tfrcp, but after an interval without loss the rate rises by one packet per round trip for \
     each round trip";
-/// The registry entry of `tfrcp-qai`.
 pub(crate) const QAI: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, false),
     ..entry("tfrcp-qai", "as tfrcp, but after an interval without loss the quantizer falls by 2", &[2.0; 2], STEPS)
 };
-/// The registry entry of `tfrcp-eai-cl`.
 pub(crate) const EAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Additive, true),
     ..entry("tfrcp-eai-cl", "as tfrcp-eai, but the loss is that of the whole session", &[8.0, 2.0, 2.0, 2.0], RATE_CL)
 };
-/// The registry entry of `tfrcp-qai-cl`.
 pub(crate) const QAI_CL: Controller = Controller {
     sender: |setup, values| build(setup, values, Law::Quantizer, true),
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, but the loss is that of the whole session", &[4.0; 2], STEPS_CL)
 };
 
-/// The minimum of TCP's retransmission timeout T₀ = srtt + 4 rttvar in the equation, as in Linux. The paper gives no
-/// minimum.
+/// The minimum of T₀ = srtt + 4 rttvar, as in Linux; the paper gives none.
 const RTO_MIN: Span = Span::millis(200);
-/// The pacing rate as a multiple of the mean rate, because an I frame is larger than several P frames. It is not in the
-/// paper.
+/// The pacing rate over the mean rate, because an I frame is larger than several P frames; not in the paper.
 const PACE: f64 = 1.25;
 
 params! {
@@ -118,11 +107,11 @@ params! {
         "open in the paper; its figure 11 needs the session's", ["cumulative"; 2], &["cumulative", "interval"];
 }
 
-/// The number of frames between two sender reports. Receivers answer each report immediately (section II.B).
+/// The frames between two sender reports, which receivers answer immediately (section II.B).
 const SR_FRAMES: f64 = 5.0;
 /// The first quantizer (section III.B).
 const FIRST_QUANTIZER: f64 = 60.0;
-/// The decrease of the quantizer after an interval without loss (section III.B).
+/// The quantizer's decrease without loss (section III.B).
 const QUANTIZER_STEP: f64 = 2.0;
 
 const FORMER: &[FormerParam] = &[
@@ -136,14 +125,13 @@ const RATE_CL: &[Param] = &[K, ROUND, ACK, R0, CL_BRANCH];
 const STEPS: &[Param] = &[K, ROUND, ACK];
 const STEPS_CL: &[Param] = &[K, ROUND, ACK, CL_BRANCH];
 
-/// The parameters that all five variants have.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     k: f64,
     by_frame: bool,
     per_packet: bool,
-    /// Whether the receiver counts packets between two sender reports, as in the paper's text (section II.B). Otherwise
-    /// the differences of the cumulative counters of receiver reports are used, which are robust against lost reports.
+    /// Whether the receiver counts the packets between sender reports (section II.B). Otherwise receiver reports'
+    /// counters are used, which survive lost reports.
     counts: bool,
 }
 

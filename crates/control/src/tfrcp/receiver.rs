@@ -8,9 +8,9 @@ use steadycast_units::{Stamp, Time};
 pub(super) struct Receiver {
     per_packet: bool,
     counts: bool,
-    /// The time since when an answer is due.
+    /// Since when an answer is due.
     answer: Option<Time>,
-    /// Whether sender reports or packets trigger the answers, so that RTCP's own timer is not used.
+    /// Whether sender reports or packets trigger answers instead of RTCP's timer.
     asked: bool,
     newest: Option<Stamp>,
     view: View,
@@ -40,7 +40,7 @@ impl ReceiverHalf for Receiver {
         match self.answer {
             Some(at) => Due::At(Wake { at, why: "answer" }),
             None if self.asked => Due::Hold,
-            // A third-party sender may report rarely, so RTCP's timer applies.
+            // Another program's sender may report rarely, so RTCP's timer applies.
             None => Due::Rtcp,
         }
     }
