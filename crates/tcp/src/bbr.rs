@@ -1,5 +1,4 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr). Data is counted in segments. The names are those of the draft where the draft
-//! has a name.
+//! BBR version 3 (draft-ietf-ccwg-bbr), in segments and with the draft's names.
 
 use crate::delivery::{Loss, Sample};
 use crate::filter::AckAggregation;
@@ -23,23 +22,22 @@ const UP_GAINS: (f64, f64) = (1.25, 2.25);
 const CWND_GAIN: f64 = 2.0;
 /// The window gain of ProbeRTT.
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
-/// If the loss rate of a round is above this value, the bandwidth probe is too high (BBR.LossThresh).
+/// The maximum loss rate of a round (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
 /// The multiplicative decrease after loss (BBR.Beta).
 const BETA: f64 = 0.7;
-/// The share of inflight_longterm that is left to other flows (BBR.Headroom).
+/// The share of inflight_longterm for other flows (BBR.Headroom).
 const HEADROOM: f64 = 0.15;
-/// The time between two ProbeRTT (BBR.ProbeRTTInterval).
+/// The interval of ProbeRTT (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-/// Startup ends after this number of separate ranges of lost segments in a round (BBR.StartupFullLossCnt).
+/// The separate lost ranges in a round that end Startup (BBR.StartupFullLossCnt).
 const STARTUP_FULL_LOSS_COUNT: u32 = 6;
 /// The maximum number of rounds in Drain.
 const MAX_DRAIN_ROUNDS: u64 = 3;
-/// The maximum number of rounds between two bandwidth probes, so that Reno flows can take their share.
+/// The maximum rounds between probes, so that Reno flows get their share.
 const MAX_PROBE_ROUNDS: f64 = 63.0;
-/// The minimum time between two bandwidth probes.
+/// The minimum time between probes.
 const PROBE_WAIT: Span = Span::secs(2);
-/// The maximum random addition to [`PROBE_WAIT`].
 const PROBE_WAIT_RANDOM: Span = Span::secs(1);
 
 words! {
@@ -55,7 +53,7 @@ words! {
     }
 }
 
-/// The phase of the bandwidth probe in which the segments that are now acknowledged were sent (BBR.ack_phase).
+/// BBR.ack_phase: the probe's phase in which the acknowledged segments were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -74,24 +72,20 @@ pub(crate) struct Bbr {
     cwnd_gain: f64,
     pacing: f64,
 
-    // Rounds.
     rounds: Rounds,
 
-    // The path.
-    /// The maximum delivery rate of the previous ProbeBW cycle and of the current one.
+    /// The maximum delivery rates of the last ProbeBW cycle and of this one.
     max_bw: [f64; 2],
     bw_shortterm: f64,
     min_rtt: Span,
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// The long-term limit on segments in flight. It is a whole number of segments, because it grows only when the
-    /// window, which is also a whole number, has reached it.
+    /// A whole number, because it grows only when the window has reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,
 
-    // Rates and losses of this round.
     bw_latest: f64,
     inflight_latest: f64,
     loss_round_end: u64,
@@ -99,19 +93,17 @@ pub(crate) struct Bbr {
     loss_in_round: bool,
     loss_ranges: u32,
 
-    // Whether the path is full.
     full_bw: f64,
     full_bw_count: u32,
     full_bw_now: bool,
     full_bw_reached: bool,
 
-    // ProbeBW.
     drained_since: u64,
     cycle_stamp: Time,
     rounds_since_probe: u64,
     probe_wait: Span,
     ack_phase: AckPhase,
-    /// Whether the current samples are feedback on a bandwidth probe (BBR.bw_probe_samples).
+    /// BBR.bw_probe_samples: whether samples are feedback on a probe.
     bw_probe_samples: bool,
     probe_up_rounds: u32,
     probe_up_acks: f64,
@@ -119,14 +111,13 @@ pub(crate) struct Bbr {
     stopped_risky: bool,
     previous_too_high: bool,
 
-    // ProbeRTT, and pauses.
     probe_rtt_duration: ProbeRttDuration,
     prior: PriorWindow,
     idle_restart: bool,
 }
 
 impl Bbr {
-    /// Creates the control. `initial_cwnd` is the window before the first measurement, in segments.
+    /// Creates the control. `initial_cwnd` is the first window, in segments.
     pub(crate) fn new(chance: Chance, initial_cwnd: f64) -> Self {
         Self {
             chance,
@@ -134,7 +125,7 @@ impl Bbr {
             state: State::Startup,
             pacing_gain: STARTUP_GAINS.0,
             cwnd_gain: STARTUP_GAINS.1,
-            // Before the first RTT sample the draft assumes 1 ms (BBRInitPacingRate).
+            // The draft assumes an RTT of 1 ms at first (BBRInitPacingRate).
             pacing: STARTUP_GAINS.0 * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: [0.0; 2],
@@ -177,7 +168,7 @@ impl Bbr {
         self.state.word()
     }
 
-    /// Starts pacing by the handshake's `rtt`, once the connection is open.
+    /// Starts pacing by the handshake's `rtt`.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
         self.pacing = STARTUP_GAINS.0 * self.initial_cwnd / took.as_secs_f64();
@@ -188,15 +179,14 @@ impl Bbr {
         self.aggregation.restart(now);
     }
 
-    /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
+    /// Handles a transmission after the application was idle. Returns a changed window.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
-        // After an idle time ProbeRTT is not needed, because the next RTT samples are taken with an empty queue.
+        // The next RTT samples have an empty queue, so ProbeRTT is not needed.
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
             State::Down | State::Cruise | State::Refill | State::Up => {
-                // The flow is paced at the estimated bandwidth, without the gain of the phase
-                // (BBRHandleRestartFromIdle).
+                // The bandwidth without the phase's gain (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -205,24 +195,23 @@ impl Bbr {
         }
     }
 
-    /// Records the beginning of a recovery at a window of `cwnd`. `timeout` is true if a time-out started the recovery.
+    /// Starts a recovery at a window of `cwnd`; `timeout` if a time-out started it.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
-    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.prior.on_recovered(cwnd)
     }
 
-    /// Processes an acknowledgment and the losses that it reveals. `cwnd` of the event is the current window.
+    /// Processes an acknowledgment and the losses that it reveals.
     pub(crate) fn on_ack(&mut self, event: &AckEvent, losses: &[Loss]) -> Decision {
         self.on_losses(event, losses);
         let sample = event.sample;
         if sample.fresh > 0 {
             self.update_latest_delivery_signals(event);
             self.update_congestion_signals(event);
-            // In Startup only the last round is used, because the bandwidth still grows (BBRUpdateACKAggregation).
+            // In Startup the bandwidth still grows, so one round counts (BBRUpdateACKAggregation).
             let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
             self.aggregation.on_ack(event.now, self.bw(), sample.fresh, event.cwnd, self.rounds.count, length);
             self.check_full_bw(&sample);
@@ -231,8 +220,7 @@ impl Bbr {
             self.update_probe_bw_cycle(event);
         }
         let cwnd = self.probe_rtt(event);
-        // This step comes after all steps that read the signals of the round, because the signals restart here
-        // (BBRAdvanceLatestDeliverySignals).
+        // The signals restart here, after all steps that read them (BBRAdvanceLatestDeliverySignals).
         if self.loss_round_start {
             (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
         }
@@ -260,7 +248,7 @@ impl Bbr {
         if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * bw * self.min_rtt.as_secs_f64() }
     }
 
-    /// Adds the quantization budget: room for bursts at the sender, at the receiver, and on the path.
+    /// The quantization budget is room for bursts at the sender, at the receiver and on the path.
     fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let budget = 3.0 * f64::from(quantum(self.pacing));
         inflight.max(budget).max(MIN_PIPE_CWND) + if self.state == State::Up { 2.0 } else { 0.0 }
@@ -274,11 +262,11 @@ impl Bbr {
         if self.inflight_longterm.is_infinite() {
             return f64::INFINITY;
         }
-        // At least one segment is left to other flows (BBRInflightWithHeadroom).
+        // At least one segment is left to others (BBRInflightWithHeadroom).
         (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(MIN_PIPE_CWND)
     }
 
-    /// Returns the target for segments in flight, at most the window (BBRTargetInflight).
+    /// BBRTargetInflight, at most the window.
     fn target(&self, cwnd: f64) -> f64 {
         self.bdp(self.bw(), 1.0).min(cwnd)
     }
@@ -297,7 +285,7 @@ impl Bbr {
         let sample = &event.sample;
         self.rounds.on_ack(event);
         self.rounds_since_probe += u64::from(self.rounds.begun);
-        // An application-limited sample is a lower bound of the bandwidth. It is used only if it raises the maximum.
+        // An application-limited sample is a lower bound.
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -305,8 +293,7 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
-        // Outside a probe, losses multiply the short-term bounds by beta. The bounds stay at least as high as what the
-        // last round has delivered.
+        // Outside a probe, losses multiply the short-term bounds by beta, down to the last round's delivery.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (
@@ -336,7 +323,7 @@ impl Bbr {
     }
 
     fn check_full_bw(&mut self, sample: &Sample) {
-        // An application-limited round does not show the capacity of the path.
+        // An application-limited round does not show the path's capacity.
         if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
@@ -349,7 +336,7 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// Ends Startup if too many segments were lost in the round (BBRCheckStartupHighLoss).
+    /// BBRCheckStartupHighLoss.
     fn check_startup_high_loss(&mut self, event: &AckEvent) {
         let high_loss = exceeds_loss_thresh(event.sample.lost as f64, f64::from(event.sample.in_flight));
         let settled = event.recovering && !self.prior.is_conserving(event);
@@ -383,7 +370,7 @@ impl Bbr {
     fn start_probe_bw_down(&mut self, event: &AckEvent) {
         (self.loss_in_round, self.bw_latest, self.inflight_latest) = (false, 0.0, 0.0);
         self.probe_up_count = f64::INFINITY;
-        // Random numbers keep flows with a common bottleneck from probing together.
+        // Flows with a common bottleneck must not probe together.
         self.rounds_since_probe = u64::from(self.chance.bits32() & 1);
         self.probe_wait = PROBE_WAIT + self.chance.span_between(Span::ZERO, PROBE_WAIT_RANDOM);
         self.cycle_stamp = event.now;
@@ -416,13 +403,12 @@ impl Bbr {
         match state {
             State::Down | State::Cruise if self.time_to_probe(event) => self.start_probe_bw_refill(event),
             State::Down if self.time_to_cruise(event) => self.enter(State::Cruise, 1.0, CWND_GAIN),
-            // One round of Refill fills the pipe, so that Up probes beyond it.
+            // Refill fills the pipe for a round, and Up probes beyond it.
             State::Refill if self.rounds.begun => {
                 self.bw_probe_samples = true;
                 self.start_probe_bw_up(event);
             }
             State::Up if self.time_to_go_down(event) => {
-                // This probe has not caused high loss so far.
                 self.previous_too_high = false;
                 self.start_probe_bw_down(event);
             }
@@ -431,23 +417,23 @@ impl Bbr {
     }
 
     fn time_to_probe(&self, event: &AckEvent) -> bool {
-        // The wait, in rounds, is the time that Reno would need to grow by the BDP, so that BBR and Reno can coexist.
+        // Reno would need this number of rounds to grow by the BDP.
         let reno = self.target(event.cwnd).min(MAX_PROBE_ROUNDS);
         event.now.since(self.cycle_stamp) > self.probe_wait || self.rounds_since_probe as f64 >= reno
     }
 
     fn time_to_cruise(&self, event: &AckEvent) -> bool {
-        // Cruise begins only when the queue is drained and headroom is left for other flows.
+        // The queue is drained, and headroom is left for other flows.
         f64::from(event.in_flight) <= self.inflight(1.0).min(self.with_headroom())
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
-        // The previous probe caused too much loss, so this probe stops at the limit that the previous one has set.
+        // The previous probe caused too much loss, so this one stops at its limit.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
         }
-        // The limit, and not the path, bounds the rate, so the search for a plateau restarts (BBRIsTimeToGoDown).
+        // The limit bounds the rate, so the search for a plateau restarts (BBRIsTimeToGoDown).
         if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
             self.reset_full_bw(event.sample.rate);
             return false;
@@ -455,7 +441,7 @@ impl Bbr {
         self.full_bw_now
     }
 
-    /// Adapts the long-term model (BBRAdaptLongTermModel). Returns whether another probe has started.
+    /// BBRAdaptLongTermModel. Returns whether another probe has started.
     fn adapt_long_term_model(&mut self, event: &AckEvent) -> bool {
         let sample = &event.sample;
         let in_probe_bw = matches!(self.state, State::Down | State::Cruise | State::Refill | State::Up);
@@ -465,17 +451,15 @@ impl Bbr {
         if self.ack_phase == AckPhase::ProbeStopping && self.rounds.begun {
             (self.bw_probe_samples, self.ack_phase) = (false, AckPhase::Init);
             if in_probe_bw && !sample.app_limited && self.max_bw[1] > 0.0 {
-                // Start a new slot of the two-cycle maximum filter.
+                // A new slot of the two-cycle maximum filter.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
-            // The probe ended early only because of the old limit, and caused no high loss. Another probe therefore
-            // starts immediately.
+            // The probe ended only because of the old limit, so another one starts.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
                 self.start_probe_bw_refill(event);
                 return true;
             }
         }
-        // The limit is only raised if the loss rate is below the threshold.
         if self.inflight_longterm.is_infinite() || exceeds_loss_thresh(sample.lost as f64, f64::from(sample.in_flight))
         {
             return false;
@@ -504,7 +488,7 @@ impl Bbr {
     }
 
     fn raise_inflight_longterm_slope(&mut self, cwnd: f64) {
-        // The slope doubles in each round of the probe: 1, 2, 4, and so on, in segments per round trip.
+        // 1, 2, 4 … segments per round trip.
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_count = (cwnd / growth).max(1.0);
@@ -525,15 +509,14 @@ impl Bbr {
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
-        // The long-term limit depends only on segments that were sent as a bandwidth probe (BBRHandleLostPacket).
+        // Only probes set the long-term limit (BBRHandleLostPacket).
         if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }
         self.bw_probe_samples = false;
         self.previous_too_high = true;
         if !loss.app_limited {
-            // Computes the number of segments that were in flight when the loss rate crossed the threshold
-            // (BBRInflightAtLoss).
+            // The segments in flight when the loss rate crossed the threshold (BBRInflightAtLoss).
             let (inflight, lost) = (in_flight - 1.0, lost - 1.0);
             let prefix = ((LOSS_THRESH * inflight - lost) / (1.0 - LOSS_THRESH)).max(0.0);
             self.inflight_longterm = (inflight + prefix).max(self.target(event.cwnd) * BETA).trunc();
@@ -545,7 +528,7 @@ impl Bbr {
 
     // ---- ProbeRTT
 
-    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window if ProbeRTT ends.
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window at its end.
     fn probe_rtt(&mut self, event: &AckEvent) -> Option<f64> {
         let now = event.now;
         let expired = now > self.probe_rtt_stamp + PROBE_RTT_INTERVAL;
@@ -554,7 +537,7 @@ impl Bbr {
         {
             (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
         }
-        // The minimum of the last 5 s schedules ProbeRTT. The minimum of the last 10 s is the RTT estimate.
+        // The minimum of 5 s schedules ProbeRTT; that of 10 s is the RTT estimate.
         if self.probe_rtt_min < self.min_rtt || now > self.min_rtt_stamp + MIN_RTT_FILTER {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }
@@ -580,13 +563,12 @@ impl Bbr {
 
     fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> f64 {
         self.probe_rtt_stamp = now;
-        // ProbeRTT itself may have lowered the short-term bounds far below the path's capacity.
+        // ProbeRTT may have lowered the short-term bounds far.
         self.reset_short_term_model();
         if self.full_bw_reached {
             let event = AckEvent { now, delivered: delivered.max(self.rounds.next), ..AckEvent::default() };
             self.start_probe_bw_down(&event);
-            // State Down has restarted the probing clock. The queue is already drained, so Cruise follows
-            // (BBRExitProbeRTT).
+            // The queue is already drained (BBRExitProbeRTT).
             self.enter(State::Cruise, 1.0, CWND_GAIN);
         } else {
             self.enter(State::Startup, STARTUP_GAINS.0, STARTUP_GAINS.1);
@@ -598,7 +580,7 @@ impl Bbr {
 
     fn set_pacing(&mut self) {
         let rate = self.pacing_gain * self.bw() * PACING_MARGIN;
-        // In Startup the rate must not fall, because early samples are limited by the small window and not by the path.
+        // Early samples are limited by the small window, so the rate must not fall in Startup.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -610,7 +592,7 @@ impl Bbr {
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }
-        // While BBR does not probe, it leaves headroom to other flows (BBRBoundCwndForModel).
+        // Headroom is left to other flows while not probing (BBRBoundCwndForModel).
         let cap = match self.state {
             State::Startup => f64::INFINITY,
             State::Cruise | State::ProbeRtt => self.with_headroom(),

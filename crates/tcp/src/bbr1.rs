@@ -1,5 +1,5 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), counted in segments. The window's allowance for
-//! ACK aggregation follows Linux's tcp_bbr.c.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), in segments. The allowance for ACK aggregation is
+//! that of Linux's tcp_bbr.c.
 
 use crate::filter::{AckAggregation, MaxFilter};
 use crate::model::{AckEvent, Decision};
@@ -9,15 +9,15 @@ use crate::rounds::{
 };
 use steadycast_units::{Chance, Span, Time};
 
-/// The gain of Startup, 2/ln 2: the smallest gain that doubles the rate per round.
+/// Startup's gain, 2/ln 2: the smallest that doubles the rate per round.
 const HIGH_GAIN: f64 = 2.885;
 /// The window gain of ProbeBW.
 const CWND_GAIN: f64 = 2.0;
 /// The pacing gains of the eight phases of ProbeBW.
 const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// The length of the bandwidth filter, in rounds.
+/// The bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// The maximum allowance for ACK aggregation is the bandwidth times this time, in seconds.
+/// The maximum allowance for ACK aggregation, in seconds at the bandwidth.
 const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub(crate) struct Bbr1 {
 }
 
 impl Bbr1 {
-    /// Creates the control. `initial_cwnd` is the window before the first measurement, in segments.
+    /// Creates the control. `initial_cwnd` is the first window, in segments.
     pub(crate) fn new(chance: Chance, initial_cwnd: f64) -> Self {
         Self {
             chance,
             initial_cwnd,
             state: State::Startup,
-            // Before the first RTT sample the draft assumes 1 ms.
+            // The draft assumes an RTT of 1 ms at first.
             pacing: HIGH_GAIN * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: MaxFilter::default(),
@@ -81,7 +81,7 @@ impl Bbr1 {
         }
     }
 
-    /// Starts pacing by the handshake's `rtt`, once the connection is open.
+    /// Starts pacing by the handshake's `rtt`.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
         self.pacing = HIGH_GAIN * self.initial_cwnd / took.as_secs_f64();
@@ -90,14 +90,13 @@ impl Bbr1 {
         self.aggregation.restart(now);
     }
 
-    /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
+    /// Handles a transmission after the application was idle. Returns a changed window.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
             State::ProbeBw(_) => {
-                // After an idle time the flow is paced at the estimated bandwidth, without the gain of the phase
-                // (BBRHandleRestartFromIdle).
+                // The bandwidth without the phase's gain (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -106,23 +105,20 @@ impl Bbr1 {
         }
     }
 
-    /// Records the beginning of a recovery at a window of `cwnd`. `timeout` is true if a time-out started the recovery.
+    /// Starts a recovery at a window of `cwnd`; `timeout` if a time-out started it.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
-    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.prior.on_recovered(cwnd)
     }
 
-    /// Processes an acknowledgment that reveals `losses` losses.
     pub(crate) fn on_ack(&mut self, event: &AckEvent, losses: usize) -> Decision {
         let sample = &event.sample;
         if sample.fresh > 0 {
             self.rounds.on_ack(event);
-            // An application-limited sample is a lower bound of the bandwidth. It is used only if it raises the
-            // maximum.
+            // An application-limited sample is a lower bound.
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
                 self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
             }
@@ -140,7 +136,7 @@ impl Bbr1 {
         }
         let cwnd = self.probe_rtt(event);
         let rate = self.pacing_gain() * self.bw() * PACING_MARGIN;
-        // In Startup the rate must not fall, because early samples are limited by the small window and not by the path.
+        // Early samples are limited by the small window, so the rate must not fall in Startup.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -178,15 +174,14 @@ impl Bbr1 {
         if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
-    /// Adds the quantization budget: room for bursts at both ends, rounded up to an even number, plus two segments in
-    /// the probing phase.
+    /// Room for bursts at both ends, rounded up to an even number, plus two segments while probing.
     fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
     }
 
     fn check_full(&mut self, event: &AckEvent) {
-        // An application-limited round does not show the capacity of the path.
+        // An application-limited round does not show the path's capacity.
         if !self.full_bw_reached && self.rounds.begun && !event.sample.app_limited {
             if self.bw() >= self.full_bw * FULL_BW.0 {
                 (self.full_bw, self.full_bw_count) = (self.bw(), 0);
@@ -206,10 +201,9 @@ impl Bbr1 {
         }
     }
 
-    /// Enters ProbeBW in a random phase other than the one with the low gain.
+    /// Enters ProbeBW in a random phase, but not the draining one.
     fn enter_probe_bw(&mut self, now: Time) {
-        // A random phase keeps flows at one bottleneck from probing together. The draining phase is excluded, because
-        // it only makes sense after probing.
+        // Flows at one bottleneck must not probe together. Draining makes sense only after probing.
         let drawn = (self.chance.unit() * 7.0) as usize % 7;
         self.state = State::ProbeBw(if drawn == 0 { 0 } else { drawn + 1 });
         self.cycle_stamp = now;
@@ -218,11 +212,10 @@ impl Bbr1 {
     fn cycle(&mut self, event: &AckEvent, losses: usize) {
         let State::ProbeBw(phase) = self.state else { return };
         let elapsed = event.now.since(self.cycle_stamp) > self.min_rtt;
-        // The number of segments in flight before this acknowledgment.
+        // Before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
-        // Probing lasts until it fills the pipe or causes losses. Draining lasts until the queue is empty. Cruising
-        // lasts one RTT.
+        // Probing ends with a full pipe or losses, draining with an empty queue, cruising after an RTT.
         let over = if gain > 1.0 {
             elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {
@@ -236,7 +229,7 @@ impl Bbr1 {
         }
     }
 
-    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window if ProbeRTT ends.
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window at its end.
     fn probe_rtt(&mut self, event: &AckEvent) -> Option<f64> {
         let now = event.now;
         let expired = now > self.min_rtt_stamp + MIN_RTT_FILTER;
@@ -245,7 +238,7 @@ impl Bbr1 {
         {
             (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
         }
-        // After an idle time, the flow measures an empty queue, so it needs no ProbeRTT.
+        // After an idle time the queue is empty, so ProbeRTT is not needed.
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
             self.prior.save(event.cwnd, false);
             self.state = State::ProbeRtt;
@@ -271,7 +264,7 @@ impl Bbr1 {
     }
 
     fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
-        // During ACK aggregation the window must also cover the segments whose acknowledgments are delayed.
+        // ACK aggregation delays acknowledgments of segments that have left the path.
         let extra = if self.full_bw_reached { self.aggregation.extra().min(self.bw() * EXTRA_ACKED_MAX) } else { 0.0 };
         let most = self.with_quantization_budget(self.bdp(self.cwnd_gain()) + extra);
         let cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);

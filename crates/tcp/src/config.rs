@@ -11,12 +11,11 @@ use steadycast_units::{Bytes, Seed, Span};
 pub enum Congestion {
     /// RFC 5681: fast recovery ends at the first acknowledgment of new data.
     Reno,
-    /// RFC 6582: fast recovery ends when everything that was outstanding is acknowledged; one retransmission per
-    /// round trip.
+    /// RFC 6582: fast recovery ends when all that was outstanding is acknowledged.
     NewReno,
-    /// Reno's window with RFC 6675's scoreboard and pipe, regardless of [`Config::sack`].
+    /// Reno's window with RFC 6675's scoreboard, regardless of [`Config::sack`].
     Sack,
-    /// RFC 9438's window; recovery as NewReno, or by the scoreboard with [`Config::sack`].
+    /// RFC 9438's window; recovery as NewReno, or by RFC 6675 with [`Config::sack`].
     Cubic,
     /// BBR version 3 (draft-ietf-ccwg-bbr), always with SACK and pacing.
     Bbr,
@@ -24,21 +23,20 @@ pub enum Congestion {
     Bbr1,
     /// RFC 8257: the window is reduced in proportion to the marked share of the data.
     Dctcp,
-    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate ECN feedback
-    /// and pacing.
+    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S with pacing.
     Prague,
-    /// A congestion control that exists only in a kernel, by its name in the kernel. [`Config::check`] rejects it.
+    /// A kernel's congestion control that is not modelled, by its name; [`Config::check`] rejects it.
     Kernel(&'static str),
 }
 
-/// The condition that ends slow start before the first loss.
+/// What ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hystart {
     /// Only a loss ends slow start.
     Off,
-    /// An increase of the delay, or an ACK train as long as half the RTT, as in Linux (HyStart).
+    /// HyStart as in Linux: an increase of the delay, or an ACK train of half an RTT.
     Classic,
-    /// RFC 9406 (HyStart++): an increase of the delay, with conservative slow start to detect false alarms.
+    /// HyStart++ (RFC 9406): an increase of the delay, with conservative slow start.
     PlusPlus,
 }
 
@@ -58,7 +56,6 @@ impl Preset {
     /// All presets.
     pub const ALL: [Self; 3] = [Self::Ns2, Self::Ns2Old, Self::Linux];
 
-    /// Returns the default congestion control.
     const fn congestion(self) -> Congestion {
         match self {
             Self::Ns2 | Self::Ns2Old => Congestion::Reno,
@@ -89,7 +86,7 @@ impl Congestion {
     pub const ALL: [Self; 8] =
         [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic, Self::Bbr, Self::Bbr1, Self::Dctcp, Self::Prague];
 
-    /// Returns the name in a scenario, which is also the kernel's.
+    /// Returns the name in a scenario and in the kernel.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
@@ -307,10 +304,9 @@ settings! {
     }
 }
 
-/// Checks relations between several keys.
 fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     let Config { min_rto, max_rto, init_rto, .. } = config;
-    // A problem needs a location, so only keys that are in the file are reported.
+    // Only keys in the file have a location.
     for (key, value) in [("min_rto", min_rto), ("init_rto", init_rto)] {
         if let Some(said) = item.get(key).filter(|_| value > max_rto) {
             out.problem(&said.at, format!("{key} is above max_rto, {max_rto}"), "make it smaller");
@@ -363,11 +359,11 @@ pub enum ConfigError {
     TooLong(Bytes),
 }
 
-/// The window to which a Linux receiver grows automatically, in segments of 1500 B: 6 MiB, the maximum of `tcp_rmem`.
+/// The maximum window of a Linux receiver, in segments of 1500 B: 6 MiB (`tcp_rmem`).
 pub const LINUX_WINDOW: u32 = 4194;
 /// The largest window, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
-/// The number of sequence numbers. It is far enough below 2³² that a sequence number plus a window fits into 32 bits.
+/// The number of sequence numbers; adding a window must not exceed 32 bits.
 pub(crate) const MAX_SEGMENTS: u32 = 4_290_000_000;
 
 impl Config {
@@ -397,7 +393,7 @@ impl Config {
     /// | `hystart` | off | same | classic, with `Cubic` |
     /// | `ecn` | with `Dctcp` and `Prague` | same | same |
     ///
-    /// The ns-2 columns were read from the variables of a running `ns` (Debian's 2.35+dfsg) and from its behaviour.
+    /// The ns-2 columns come from a running `ns` (Debian's 2.35+dfsg).
     pub fn new(preset: Preset, congestion: Congestion) -> Self {
         let ns2 = Self {
             preset,
@@ -472,8 +468,7 @@ impl Config {
         }
     }
 
-    /// Reads the keys of a TCP flow over the defaults of its preset. Problems are added to `out`; keys of other
-    /// tables are ignored.
+    /// Reads the keys of a TCP flow over its preset's defaults. Problems are added to `out`; other keys are ignored.
     pub fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let preset = field::<Preset>(item, "preset", &[], out);
         let congestion = field::<Congestion>(item, "congestion", &[], out);
@@ -481,15 +476,14 @@ impl Config {
         let preset = preset.unwrap_or(Preset::Linux);
         let base = Self::new(preset, congestion.unwrap_or(preset.congestion()));
         let mut config = Self::fill(item, Some(&base), out)?;
-        // The preset's HyStart applies to CUBIC only.
+        // The preset's HyStart is for CUBIC.
         if config.congestion != Congestion::Cubic {
             config.hystart = Hystart::Off;
         }
         Some(config)
     }
 
-    /// Checks that the fields are consistent. [`crate::Sender::new`] and [`crate::Receiver::new`] do not check; they
-    /// clamp values that are out of range.
+    /// Checks the fields. [`crate::Sender::new`] and [`crate::Receiver::new`] clamp invalid values instead.
     ///
     /// # Errors
     /// The first inconsistency.
@@ -516,7 +510,7 @@ impl Config {
         }
     }
 
-    /// Returns the size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.
+    /// Returns the acknowledgment's size on the wire; with `sack_on_wire`, n blocks add 4 + 8n B.
     pub fn len_of(&self, ack: &Ack) -> Bytes {
         let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
         if blocks == 0 || !self.sack_on_wire { self.header } else { self.header + Bytes::new(4 + 8 * blocks) }
@@ -527,19 +521,19 @@ impl Config {
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
-        // BBR's delivery-rate estimation reads the scoreboard.
+        // BBR reads the scoreboard.
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 
-    /// Returns the configuration, with those fields set that the congestion control determines itself.
+    /// Returns the configuration with the fields that the congestion control determines.
     pub(crate) fn as_modelled(&self) -> Self {
         let mut config = self.clone();
         match self.congestion {
             Congestion::Bbr | Congestion::Bbr1 => {
-                // BBR sets window and bursts by its model, also in recovery, and ignores marks.
+                // BBR's model sets window and bursts, also in recovery, and ignores marks.
                 (config.ecn, config.proportional_reduction, config.offload) = (false, false, false);
             }
-            // Prague's pacing sets the size of bursts, and its window has fractions.
+            // Prague's pacing sets the bursts, and its window has fractions.
             Congestion::Prague => (config.offload, config.whole_window) = (false, false),
             _ => {}
         }

@@ -1,19 +1,16 @@
 use steadycast_units::{Span, Time};
 
-/// The multiplicative decrease factor β_cubic (RFC 9438, section 4.6).
+/// β_cubic (RFC 9438, section 4.6).
 pub(crate) const BETA: f64 = 0.7;
-/// The constant C, in segments per second cubed (RFC 9438, section 5).
+/// C, in segments per second cubed (RFC 9438, section 5).
 const C: f64 = 0.4;
-/// The increase α_cubic of the Reno-friendly window, in segments per round trip, while the window is below cwnd_prior
-/// (RFC 9438, section 4.3).
+/// α_cubic: the Reno-friendly increase in segments per round trip, below cwnd_prior (RFC 9438, section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Linux: the Reno-friendly window grows by one segment whenever this number of windows has been acknowledged, which is
-/// about 1/[`ALPHA`].
+/// Linux: the acknowledged windows per segment of Reno-friendly growth, about 1/[`ALPHA`].
 const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
-/// Linux (`bictcp_update`): where the curve is flat, the window grows by one segment whenever this number of windows
-/// has been acknowledged.
+/// Linux (`bictcp_update`): the acknowledged windows per segment where the curve is flat.
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Linux: before the first loss, the window grows by one segment after at most this number of acknowledged segments.
+/// Linux: the maximum acknowledged segments per segment of growth before the first loss.
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
@@ -22,22 +19,22 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 /// W(t) = C (t − K)³ + W_max        K = cbrt((W_max − cwnd_epoch) / C)
 /// ```
 ///
-/// with t in seconds since congestion avoidance began, and windows in segments. [`Cubic::grow`] follows the RFC,
-/// [`Cubic::acks_per_segment`] follows Linux.
+/// t is in seconds since congestion avoidance began, windows in segments. [`Cubic::grow`] follows the RFC,
+/// [`Cubic::acks_per_segment`] Linux.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
-    /// The window before the last reduction, or a lower value after fast convergence (W_max). It is 0 if unknown.
+    /// W_max: the window before the last reduction, or less by fast convergence; 0 if unknown.
     w_max: f64,
-    /// The plateau of the curve: `w_max`, or the window at the start of the epoch if that is larger.
+    /// The curve's plateau: `w_max`, or the epoch's first window if that is larger.
     origin: f64,
     k: f64,
     epoch: Option<Time>,
-    /// The Reno-friendly window (W_est).
+    /// W_est, the Reno-friendly window.
     w_est: f64,
-    /// Linux: acknowledged segments that have not yet increased W_est.
+    /// Linux: acknowledged segments not yet in W_est.
     w_est_acked: f64,
-    /// The window at the last reduction (cwnd_prior). Above it W_est grows by one segment per round trip.
+    /// cwnd_prior: the window at the last reduction.
     cwnd_prior: f64,
 }
 
@@ -55,10 +52,9 @@ impl Cubic {
         }
     }
 
-    /// Records a congestion event. Returns the new slow-start threshold before its lower bound is applied.
+    /// Returns the slow-start threshold, without its lower bound.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
-        // The window is smaller than at the previous loss, so the flow releases bandwidth for newer flows (RFC 9438,
-        // section 4.7).
+        // The flow releases bandwidth for newer flows (RFC 9438, section 4.7).
         let released = self.fast_convergence && cwnd < self.w_max;
         self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
@@ -66,36 +62,34 @@ impl Cubic {
         cwnd * BETA
     }
 
-    /// Records a time-out, after which W_max is not used again (RFC 9438, section 4.8). Returns the threshold.
+    /// Forgets W_max (RFC 9438, section 4.8). Returns the threshold.
     pub(crate) fn on_timeout(&mut self, cwnd: f64) -> f64 {
         let threshold = self.on_congestion(cwnd);
         self.w_max = 0.0;
         threshold
     }
 
-    /// Returns the window after `acked` segments were acknowledged in congestion avoidance.
+    /// Returns the window after `acked` segments in congestion avoidance.
     pub(crate) fn grow(&mut self, now: Time, cwnd: f64, acked: f64, srtt: Span) -> f64 {
         let t = self.time_in_epoch(now, cwnd).as_secs_f64();
         let alpha = if self.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
         self.w_est += alpha * acked / cwnd;
-        // Below W_est the flow is in the Reno-friendly region (RFC 9438, section 4.3).
+        // The Reno-friendly region (RFC 9438, section 4.3).
         if self.origin + self.above_plateau(t) < self.w_est {
             return cwnd.max(self.w_est);
         }
-        // RFC 9438, section 4.2: the target is the curve's value one RTT ahead, limited to the range from cwnd to 1.5
-        // cwnd.
+        // RFC 9438, section 4.2: the curve one RTT ahead.
         let target = (self.origin + self.above_plateau(t + srtt.as_secs_f64())).clamp(cwnd, 1.5 * cwnd);
         cwnd + (target - cwnd) / cwnd * acked
     }
 
-    /// Returns the number of acknowledged segments per window increase of one segment. This is Linux's `bictcp_update`,
-    /// in whole numbers, with the curve's value one minimum RTT ahead.
+    /// Returns the acknowledged segments per segment of growth: Linux's `bictcp_update`, one minimum RTT ahead.
     pub(crate) fn acks_per_segment(&mut self, now: Time, cwnd: f64, acked: f64, min_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
         let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();
         let target = self.origin + self.above_plateau(t).trunc();
         let mut acks = if target > cwnd { (cwnd / (target - cwnd)).trunc() } else { PLATEAU_WINDOWS * cwnd };
-        // Before the first loss the plateau is unknown. The growth is then at least 5 % per round trip.
+        // Without a plateau, the growth is at least 5 % per round trip.
         if self.w_max == 0.0 {
             acks = acks.min(NO_LOSS_MAX_ACKS);
         }
@@ -108,20 +102,19 @@ impl Cubic {
         if self.w_est > cwnd {
             acks = acks.min((cwnd / (self.w_est - cwnd)).trunc());
         }
-        // Linux never grows by more than one segment per two acknowledged segments.
+        // At most one segment per two acknowledged ones (Linux).
         acks.max(2.0)
     }
 
-    /// Shifts the epoch by an idle time up to `now`, in which the window was not used (RFC 9438, section 5.8).
+    /// Shifts the epoch by an idle time (RFC 9438, section 5.8).
     pub(crate) fn pause(&mut self, now: Time, time: Span) {
         self.epoch = self.epoch.map(|epoch| (epoch + time).min(now));
     }
 
-    /// Returns the duration of the current epoch of congestion avoidance. The first call starts the epoch.
+    /// Returns the time in this epoch; the first call starts it.
     fn time_in_epoch(&mut self, now: Time, cwnd: f64) -> Span {
         let epoch = *self.epoch.get_or_insert_with(|| {
-            // There is no plateau if HyStart ended slow start before any loss, or after a time-out. In that case the
-            // plateau is the current window, and K is 0.
+            // After a time-out, or if HyStart ended slow start, the current window is the plateau.
             self.origin = self.w_max.max(cwnd);
             self.k = libm::cbrt((self.origin - cwnd) / C);
             self.w_est = cwnd;

@@ -1,15 +1,15 @@
-/// The gain g of the estimate alpha (RFC 8257, section 4.2).
+/// The gain g of alpha (RFC 8257, section 4.2).
 const ALPHA_GAIN: f64 = 1.0 / 16.0;
 
-/// DCTCP's estimate alpha of the marked share of the data (RFC 8257, section 3.3).
+/// DCTCP's estimate alpha of the marked share (RFC 8257, section 3.3).
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
     pub(crate) alpha: f64,
     acked: u32,
     marked: u32,
-    /// The observation window ends when this segment is acknowledged.
+    /// The segment whose acknowledgment ends the observation window.
     window_end: u32,
-    /// The window is not reduced again before this segment is acknowledged.
+    /// The segment whose acknowledgment permits the next reduction.
     cut_end: u32,
 }
 
@@ -18,13 +18,12 @@ impl Dctcp {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, cut_end: 0 }
     }
 
-    /// Processes an acknowledgment. All segments below `una` are acknowledged, and `max` is one past the highest
-    /// segment sent. `fresh` segments are acknowledged for the first time, and `marked` of these were marked. If the
-    /// window is reduced, returns the factor by which it is multiplied.
+    /// Processes an acknowledgment of `fresh` segments, `marked` of them marked; `max` is one past the highest sent.
+    /// Returns the factor of a reduction.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);
-        // alpha is updated once per window of data.
+        // Once per window of data.
         if una > self.window_end {
             if self.acked > 0 {
                 let part = f64::from(self.marked) / f64::from(self.acked);

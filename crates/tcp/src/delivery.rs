@@ -5,7 +5,7 @@ use crate::wire::Ack;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// The connection's state when a segment was last sent, and the segment's fate (the P.* of the draft).
+/// The connection's state at a segment's transmission, and its fate (the draft's P.*).
 #[derive(Clone, Copy, Debug)]
 struct PacketState {
     sent: Time,
@@ -13,9 +13,9 @@ struct PacketState {
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
-    /// The number of segments lost before this one was sent.
+    /// The segments lost before this one was sent.
     lost: u64,
-    /// The number of segments in flight, this one included.
+    /// The segments in flight, with this one.
     in_flight: u32,
     is_retransmission: bool,
     fate: Fate,
@@ -28,38 +28,35 @@ enum Fate {
     Lost,
 }
 
-/// The delivery-rate sample of one acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// The delivery rate in segments per second; 0 if the interval is shorter than the minimum RTT.
+    /// Segments per second; 0 if the interval is shorter than the minimum RTT.
     pub(crate) rate: f64,
-    /// The number of segments delivered during the interval.
+    /// The segments delivered in the interval.
     pub(crate) delivered: u64,
-    /// The number of segments that had been delivered when the newest acknowledged segment was sent.
+    /// The segments delivered before the newest acknowledged one was sent.
     pub(crate) prior_delivered: u64,
     pub(crate) app_limited: bool,
-    /// The number of segments that this acknowledgment reports for the first time.
+    /// The newly reported segments.
     pub(crate) fresh: u32,
-    /// The number of segments in flight when the newest acknowledged segment was sent.
+    /// The segments in flight when the newest acknowledged one was sent.
     pub(crate) in_flight: u32,
-    /// The number of segments lost since the newest acknowledged segment was sent.
+    /// The segments lost since the newest acknowledged one was sent.
     pub(crate) lost: u64,
-    /// The RTT of the newest acknowledged segment, unless it was retransmitted (Karn's rule).
+    /// The newest acknowledged segment's RTT; `None` if it was retransmitted (Karn's rule).
     pub(crate) rtt: Option<Span>,
 }
 
-/// A segment that has just been declared lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
-    /// Whether this segment is the first of a range of adjacent lost segments.
+    /// Whether it begins a range of adjacent lost segments.
     pub(crate) begins: bool,
     pub(crate) in_flight: u32,
-    /// The number of segments lost since this one was sent, this one included.
+    /// The segments lost since this one was sent, with this one.
     pub(crate) lost: u64,
     pub(crate) app_limited: bool,
 }
 
-/// The delivery-rate estimation of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateEstimator {
     /// The segments from the first unacknowledged one on.
@@ -69,12 +66,12 @@ pub(crate) struct RateEstimator {
     delivered_at: Time,
     first_sent: Time,
     lost: u64,
-    /// All segments below this number are declared lost unless they have arrived.
+    /// Segments below this number are lost unless they have arrived.
     lost_to: u32,
-    /// Samples are application-limited until this number of segments has been delivered; 0 if they are not limited.
+    /// Samples are application-limited until this many segments are delivered; 0 if they are not.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
-    /// The losses that the last acknowledgment revealed.
+    /// The losses of the last acknowledgment.
     losses: Vec<Loss>,
 }
 
@@ -87,16 +84,14 @@ impl RateEstimator {
         self.app_limited > 0
     }
 
-    /// Marks the following samples as application-limited, because the application or the congestion control limits the
-    /// data in flight.
+    /// Marks the following samples as application-limited.
     pub(crate) fn set_app_limited(&mut self, in_flight: u32) {
-        // The value is at least 1, since 0 means that samples are not limited.
+        // 0 means "not limited".
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
-    /// Records a transmission after which `in_flight` segments are outstanding.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
-        // After an idle time the sample's interval must not include the idle time.
+        // The interval must not include an idle time.
         if in_flight <= 1 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
@@ -118,8 +113,7 @@ impl RateEstimator {
         }
     }
 
-    /// Processes an acknowledgment after `scoreboard` has processed it. `again` lists the retransmissions that are
-    /// lost.
+    /// Processes an acknowledgment, after `scoreboard` has. `again` are the lost retransmissions.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
@@ -134,7 +128,7 @@ impl RateEstimator {
         let top = self.una + self.sent.len() as u32;
         self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
         for block in ack.sacks {
-            // If the previous acknowledgment reported a part of this block, that part has been processed already.
+            // The previous acknowledgment's part of this block is known.
             let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
             let start = known.map_or(block.start, |b| b.end);
             self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);
@@ -152,7 +146,6 @@ impl RateEstimator {
             self.lose(*seq, &mut last);
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {
-            // The last application-limited segment is delivered.
             self.app_limited = 0;
         }
         let Some(PacketState {
@@ -175,10 +168,9 @@ impl RateEstimator {
         sample.in_flight = in_flight;
         sample.lost = self.lost - lost;
         sample.rtt = (!is_retransmission).then(|| now.since(sent));
-        // The next sample's send interval starts at this segment.
+        // The next sample's send interval starts here.
         self.first_sent = sent;
-        // The interval is the longer of the send interval and the ACK interval, so that compressed acknowledgments do
-        // not inflate the rate.
+        // The longer interval, so that compressed acknowledgments do not inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
         if interval >= min_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();
@@ -186,7 +178,6 @@ impl RateEstimator {
         sample
     }
 
-    /// Declares all outstanding segments lost, after a time-out.
     pub(crate) fn on_timeout(&mut self) {
         self.losses.clear();
         let mut last = None;
@@ -207,7 +198,7 @@ impl RateEstimator {
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
-            // The sample is taken from the segment that was sent last, because its interval is the most recent.
+            // The segment sent last has the most recent interval.
             if newest.is_none_or(|n| (packet.delivered, packet.sent) >= (n.delivered, n.sent)) {
                 *newest = Some(*packet);
             }

@@ -1,16 +1,16 @@
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// A windowed maximum over the last `length` rounds.
+/// A maximum over the last `length` rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MaxFilter {
-    /// The candidates in descending order, each with its round.
+    /// In descending order, each with its round.
     candidates: VecDeque<(u64, f64)>,
 }
 
 impl MaxFilter {
     pub(crate) fn add(&mut self, round: u64, length: u64, value: f64) {
-        // A smaller and older value can never become the maximum.
+        // A smaller, older value can't become the maximum.
         while self.candidates.back().is_some_and(|(_, old)| *old <= value) {
             self.candidates.pop_back();
         }
@@ -25,8 +25,7 @@ impl MaxFilter {
     }
 }
 
-/// ACK aggregation: the segments that are acknowledged in excess of what the bandwidth explains (extra_acked of the BBR
-/// draft).
+/// ACK aggregation: the segments acknowledged in excess of the bandwidth (the draft's extra_acked).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AckAggregation {
     since: Time,
@@ -39,10 +38,10 @@ impl AckAggregation {
         (self.since, self.delivered) = (now, 0.0);
     }
 
-    /// Processes `fresh` acknowledged segments in round `round`. The maximum is taken over `length` rounds.
+    /// Processes `fresh` acknowledged segments; the maximum is over `length` rounds.
     pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
-        // The bandwidth explains all segments that were acknowledged so far, so a new aggregation epoch starts.
+        // The bandwidth explains all segments, so a new epoch starts.
         if self.delivered <= expected {
             self.restart(now);
             expected = 0.0;

@@ -1,45 +1,43 @@
 use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
-/// The number of RTT samples that a round needs before it is evaluated (N_RTT_SAMPLE).
+/// The RTT samples of a round before its evaluation (N_RTT_SAMPLE).
 const MIN_SAMPLES: u32 = 8;
 /// The bounds of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const RTT_THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: rounds in which the window is smaller than this, in segments, are not evaluated.
+/// Linux: the minimum window for an evaluation, in segments.
 const LOW_WINDOW: f64 = 16.0;
-/// Linux: acknowledgments with smaller gaps belong to one train.
+/// Linux: the maximum gap in an ACK train.
 const TRAIN_GAP: Span = Span::millis(2);
-/// RFC 9406: growth is divided by this in conservative slow start (CSS_GROWTH_DIVISOR).
+/// RFC 9406: the divisor of growth in conservative slow start (CSS_GROWTH_DIVISOR).
 const CSS_DIVISOR: f64 = 4.0;
-/// RFC 9406: the maximum number of rounds of conservative slow start (CSS_ROUNDS).
+/// RFC 9406: the maximum rounds of conservative slow start (CSS_ROUNDS).
 const CSS_ROUNDS: u32 = 5;
-/// RFC 9406: the limit L on segments counted per acknowledgment, for a sender without pacing.
+/// RFC 9406: L without pacing, in segments per acknowledgment.
 const UNPACED_L: f64 = 8.0;
 
-/// The decision for one acknowledgment in slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Advice {
     /// The window grows by this share of the acknowledged segments.
     Grow(f64),
-    /// Slow start ends: the threshold is set to the current window.
+    /// Slow start ends at the current window.
     Leave,
 }
 
-/// HyStart ends slow start when the queue begins to grow, before it overflows.
+/// HyStart ends slow start when the queue begins to grow.
 #[derive(Clone, Debug)]
 pub(crate) struct HystartState {
     kind: Hystart,
-    /// The round ends when this segment is acknowledged.
+    /// The segment whose acknowledgment ends the round.
     round_end: u32,
     round_start: Time,
     last_ack: Time,
     samples: u32,
-    /// The minimum RTT of this round, of the previous round, and of the connection.
+    /// The minimum RTTs of this round, the previous round and the connection.
     round_min_rtt: Span,
     last_round_min_rtt: Span,
     min_rtt: Span,
-    /// The state of conservative slow start: the minimum RTT of the round that started it, and the number of its rounds
-    /// that are left.
+    /// Conservative slow start: the minimum RTT of the round that started it, and the rounds left.
     conservative: Option<(Span, u32)>,
 }
 
@@ -58,20 +56,18 @@ impl HystartState {
         }
     }
 
-    /// Resets the state after a congestion event. RFC 9406 (section 4.3) applies to the first slow start only; Linux
-    /// applies HyStart to each slow start.
+    /// RFC 9406 (section 4.3) is for the first slow start; Linux's HyStart for each one.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
-        // The connection's minimum RTT stays valid, but the state of the round does not.
         *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 
-    /// Returns the maximum number of segments by which one acknowledgment may raise the window (L of RFC 9406).
+    /// Returns L of RFC 9406: the maximum growth per acknowledgment, in segments.
     pub(crate) fn limit(&self) -> f64 {
         if self.kind == Hystart::PlusPlus { UNPACED_L } else { f64::INFINITY }
     }
 
-    /// Processes an acknowledgment up to `una` in slow start, with segments sent up to `max` and an RTT sample.
+    /// Processes an acknowledgment up to `una` in slow start; `max` is one past the highest segment sent.
     pub(crate) fn on_ack(&mut self, now: Time, una: u32, max: u32, rtt: Span, cwnd: f64) -> Advice {
         if self.kind == Hystart::Off {
             return Advice::Grow(1.0);
@@ -91,8 +87,7 @@ impl HystartState {
                 }
             }
         }
-        // As in Linux, rounds are also tracked while the window is below this size, but they are not evaluated. If
-        // rounds began only at this size, slow start would end too early.
+        // As in Linux, rounds are tracked also below this window.
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }
@@ -101,12 +96,11 @@ impl HystartState {
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// Applies Linux's HyStart without pacing. It compares the length of the ACK train with half the minimum RTT, and,
-    /// after eight samples, evaluates the round's minimum RTT.
+    /// Linux's HyStart without pacing: the ACK train's length, and the round's minimum RTT.
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
-            // An ACK train as long as half the RTT means that the pipe is full.
+            // The pipe is full.
             if now.since(self.round_start) > self.min_rtt / 2 {
                 return Advice::Leave;
             }
@@ -115,10 +109,10 @@ impl HystartState {
         if self.samples > MIN_SAMPLES && self.round_min_rtt > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
-    /// Applies RFC 9406, section 4.2.
+    /// RFC 9406, section 4.2.
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
-            // The RTT has fallen again: the increase was a false alarm.
+            // The RTT has fallen again: a false alarm.
             if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);

@@ -1,12 +1,10 @@
-//! A sans-IO model of one TCP connection that carries bulk data one way: a [`Sender`], a [`Receiver`], and the
-//! [`Segment`]s and [`Ack`]s that the caller carries between them.
+//! A sans-IO model of one TCP connection with bulk data one way.
 //!
-//! Sequence numbers count segments of one size, as in ns-2. Windows and thresholds are numbers of segments, and a
-//! segment is lost or arrives as a whole. "Byte counting" (RFC 3465) therefore means that an acknowledgment of two
-//! segments counts for two.
+//! Sequence numbers count segments of one size, and windows are in segments, as in ns-2. "Byte counting" (RFC 3465)
+//! means that an acknowledgment of two segments counts for two.
 //!
-//! The caller passes the time to every call; nothing here reads a clock. Call one of [`Sender::on_ack`] and
-//! [`Sender::on_timer`], then [`Sender::poll`] until it returns [`Poll::Wait`] or [`Poll::Done`]:
+//! The caller passes the time. Call [`Sender::on_ack`] or [`Sender::on_timer`], then [`Sender::poll`] until it
+//! returns [`Poll::Wait`] or [`Poll::Done`]:
 //!
 //! ```
 //! use steadycast_tcp::{Config, Congestion, Poll, Preset, Receiver, Sender};
@@ -45,17 +43,15 @@
 //! | [`Congestion::Dctcp`] | RFC 8257 | RFC 6582 | RFC 6675 |
 //! | [`Congestion::Prague`] | draft-briscoe-iccrg-prague-congestion-control | RFC 6582 | RFC 6675 |
 //!
-//! The last four are described in `docs/tcp.md`: constants, deviations, and what they were compared with.
+//! `docs/tcp.md` describes the last four.
 //!
-//! Rules 1 to 3 of RFC 6675's NextSeg are implemented; rule 4 (one rescue retransmission) is not. With Reno's law,
-//! thresholds are rounded down to whole segments, as in ns-2 and Linux. The threshold of duplicate acknowledgments is
-//! always three.
+//! Of RFC 6675's NextSeg, rule 4 (one rescue retransmission) is missing. Reno's thresholds are rounded down, as in
+//! ns-2 and Linux. The threshold of duplicate acknowledgments is three.
 //!
 //! # Comparison with ns-2.35
 //!
-//! One FTP transfer over one link of 10 Mb/s, with Debian's `ns` and its defaults except for the window. The column
-//! "ours" is the preset `Ns2` over the path of this crate's tests, which check these figures. Drop-tail queue of *q*
-//! packets, one-way delay 22 ms, window 400 segments, 60 s:
+//! One FTP transfer over 10 Mb/s with Debian's `ns` and its defaults, against the preset `Ns2`. Drop-tail queue of
+//! *q* packets, one-way delay 22 ms, window 400, 60 s:
 //!
 //! | | q | kb/s, ns-2 | kb/s, ours | retransmitted, ns-2 | retransmitted, ours |
 //! |---|---|---|---|---|---|
@@ -63,8 +59,8 @@
 //! | NewReno | 10 / 50 / 200 | 8211 / 9846 / 9875 | 8221 / 9850 / 9879 | 83 / 228 / 398 | 83 / 228 / 398 |
 //! | SACK | 10 / 50 / 200 | 8306 / 9885 / 9914 | 8368 / 9904 / 9940 | 55 / 121 / 440 | 54 / 121 / 298 |
 //!
-//! Random loss with probability *p*, one-way delay 50 ms, window 100, three seeds of 2000 s; segments per second (and
-//! time-outs per 2000 s):
+//! Random loss with probability *p*, one-way delay 50 ms, window 100, three seeds of 2000 s; segments per second
+//! (time-outs per 2000 s):
 //!
 //! | | p | ns-2 | ours |
 //! |---|---|---|---|
@@ -72,17 +68,13 @@
 //! | NewReno | 0.1 / 1 / 3 % | 401 (4) / 116 (62) / 60 (340) | 403 (3) / 116 (72) / 61 (327) |
 //! | SACK | 0.1 / 1 / 3 % | 401 (1) / 116 (26) / 59 (251) | 403 (0) / 116 (36) / 59 (372) |
 //!
-//! ns-2's SACK is not RFC 6675. It retransmits a hole as soon as any block lies beyond it, and it sends two segments
-//! for each partial acknowledgment regardless of the pipe. It therefore has fewer time-outs at high loss, at the same
-//! rate.
+//! ns-2's SACK retransmits a hole as soon as any block lies beyond it, which avoids time-outs at high loss.
 //!
 //! # Comparison with Linux
 //!
-//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, and in recovery every hole
-//! below the highest arrival counts as lost (RACK without a reordering window). New segments leave in units as with TSO
-//! autosizing: pairs on most paths. The last segment of a unit carries PSH and is acknowledged immediately, so
-//! acknowledgments stay aligned with units. An odd segment leaves alone and shifts this alignment for the following
-//! round trips.
+//! With the preset `Linux`, windows are whole numbers, CUBIC has the kernel's formula, and RACK has no reordering
+//! window. New segments leave in units as with TSO autosizing; a unit's last segment carries PSH and is acknowledged
+//! immediately.
 //!
 //! # What is not modelled
 //!

@@ -11,35 +11,31 @@ use crate::scoreboard::Scoreboard;
 use crate::wire::Ack;
 use steadycast_units::{Ecn, Span, Time};
 
-/// The data of one acknowledgment that BBR uses.
+/// What BBR reads of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckEvent {
     pub(crate) now: Time,
     pub(crate) sample: Sample,
-    /// The number of segments delivered since the start of the connection.
+    /// The segments delivered since the start.
     pub(crate) delivered: u64,
-    /// The number of segments in flight after the acknowledgment.
+    /// The segments in flight afterwards.
     pub(crate) in_flight: u32,
     pub(crate) cwnd: f64,
     /// Whether the window limited the sender in this round trip.
     pub(crate) cwnd_limited: bool,
-    /// Whether the sender is in fast recovery.
     pub(crate) recovering: bool,
 }
 
-/// The decision of BBR after an acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decision {
     pub(crate) cwnd: f64,
     /// The pacing rate in segments per second.
     pub(crate) pacing: f64,
     pub(crate) quantum: u32,
-    /// Whether BBR itself keeps less data in flight than the path can carry. Delivery-rate samples then count as
-    /// application-limited.
+    /// Whether BBR keeps less in flight than the path carries, so that samples are application-limited.
     pub(crate) is_self_limited: bool,
 }
 
-/// The sender's loss recovery state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryState {
     Open,
@@ -47,14 +43,13 @@ pub(crate) enum RecoveryState {
     Loss,
 }
 
-/// The outstanding segments, as BBR's delivery-rate estimation needs them.
 pub(crate) struct Outstanding<'a, Again> {
     pub(crate) scoreboard: &'a Scoreboard,
-    /// The retransmissions that were lost and have to be sent again.
+    /// The lost retransmissions to be sent again.
     pub(crate) again: Again,
 }
 
-/// The sender's congestion window, in segments, for a congestion control that sets it.
+/// The congestion window, in segments.
 pub(crate) struct Window {
     pub(crate) phase: RecoveryState,
     pub(crate) cwnd: f64,
@@ -70,23 +65,22 @@ pub(crate) enum Algorithm {
     Prague(Prague),
 }
 
-/// A congestion control with its pacer and its delivery-rate estimation.
+/// A congestion control with its pacer and delivery-rate estimation.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) algorithm: Algorithm,
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
     phase: RecoveryState,
-    /// The sender counts as limited by its window until the total number of delivered segments exceeds this number;
-    /// `None` if the window has never been the limit.
+    /// The window is the limit until more segments than this are delivered; `None` if it never was.
     limited_until: Option<u64>,
     limited: bool,
-    /// The marks that acknowledgments have reported, modulo 2¹⁶.
+    /// The reported marks, modulo 2¹⁶.
     marks: u16,
 }
 
 impl Model {
-    /// Creates the model of a congestion control, if it needs one.
+    /// Returns `None` for a congestion control without a model.
     pub(crate) fn new(config: &Config, initial_window: f64) -> Option<Self> {
         let chance = || config.draws.part("bbr");
         let algorithm = match config.congestion {
@@ -123,7 +117,7 @@ impl Model {
         if matches!(self.algorithm, Algorithm::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect0 }
     }
 
-    /// Returns the estimate alpha of the marked share, if the control has one.
+    /// Returns alpha, the marked share; `None` if the control has none.
     pub(crate) fn alpha(&self) -> Option<f64> {
         match &self.algorithm {
             Algorithm::Dctcp(dctcp) => Some(dctcp.alpha),
@@ -140,14 +134,13 @@ impl Model {
         }
     }
 
-    /// Returns how many of the `fresh` segments the acknowledgment reports as marked.
+    /// Returns how many of the `fresh` segments were marked.
     pub(crate) fn marked(&mut self, ack: &Ack, fresh: u32) -> u32 {
         match self.algorithm {
             Algorithm::Dctcp(_) if ack.ece => fresh,
             Algorithm::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
-                // If an acknowledgment was reordered, its count is lower than that of the previous acknowledgment. A
-                // forged acknowledgment may report more marks than segments. Both are ignored.
+                // A reordered acknowledgment has a lower count, and a forged one may have too many marks.
                 if more >= 1 << 15 || fresh == 0 {
                     return 0;
                 }
@@ -158,22 +151,20 @@ impl Model {
         }
     }
 
-    /// Records that the window prevented the sender from sending.
     pub(crate) fn on_window_limit(&mut self) {
         self.limited = true;
     }
 
-    /// Records that the application has nothing to send while `in_flight` segments are outstanding.
+    /// Records that the application has nothing to send.
     pub(crate) fn on_application_limit(&mut self, in_flight: u32) {
         self.rate_estimator.set_app_limited(in_flight);
     }
 
-    /// Records a transmission after which `in_flight` segments are outstanding. Returns the new window if a restart
-    /// from idle changes it.
+    /// Records a transmission. Returns the window if a restart from idle changes it.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {
-            // The first segment after an idle time: BBR restarts its pacing (BBRHandleRestartFromIdle).
+            // The first segment after an idle time (BBRHandleRestartFromIdle).
             if in_flight <= 1 && self.rate_estimator.is_app_limited() {
                 window = match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_restart(now, cwnd),
@@ -189,7 +180,6 @@ impl Model {
         window
     }
 
-    /// Records that the handshake is complete.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         match &mut self.algorithm {
             Algorithm::Bbr(bbr) => bbr.on_open(now, rtt),
@@ -198,8 +188,7 @@ impl Model {
         }
     }
 
-    /// Records a time-out at a window of `cwnd`, after which `in_flight` segments are outstanding. Returns the
-    /// window.
+    /// Records a time-out at a window of `cwnd`. Returns the window.
     pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
         self.phase = RecoveryState::Loss;
         self.rate_estimator.on_timeout();
@@ -214,11 +203,10 @@ impl Model {
             Algorithm::Dctcp(_) => {}
             Algorithm::Prague(prague) => prague.set(1.0),
         }
-        // After a time-out the window allows one segment to be sent.
+        // Room for one segment.
         f64::from(in_flight + 1)
     }
 
-    /// Processes an acknowledgment for BBR. Returns the new window.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
@@ -238,11 +226,9 @@ impl Model {
                     Algorithm::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
                     Algorithm::Dctcp(_) | Algorithm::Prague(_) => {}
                 }
-                // Packet conservation: at the beginning of recovery, the window is the number of segments in flight
-                // plus those just delivered.
+                // Packet conservation at the beginning of recovery.
                 cwnd = f64::from(in_flight + sample.fresh.max(1));
             } else {
-                // Recovery is over: BBR restores the window that it had before.
                 cwnd = match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_recovered(cwnd),
                     Algorithm::Bbr1(bbr) => bbr.on_recovered(cwnd),
@@ -251,15 +237,13 @@ impl Model {
             }
             self.phase = phase;
         } else {
-            // Lost segments are subtracted from the window, so that they leave no room for new segments
-            // (BBRModulateCwndForRecovery).
+            // Lost segments leave no room for new ones (BBRModulateCwndForRecovery).
             cwnd = (cwnd - self.rate_estimator.losses().len() as f64).max(1.0);
         }
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
-        // `cwnd_limited` remains true for a round trip: until all segments that were in flight when it became true have
-        // been delivered.
+        // It stays true until all that was in flight is delivered.
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };

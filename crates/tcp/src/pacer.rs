@@ -1,18 +1,18 @@
 use steadycast_units::{Span, Time};
 
-/// The minimum pacing rate, in segments per second, at which a segment is sent every ten seconds.
+/// In segments per second: one in ten seconds.
 const MIN_RATE: f64 = 0.1;
-/// The maximum pacing rate, at which the gap between segments is a nanosecond, so that time advances.
+/// In segments per second: a gap of a nanosecond, so that time advances.
 const MAX_RATE: f64 = 1e9;
 
-/// A pacer: it sends bursts of `quantum` segments, with gaps that result in the mean rate `rate`.
+/// Sends bursts of `quantum` segments at the mean rate `rate`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     rate: f64,
     quantum: u32,
     /// The earliest start of the next burst.
     next: Time,
-    /// The current burst: when it was sent, and the segments left in it.
+    /// The send time of the current burst, and its remaining segments.
     burst: (Time, u32),
 }
 
@@ -21,7 +21,7 @@ impl Pacer {
         Self { rate: MAX_RATE, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
     }
 
-    /// Sets the rate, in segments per second, and the burst size.
+    /// Sets the rate in segments per second, and the burst size.
     pub(crate) fn set(&mut self, rate: f64, quantum: u32) {
         self.rate = rate.clamp(MIN_RATE, MAX_RATE);
         self.quantum = quantum.max(1);
@@ -31,17 +31,16 @@ impl Pacer {
         self.rate
     }
 
-    /// Returns the time until which no segment may leave, if that is after `now`.
+    /// Returns the time until which no segment may leave, if after `now`.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         let (began, left) = self.burst;
         (self.next > now && !(began == now && left > 0)).then_some(self.next)
     }
 
-    /// Records a transmission.
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.burst.0 != now || self.burst.1 == 0 {
             self.burst = (now, self.quantum);
-            // Time without transmissions is not compensated by a larger burst.
+            // A pause does not make a burst larger.
             self.next = self.next.max(now);
         }
         self.burst.1 -= 1;

@@ -1,24 +1,22 @@
 use steadycast_units::{Span, Time};
 
-/// The gain of the estimate alpha (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
+/// The gain of alpha (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
 const ALPHA_GAIN: f64 = 1.0 / 16.0;
-/// The virtual RTT (RTT_VIRT of the draft): flows with a shorter RTT grow as if they had this one.
+/// RTT_VIRT of the draft: flows with a shorter RTT grow as if they had this one.
 const RTT_VIRT: Span = Span::millis(25);
-/// The number of round trips after slow start, after which growth becomes independent of the RTT.
+/// The round trips after slow start until growth is independent of the RTT.
 const RTT_INDEPENDENCE_DELAY: u32 = 500;
 /// The minimum window, in segments.
 const MIN_WINDOW: f64 = 2.0;
-/// The duration of the largest burst at the pacing rate, in seconds (2⁻¹²).
+/// The largest burst in seconds at the pacing rate (2⁻¹²).
 const BURST_DURATION: f64 = 1.0 / 4096.0;
 
-/// TCP Prague: a DCTCP-like window with fractions of a segment and growth that is independent of the RTT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prague {
     pub(crate) alpha: f64,
-    /// Whether a mark has been seen. Before the first one alpha is not updated.
+    /// Whether a mark was seen; alpha stays 1 before.
     seen: bool,
-    /// The target window. After a cut, the usable window approaches the target window by one segment per
-    /// acknowledgment.
+    /// The target window. After a cut, the usable window falls to it by a segment per acknowledgment.
     window: f64,
     acked: u32,
     marked: u32,
@@ -30,7 +28,6 @@ pub(crate) struct Prague {
     cut: Option<Time>,
 }
 
-/// The data of one acknowledgment that Prague uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckSample {
     pub(crate) now: Time,
@@ -39,7 +36,7 @@ pub(crate) struct AckSample {
     pub(crate) fresh: u32,
     pub(crate) marked: u32,
     pub(crate) srtt: Span,
-    /// Whether the window may grow: not in recovery, and limited by the window alone.
+    /// Not in recovery, and limited only by the window.
     pub(crate) may_grow: bool,
     pub(crate) repairing: bool,
 }
@@ -49,13 +46,12 @@ impl Prague {
         Self { alpha: 1.0, ..Self::default() }
     }
 
-    /// Sets the window from outside: at the start, after a loss or after a pause.
+    /// Sets the window at the start, after a loss or after a pause.
     pub(crate) fn set(&mut self, window: f64) {
         self.window = window;
     }
 
-    /// Returns the period with which alpha is updated and after which the window may be cut again: the RTT, but at
-    /// least the virtual RTT.
+    /// Returns the period of alpha's updates and of cuts: the RTT, but at least the virtual RTT.
     fn period(&self, srtt: Span) -> Span {
         if self.is_rtt_independent() { srtt.max(RTT_VIRT) } else { srtt }
     }
@@ -64,21 +60,18 @@ impl Prague {
         self.rounds >= RTT_INDEPENDENCE_DELAY
     }
 
-    /// Processes an acknowledgment. Returns the usable window, the slow-start threshold, and whether the window was
-    /// cut.
+    /// Returns the usable window, the slow-start threshold, and whether the window was cut.
     pub(crate) fn on_ack(&mut self, sample: &AckSample, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
         let AckSample { now, una, max, fresh, srtt, .. } = *sample;
         let marked = sample.marked.min(fresh);
         self.seen |= marked > 0;
         (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
         let period = self.period(srtt);
-        // This block runs once per round trip. If growth is independent of the RTT, alpha is updated at most once per
-        // virtual RTT.
+        // Once per round trip, or per virtual RTT.
         if una > self.round_end {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
             if !self.is_rtt_independent() || now.since(self.updated) >= period {
-                // Alpha stays 1 until the first mark, so the first cut halves the window.
                 if self.seen && self.acked > 0 {
                     self.alpha += ALPHA_GAIN * (f64::from(self.marked) / f64::from(self.acked) - self.alpha);
                 }
@@ -86,7 +79,7 @@ impl Prague {
             }
         }
         let mut threshold = ssthresh;
-        // Marked segments do not increase the window: it grows in proportion to the unmarked segments.
+        // The window grows by the unmarked segments.
         if sample.may_grow {
             let counted = f64::from(fresh - marked);
             self.window = if self.window < ssthresh {
@@ -96,7 +89,7 @@ impl Prague {
             }
             .min(most);
         }
-        // The window is cut at most once per round trip, and at most once per virtual RTT.
+        // At most once per round trip and per virtual RTT.
         let again =
             una > self.cut_end && self.cut.is_none_or(|cut| !self.is_rtt_independent() || now.since(cut) >= period);
         let cut = marked > 0 && again && !sample.repairing;
@@ -105,13 +98,12 @@ impl Prague {
             threshold = self.window;
             (self.cut_end, self.cut) = (max, Some(now));
         }
-        // After a cut the window shrinks by one segment per acknowledgment, so that sending never stops completely.
+        // Sending must not stop completely.
         let may_send = if cwnd > self.window { (cwnd - 1.0).max(self.window) } else { self.window };
         (may_send, threshold, cut)
     }
 
-    /// Returns the additive increase per round trip, in segments: 1 or, once growth is independent of the RTT, (RTT/25
-    /// ms)², but at most 1.
+    /// Returns the increase per round trip in segments: 1, or (RTT/25 ms)² ≤ 1 once it is independent of the RTT.
     fn additive_increase(&self, srtt: Span) -> f64 {
         let part = srtt.as_secs_f64() / RTT_VIRT.as_secs_f64();
         if self.is_rtt_independent() { (part * part).min(1.0) } else { 1.0 }
@@ -120,7 +112,7 @@ impl Prague {
     /// Returns the pacing rate in segments per second, and the largest burst in segments.
     pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
         let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
-        // In slow start, the pacing rate is twice as high, because slow start doubles the window.
+        // Slow start doubles the window per round trip.
         let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };
         let rate = factor * cwnd / srtt;
         (rate, (rate * BURST_DURATION) as u32)

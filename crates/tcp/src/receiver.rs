@@ -3,48 +3,47 @@ use crate::sliding_bitmap::SlidingBitmap;
 use crate::wire::{Ack, Block, Segment};
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// How the receiver reports CE marks to the sender.
+/// How CE marks are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum MarkFeedback {
-    /// ECE is set until the sender answers with CWR (RFC 3168, section 6.1.3).
+    /// ECE until the sender sends CWR (RFC 3168, section 6.1.3).
     #[default]
     Latched,
-    /// ECE says whether the acknowledged segments were marked (RFC 8257, section 3.2).
+    /// ECE if the acknowledged segments were marked (RFC 8257, section 3.2).
     Immediate,
-    /// The number of marked segments is reported.
+    /// The number of marked segments.
     Counted,
 }
 
-/// The receiving end of the connection. It records arrivals and returns acknowledgments.
+/// The receiving end of the connection.
 ///
-/// Read [`Receiver::wake`] again after [`Receiver::on_segment`] and [`Receiver::on_timer`].
+/// Read [`Receiver::wake`] again after each call of [`Receiver::on_segment`] and [`Receiver::on_timer`].
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
     quick_acks_left: u32,
     window: u32,
-    /// The next expected segment; all below have arrived.
+    /// The next expected segment.
     next: u32,
     /// One past the highest segment that has arrived.
     top: u32,
     /// The segments that have arrived beyond `next`.
     out_of_order: SlidingBitmap,
     out_of_order_count: u32,
-    /// The last reported SACK blocks, the most recent first. Each block is maximal: only a new arrival adjacent to a
-    /// block can extend it.
+    /// The reported SACK blocks, newest first; none can be extended.
     blocks: [Block; 3],
     echo: Time,
-    /// The value of `next` in the last acknowledgment. The segment with this number sets the timestamp echo.
+    /// `next` in the last acknowledgment. Its segment sets the timestamp echo.
     acked: u32,
     ece: bool,
     marks: u16,
     mark_feedback: MarkFeedback,
     pending: u32,
     due: Option<Time>,
-    /// The size on the wire of the distinct segments that have arrived, headers included.
+    /// The wire size of the distinct segments that have arrived.
     pub distinct: Bytes,
-    /// The number of distinct segments that have arrived.
+    /// The distinct segments that have arrived.
     pub distinct_segments: u64,
     duplicates: u64,
 }
@@ -66,15 +65,14 @@ impl Receiver {
         }
     }
 
-    /// Processes an arriving segment. Returns the acknowledgment to send now, if any. A segment outside the window is
-    /// discarded and acknowledged like a duplicate.
-    #[inline(always)] // Inlined for the same reason as `Sender::poll`.
+    /// Processes a segment. Returns the acknowledgment to send now, if any. A segment outside the window counts as a
+    /// duplicate.
+    #[inline(always)]
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         let mut changed = false;
         if self.mark_feedback == MarkFeedback::Latched {
-            // CWR is processed before CE, because a segment may carry both, and its mark starts a new report (RFC 3168,
-            // section 6.1.3).
+            // A segment may carry both, and its mark starts a new report (RFC 3168, section 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }
@@ -87,8 +85,7 @@ impl Receiver {
                 return Some(self.acknowledge_pending(now, segment));
             }
         }
-        // The echo is the timestamp of the earliest segment that the next acknowledgment covers. The RTT thus includes
-        // the delay of a delayed acknowledgment (RFC 7323, section 4.3).
+        // The echo is of the earliest segment covered, so the RTT includes the delay (RFC 7323, section 4.3).
         if seq == self.acked || self.delay.is_none() && seq <= self.next {
             self.echo = segment.sent;
         }
@@ -103,10 +100,10 @@ impl Receiver {
             self.count_arrival(segment);
             self.next += 1;
             self.fill_gap();
-            // A segment that fills a gap is acknowledged immediately (RFC 5681, section 4.2).
+            // RFC 5681, section 4.2.
             return Some(self.acknowledge());
         }
-        // The ring has no bit for a segment outside the window, so the segment is discarded.
+        // The ring has no bit outside the window.
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
         if inside && self.is_new(seq) {
             self.count_arrival(segment);
@@ -117,7 +114,7 @@ impl Receiver {
         Some(self.acknowledge())
     }
 
-    /// Returns when [`Receiver::on_timer`] is due: the time of the delayed acknowledgment, if one is pending.
+    /// Returns when [`Receiver::on_timer`] is due, if an acknowledgment is delayed.
     pub fn wake(&self) -> Option<Time> {
         self.due
     }
@@ -127,32 +124,30 @@ impl Receiver {
         (self.due? <= now).then(|| self.acknowledge())
     }
 
-    /// Returns the number of segments that were duplicates or outside the window.
+    /// Returns the segments that were duplicates or outside the window.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Returns the next expected segment; all below have arrived.
+    /// Returns the next expected segment.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Records the mark of a segment for DCTCP and Prague. Returns whether the ECE flag of acknowledgments changes
-    /// with this segment.
+    /// Records a mark for DCTCP and Prague. Returns whether ECE changes with this segment.
     fn record_mark(&mut self, segment: &Segment) -> bool {
         let marked = segment.ecn == Ecn::Ce;
         if self.mark_feedback == MarkFeedback::Counted {
             self.marks = self.marks.wrapping_add(u16::from(marked));
             return false;
         }
-        // A retransmission is not ECN-capable, so it does not show whether the path marks.
+        // A retransmission is not ECN-capable, so it shows nothing.
         segment.ecn != Ecn::NotEct && marked != self.ece && {
             self.ece = marked;
             true
         }
     }
 
-    /// Returns the acknowledgment of the pending segments, because the mark of `segment` differs from theirs (RFC 8257,
-    /// section 3.2). The acknowledgment of `segment` itself becomes due now.
+    /// Acknowledges the pending segments, whose mark differs from that of `segment` (RFC 8257, section 3.2).
     #[cold]
     fn acknowledge_pending(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;
@@ -180,7 +175,7 @@ impl Receiver {
             || self.quick_acks_left > 0
             || self.ece && self.mark_feedback == MarkFeedback::Latched
         {
-            // Linux acknowledges the first segments immediately, so that slow start is not delayed.
+            // As Linux, so that slow start is not delayed.
             self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
             return Some(self.acknowledge());
         }
@@ -200,15 +195,14 @@ impl Receiver {
         if !self.sack {
             return;
         }
-        // The block around `seq` is extended or created. Usually a recently reported block is adjacent, which saves the
-        // search.
+        // Usually a recent block is adjacent, which saves a search.
         let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
         let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);
         let start = at_left
             .unwrap_or_else(|| self.out_of_order.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
         let end = at_right.unwrap_or_else(|| self.out_of_order.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
-        // Blocks that the new one contains or touches are merged into it (RFC 2018, section 4).
+        // Blocks that the new one touches are merged into it (RFC 2018, section 4).
         let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
             *slot = *other;
@@ -216,7 +210,7 @@ impl Receiver {
         self.blocks = blocks;
     }
 
-    /// Moves `next` beyond the segments that had arrived out of order.
+    /// Moves `next` past the out-of-order segments.
     fn fill_gap(&mut self) {
         let from = self.next;
         let end = self.out_of_order.first_clear(from, self.top).unwrap_or(self.top);
@@ -224,7 +218,7 @@ impl Receiver {
         self.out_of_order_count -= end - from;
         self.next = end;
         self.top = self.top.max(end);
-        // Blocks below the new cumulative acknowledgment are obsolete.
+        // Blocks below the cumulative acknowledgment are obsolete.
         let mut kept = [Block::default(); 3];
         let still = self.blocks.iter().filter(|b| !b.is_empty() && b.start > end);
         for (slot, block) in kept.iter_mut().zip(still) {

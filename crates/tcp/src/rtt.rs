@@ -1,29 +1,29 @@
 use steadycast_units::{Span, Time};
 
-/// The part of the retransmission time-out to which the minimum applies.
+/// What the minimum retransmission time-out applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
-    /// The whole time-out, before back-off (RFC 6298, section 2.4).
+    /// The time-out before back-off (RFC 6298, section 2.4).
     Whole,
-    /// The variance term, as in Linux: the time-out is at least SRTT plus the minimum.
+    /// The variance term, as in Linux.
     Variance,
 }
 
-/// The RTT estimate and the retransmission time-out (RFC 6298), in whole clock ticks as in BSD and ns-2.
+/// The RTT estimate and the time-out (RFC 6298), in clock ticks as in BSD and ns-2.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
     tick: u64,
-    /// 2⁶⁴ / tick, rounded down. A multiplication with it replaces the division by `tick`.
+    /// 2⁶⁴ / tick, rounded down, to avoid divisions by `tick`.
     inverse: u64,
     phase: u64,
-    /// 8 · SRTT in ticks; 0 before the first sample and after four successive back-offs.
+    /// 8 · SRTT in ticks; 0 before the first sample and after four back-offs.
     srtt8: i64,
     /// 4 · RTTVAR in ticks.
     var4: i64,
-    /// The time-out before clamping and back-off.
+    /// Before clamping and back-off.
     base: Span,
     smoothed: Span,
-    /// The minimum RTT so far; [`Span::MAX`] before the first sample.
+    /// [`Span::MAX`] before the first sample.
     pub(crate) min_rtt: Span,
     backoff: u32,
     min: Span,
@@ -33,7 +33,7 @@ pub(crate) struct RttEstimator {
 
 impl RttEstimator {
     pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: RtoFloor) -> Self {
-        // A tick of zero stands for an exact clock, which counts nanoseconds.
+        // Zero is an exact clock, in nanoseconds.
         let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
             tick,
@@ -51,8 +51,7 @@ impl RttEstimator {
         }
     }
 
-    /// Adds the sample of a round trip from `sent` to `now`. With a coarse clock the sample is the number of clock
-    /// ticks between the two times.
+    /// Adds the sample of a round trip, which counts the clock's ticks between `sent` and `now`.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         self.min_rtt = self.min_rtt.min(now.since(sent));
@@ -62,7 +61,7 @@ impl RttEstimator {
             same => same,
         };
         let ticks = self.parts(rtt.saturating_add(into_tick)).0.clamp(1, 1 << 50) as i64;
-        // The fixed-point form of RFC 6298, section 2, with gains 1/8 and 1/4 (Jacobson 1988).
+        // RFC 6298, section 2, in fixed point with gains 1/8 and 1/4 (Jacobson 1988).
         if self.srtt8 == 0 {
             self.srtt8 = ticks << 3;
             self.var4 = ticks << 1;
@@ -80,7 +79,7 @@ impl RttEstimator {
         };
     }
 
-    /// Returns `ns` divided by the tick and the remainder, exactly and without a division.
+    /// Returns quotient and remainder of `ns` and the tick, exactly and without a division.
     #[inline]
     fn parts(&self, ns: u64) -> (u64, u64) {
         // ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick
@@ -95,17 +94,16 @@ impl RttEstimator {
 
     #[inline]
     pub(crate) fn rto(&self) -> Span {
-        // A time-out of less than two ticks could expire with the next tick.
+        // A time-out below two ticks could expire with the next tick.
         let least = self.min.max(Span::nanos(self.tick) * 2);
         (self.base.max(least) * u64::from(self.backoff)).min(self.max)
     }
 
     pub(crate) fn back_off(&mut self) {
-        // The back-off factor stops growing once the time-out has reached its maximum.
         if self.rto() < self.max {
             self.backoff = self.backoff.saturating_mul(2);
         }
-        // The path may have changed: the next sample starts a new estimate (RFC 6298, section 5, last paragraph).
+        // The path may have changed (RFC 6298, section 5, last paragraph).
         if self.backoff > 8 {
             self.srtt8 = 0;
         }

@@ -1,16 +1,13 @@
 use crate::sliding_bitmap::{SlidingBitmap, count_below};
 use crate::wire::Block;
 
-/// The number of segments beyond a hole that must arrive before the hole counts as lost (DupThresh of RFC 6675).
+/// DupThresh of RFC 6675: the later arrivals after which a hole is lost.
 pub(crate) const DUP_THRESH: u32 = 3;
 
-/// The SACK scoreboard: the state of the segments between the cumulative acknowledgment and the highest sent (RFC
-/// 6675).
+/// The SACK scoreboard: the segments from the cumulative acknowledgment to the highest sent (RFC 6675).
 ///
-/// All segments have one size, so `IsLost` means "three segments beyond it have arrived": every hole below the third
-/// highest SACKed segment is lost. Holes are retransmitted in ascending order, so every hole below `retransmitted_to`
-/// has been retransmitted. Two limits and four counts therefore describe the whole board, and each query takes
-/// constant time.
+/// With segments of one size, every hole below the third highest SACKed segment is lost, and holes are retransmitted
+/// in order. Two limits and four counts describe the whole board.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
@@ -22,24 +19,23 @@ pub(crate) struct Scoreboard {
     /// Holes below this number are lost.
     pub(crate) lost_to: u32,
     lost_count: u32,
-    /// All holes below this number have been retransmitted in this recovery.
+    /// Holes below this number are retransmitted in this recovery.
     retransmitted_to: u32,
     retransmitted_count: u32,
-    /// The number of holes whose retransmission is lost, too.
+    /// The holes whose retransmission is lost.
     lost_retransmissions: u32,
 }
 
 impl Scoreboard {
-    /// Records that the segments below `max` have been sent.
     pub(crate) fn on_sent_to(&mut self, max: u32) {
         self.max = self.max.max(max);
     }
 
-    /// Applies a cumulative acknowledgment. Returns how many segments it acknowledges that were not SACKed before.
+    /// Returns how many newly acknowledged segments were not SACKed before.
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        // Without SACKs, losses and retransmissions all counts are zero, and no search is needed.
+        // All counts are zero, so no search is needed.
         let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
             self.remove_below(una)
         } else {
@@ -49,7 +45,7 @@ impl Scoreboard {
         all - known
     }
 
-    /// Removes the segments below `una` from the counts. Returns how many of them were SACKed.
+    /// Returns how many removed segments were SACKed.
     #[inline(never)]
     fn remove_below(&mut self, una: u32) -> u32 {
         self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
@@ -61,7 +57,7 @@ impl Scoreboard {
         known
     }
 
-    /// Applies the SACK blocks of an acknowledgment. Returns how many segments they report for the first time.
+    /// Returns how many segments the SACK blocks report for the first time.
     #[inline]
     pub(crate) fn apply_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
         if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.apply_nonempty_sacks(blocks) }
@@ -71,14 +67,13 @@ impl Scoreboard {
     fn apply_nonempty_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
-            // Blocks below the cumulative acknowledgment are old, and blocks beyond what was sent are invalid: both
-            // are ignored.
+            // Blocks below the acknowledgment are old; blocks beyond what was sent are invalid.
             let (start, end) = (block.start.max(self.una), block.end.min(self.max));
             if start >= end {
                 continue;
             }
             self.sacked.reserve(self.una, self.max);
-            // Only the bits that change are counted, so that the cost of a block depends on its new segments.
+            // The cost of a block depends on its new segments only.
             let (lost_to, retransmitted_to) = (self.lost_to, self.retransmitted_to);
             let (mut lost, mut retransmitted) = (0, 0);
             let before = fresh_count;
@@ -92,7 +87,7 @@ impl Scoreboard {
             self.retransmitted_count -= retransmitted;
             self.sacked_to = self.sacked_to.max(end);
         }
-        // All holes below the third highest SACKed segment are lost (DupThresh; RFC 6675, IsLost).
+        // RFC 6675, IsLost.
         if fresh_count > 0
             && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
         {
@@ -108,20 +103,18 @@ impl Scoreboard {
         }
     }
 
-    /// Marks every hole below the highest SACKed segment as lost (RACK without a reordering window, as Linux in
-    /// recovery).
+    /// RACK without a reordering window, as Linux in recovery.
     pub(crate) fn lose_below_highest_sack(&mut self) {
         if self.sacked_count > 0 {
             self.lose_to(self.sacked_to);
         }
     }
 
-    /// Marks all outstanding segments as lost and not retransmitted, after a time-out. If even the first
-    /// unacknowledged segment was SACKed, the receiver may have discarded data, so all SACK information is dropped
-    /// (RFC 2018, section 8).
+    /// Marks all outstanding segments as lost and not retransmitted. SACKs are dropped if the receiver has discarded
+    /// data (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
-        // If the receiver still had `una`, the cumulative acknowledgment would have covered it.
+        // The cumulative acknowledgment would cover `una` if the receiver still had it.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;
@@ -133,29 +126,25 @@ impl Scoreboard {
         self.reset_retransmitted();
     }
 
-    /// Resets the record of retransmissions at the beginning or end of a recovery.
     pub(crate) fn reset_retransmitted(&mut self) {
         self.retransmitted_to = self.una;
         self.retransmitted_count = 0;
         self.lost_retransmissions = 0;
     }
 
-    /// Whether this segment is known to have arrived.
     pub(crate) fn has_arrived(&self, seq: u32) -> bool {
         seq < self.una || (seq < self.sacked_to && self.sacked_count > 0 && self.sacked.get(seq))
     }
 
-    /// Returns one past the highest segment that has arrived.
     pub(crate) fn highest_arrived(&self) -> u32 {
         self.sacked_to.max(self.una)
     }
 
-    /// Sets the number of lost retransmissions that are to be repeated.
     pub(crate) fn set_lost_retransmissions(&mut self, count: usize) {
         self.lost_retransmissions = count as u32;
     }
 
-    /// Returns the lowest hole that is lost and not retransmitted (RFC 6675, NextSeg rule 1).
+    /// Returns the lowest lost hole that is not retransmitted (RFC 6675, NextSeg rule 1).
     pub(crate) fn next_lost(&mut self) -> Option<u32> {
         self.next_hole(self.lost_to)
     }
@@ -173,23 +162,20 @@ impl Scoreboard {
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_unretransmitted_hole`]
-    /// returned, or which is the first unacknowledged segment.
+    /// Records the retransmission of a hole or of the first unacknowledged segment.
     pub(crate) fn on_retransmit(&mut self, seq: u32) {
-        // Holes are retransmitted in ascending order. A lower number is a repetition that is already counted, such as
-        // the fast retransmit of `una`.
+        // Holes go in ascending order, so a lower number is already counted.
         if seq >= self.retransmitted_to.max(self.una) {
             self.retransmitted_to = seq + 1;
             self.retransmitted_count += 1;
         }
     }
 
-    /// Whether the first unacknowledged segment is lost.
     pub(crate) fn is_first_lost(&self) -> bool {
         self.lost_to > self.una
     }
 
-    /// Returns the estimated number of segments in flight (RFC 6675, SetPipe).
+    /// Returns the segments in flight (RFC 6675, SetPipe).
     #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         self.max - self.una - self.sacked_count - self.lost_count + self.retransmitted_count - self.lost_retransmissions

@@ -17,18 +17,18 @@ use steadycast_units::{Bytes, Ecn, Span, Time};
 pub enum Poll {
     /// Send this segment, then poll again.
     Send(Segment),
-    /// Send nothing until an acknowledgment arrives or the timer of [`Sender::wake`] expires.
+    /// Nothing is sent until an acknowledgment arrives or the timer of [`Sender::wake`] expires.
     Wait {
-        /// The time at which the timer expires.
+        /// When the timer expires.
         until: Option<Time>,
-        /// The reason why nothing is sent.
+        /// Why nothing is sent.
         limit: SendLimit,
     },
     /// All data is acknowledged; see [`Sender::completed`].
     Done,
 }
 
-/// The reason why the sender sends nothing.
+/// Why the sender sends nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendLimit {
     /// The congestion window is full.
@@ -39,55 +39,53 @@ pub enum SendLimit {
     Recovery,
     /// All data is sent, but not all is acknowledged.
     AllSent,
-    /// Pacing: the window has room, but the next segment is not due yet.
+    /// The window has room, but the next segment is not due yet.
     Pacing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Fast recovery, until `recover` is acknowledged.
+    /// Until `recover` is acknowledged.
     Recovery,
-    /// Loss recovery after a time-out, until `recover` is acknowledged.
+    /// After a time-out, until `recover` is acknowledged.
     Loss,
 }
 
-/// The state of proportional rate reduction (PRR, RFC 6937) in the current recovery.
+/// Proportional rate reduction (RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProportionalRateReduction {
-    /// The number of outstanding segments when recovery began (RecoverFS).
+    /// RecoverFS: the outstanding segments when recovery began.
     recover_fs: u32,
     prr_delivered: u32,
     prr_out: u32,
 }
 
 impl ProportionalRateReduction {
-    /// Returns how many segments may be sent after `fresh` more segments were delivered. `pipe` segments are in flight,
-    /// and `goal` (ssthresh) is the window at the end of the recovery. `advanced` is true if the cumulative
-    /// acknowledgment has advanced.
+    /// Returns how many segments may be sent after `fresh` deliveries with `pipe` in flight. `goal` is ssthresh;
+    /// `advanced` means that the cumulative acknowledgment has advanced.
     fn segments_allowed(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
         self.prr_delivered += fresh;
         let allowed = if pipe > goal {
             let share = u64::from(self.prr_delivered) * u64::from(goal);
             (share.div_ceil(u64::from(self.recover_fs.max(1))) as u32).saturating_sub(self.prr_out)
         } else {
-            // If the pipe is below the goal, slow start raises it again, but only while the cumulative acknowledgment
-            // advances (as in Linux's PRR-SSRB).
+            // Below the goal, slow start applies while the cumulative acknowledgment advances (Linux's PRR-SSRB).
             let most = self.prr_delivered.saturating_sub(self.prr_out).max(fresh) + u32::from(advanced);
             most.min(goal - pipe)
         };
-        // The first segment of a recovery is always sent: the fast retransmit.
+        // The fast retransmit is always sent.
         allowed.max(u32::from(self.prr_out == 0))
     }
 }
 
-/// The retransmissions of this recovery that have not arrived. As in RACK (RFC 8985), a retransmission is lost when a
-/// segment that was sent after it has arrived. FIFO paths do not reorder, so there is no reordering window.
+/// The retransmissions that have not arrived. One is lost when a segment sent after it has arrived (RACK, RFC 8985,
+/// without a reordering window).
 #[derive(Clone, Debug, Default)]
 struct Retransmissions {
-    /// The retransmissions in order of sending, each with the first new segment that was sent after it.
+    /// In order of sending, each with the first new segment sent after it.
     sent: VecDeque<(u32, u32)>,
-    /// The lost retransmissions, in the order of detection.
+    /// In the order of detection.
     lost: VecDeque<u32>,
 }
 
@@ -97,14 +95,12 @@ impl Retransmissions {
         self.lost.clear();
     }
 
-    /// Updates the state after an acknowledgment.
     #[inline(never)]
     fn update(&mut self, scoreboard: &Scoreboard) {
         if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
-        // Of the segments that have arrived, take the one that was sent last. Every segment that was sent before it,
-        // new or retransmitted, has either arrived or is lost.
+        // All that was sent before the last-sent arrival has arrived or is lost.
         let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
         let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);
@@ -119,8 +115,8 @@ impl Retransmissions {
 
 /// The sending end: congestion control, loss recovery and the retransmission timer.
 ///
-/// Without SACK, window and retransmissions follow ns-2's Reno and NewReno step by step. These are RFC 5681 and RFC
-/// 6582, with the window inflation as a separate count. With SACK the sender follows RFC 6675 and its pipe.
+/// Without SACK, it follows ns-2's Reno and NewReno step by step (RFC 5681, RFC 6582). With SACK, it follows RFC
+/// 6675.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
@@ -128,36 +124,31 @@ pub struct Sender {
     initial_window: f64,
     /// One past the last segment to send.
     end: u32,
-    /// The last segment of `Config::bytes`, which is shorter than the others, and its size.
+    /// The last segment of `Config::bytes`, and its size.
     last_segment: (u32, Bytes),
-    /// The time at which the last segment was sent.
     last_sent: Time,
 
-    /// The first unacknowledged segment (SND.UNA).
+    /// SND.UNA: the first unacknowledged segment.
     una: u32,
-    /// The next segment to send. It is below `max` after a time-out without SACK.
+    /// The next segment to send; below `max` after a time-out without SACK.
     next: u32,
-    /// One past the highest segment sent (SND.NXT of RFC 9293, `snd_max` in BSD).
+    /// One past the highest segment sent (SND.NXT, RFC 9293).
     max: u32,
 
     state: State,
-    /// The value of `max` at the last reduction of the window.
+    /// `max` at the last reduction.
     recover: u32,
-    /// If true, duplicate acknowledgments for data below `recover` do not start a new recovery (RFC 6582, section 3.2).
+    /// Whether duplicates below `recover` start no recovery (RFC 6582, section 3.2).
     ignores_dupacks: bool,
-    /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
+    /// Whether the last reduction answered an ECN mark; a loss in the same window then causes no other.
     marked: bool,
-    /// The number of duplicate acknowledgments since the last new one.
     dupacks: u32,
-    /// The number of segments that have left the network during fast recovery. The window is inflated by this number.
+    /// The segments that have left the network in fast recovery, which inflate the window.
     inflation: u32,
-    /// Whether a partial acknowledgment has arrived in this recovery. With `Config::impatient` only the first one
-    /// restarts the timer.
+    /// Whether this recovery had a partial acknowledgment.
     partial_seen: bool,
-    /// Whether the first unacknowledged segment is sent again next.
     retransmit_first: bool,
-    /// The number of segments that may still be sent after the last partial acknowledgment; `u32::MAX` if it is not
-    /// limited.
+    /// The segments that may still follow the last partial acknowledgment; `u32::MAX` without a limit.
     burst_left: u32,
     scoreboard: Scoreboard,
     prr: ProportionalRateReduction,
@@ -165,44 +156,41 @@ pub struct Sender {
     offload: Option<Offload>,
     whole: WholeWindow,
 
-    /// The congestion window in segments, without the inflation of fast recovery.
+    /// The congestion window in segments, without fast recovery's inflation.
     pub cwnd: f64,
     /// The slow-start threshold in segments.
     pub ssthresh: f64,
     cubic: Cubic,
     hystart: HystartState,
-    /// Whether the next new segment carries CWR, because a mark was answered.
+    /// Whether the next new segment carries CWR.
     cwr: bool,
     model: Option<Box<Model>>,
-    /// The time until which pacing holds a segment back.
     held: Option<Time>,
 
     rtt: RttEstimator,
-    /// The segment that is timed for an RTT sample, and the time at which it was sent.
+    /// The timed segment, and its send time.
     timed: Option<(u32, Time)>,
-    /// The time at which the retransmission timer expires, if it runs.
     timer: Option<Time>,
     /// The segment that the last time-out retransmitted.
     timed_out: Option<u32>,
 
-    /// The time at which the last byte was acknowledged.
+    /// When the last byte was acknowledged.
     pub completed: Option<Time>,
-    /// The number of segments sent, retransmissions included.
+    /// The segments sent, with retransmissions.
     pub sent: u64,
-    /// The number of retransmitted segments.
+    /// The retransmitted segments.
     pub retransmitted: u64,
-    /// The number of retransmission time-outs.
+    /// The retransmission time-outs.
     pub timeouts: u64,
-    /// The number of fast recoveries.
     recoveries: u64,
-    /// The number of invalid acknowledgments, which acknowledge data that was never sent.
+    /// The acknowledgments of data that was never sent.
     pub invalid_acks: u64,
-    /// The window reductions in response to ECN marks.
+    /// The window reductions by ECN marks.
     pub marks_answered: u64,
 }
 
 impl Sender {
-    /// Creates a sender that has not sent anything. Call [`Sender::poll`] afterwards.
+    /// Creates a sender. Call [`Sender::poll`] afterwards.
     pub fn new(config: &Config) -> Self {
         let config = &config.as_modelled();
         let payload = config.payload();
@@ -215,7 +203,7 @@ impl Sender {
             None => (u64::from(MAX_SEGMENTS), config.packet),
         };
         let opening = u64::from(config.handshake && data > 0);
-        // The SYN has a segment number of its own.
+        // The SYN has a segment number.
         let end = (data + opening).min(u64::from(MAX_SEGMENTS)) as u32;
         let window = config.window.clamp(1, MAX_WINDOW);
         let initial_window = f64::from(config.initial_window.clamp(1, MAX_WINDOW));
@@ -266,19 +254,18 @@ impl Sender {
         }
     }
 
-    /// Adds `segments` full segments to send. Call [`Sender::poll`] afterwards. For an application-limited source,
-    /// start with a `Config::bytes` of zero. With `None` (endless data) there is nothing to add.
+    /// Adds `segments` full segments to send. Call [`Sender::poll`] afterwards. An application-limited source starts
+    /// with a `Config::bytes` of zero.
     ///
-    /// After an idle time longer than the time-out the window restarts at no more than [`Config::restart_window`]
-    /// (RFC 5681, section 4.1).
+    /// After an idle time longer than the time-out, the window is at most [`Config::restart_window`] (RFC 5681,
+    /// section 4.1).
     pub fn offer(&mut self, now: Time, segments: u32) {
         if segments == 0 || self.end == MAX_SEGMENTS {
             return;
         }
-        // BBR restarts from idle by its own rules.
+        // BBR has its own rules for a restart.
         let keeps = self.model.as_ref().is_some_and(|model| model.owns_window());
         if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
-            // The path's state is unknown after an idle time (RFC 5681, section 4.1).
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
             self.cwnd = self.cwnd.min(f64::from(restart));
             self.set_prague_window();
@@ -290,7 +277,7 @@ impl Sender {
 
     /// Returns what to do now. Call it until it returns `Wait` or `Done`, after [`Sender::new`], [`Sender::on_ack`],
     /// [`Sender::on_timer`] and [`Sender::offer`].
-    // Inlined. Otherwise the segment is returned in memory, and the caller has to wait until it is written.
+    // Inlined, so that the segment is not returned in memory.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
@@ -298,7 +285,7 @@ impl Sender {
             return Poll::Done;
         }
         if self.model.is_some() {
-            // Pacing comes first: a segment that may not leave yet must not change the state of recovery.
+            // A segment that is held back must not change the state of recovery.
             self.held = self.pacing_hold(now);
             if self.held.is_some() {
                 return Poll::Wait { until: self.wake(), limit: SendLimit::Pacing };
@@ -316,19 +303,18 @@ impl Sender {
         }
     }
 
-    /// Processes an acknowledgment. An invalid acknowledgment, of data that was never sent, is counted and ignored. An
-    /// old one is ignored.
+    /// Processes an acknowledgment. Old and invalid ones are ignored; invalid ones are counted.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
             self.invalid_acks += 1;
             return;
         }
-        // A reordered acknowledgment contains nothing new.
+        // A reordered acknowledgment has nothing new.
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        // DCTCP and Prague respond to marks only after the number of arrived segments is known.
+        // DCTCP and Prague need the number of arrived segments first.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
             self.on_ecn_mark(ack.next);
@@ -344,7 +330,7 @@ impl Sender {
         }
     }
 
-    /// Handles a retransmission time-out if the timer of [`Sender::wake`] has expired at `now`.
+    /// Handles a retransmission time-out, if the timer has expired at `now`.
     pub fn on_timer(&mut self, now: Time) {
         match self.timer {
             Some(due) if due <= now => {}
@@ -352,14 +338,14 @@ impl Sender {
         }
         self.timeouts += 1;
         if self.una == 0 {
-            // The SYN was lost: the initial window is one segment (RFC 5681, section 3.1).
+            // The SYN was lost (RFC 5681, section 3.1).
             self.initial_window = 1.0;
         }
-        // Equation 4 of RFC 5681 applies to the first time-out of a segment only.
+        // Equation 4 of RFC 5681 is for a segment's first time-out.
         let is_repeated = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
         if !(is_repeated && self.config.hold_ssthresh) {
-            // The window is used instead of RFC 5681's FlightSize, as in ns-2 and Linux.
+            // The window instead of FlightSize, as in ns-2 and Linux.
             let window = self.cwnd.min(f64::from(self.window));
             self.ssthresh = match self.config.congestion {
                 Congestion::Cubic => self.cubic.on_timeout(window),
@@ -372,7 +358,7 @@ impl Sender {
         }
         self.hystart.on_congestion();
         self.whole = WholeWindow::default();
-        // After a time-out the window is one segment, the loss window (RFC 5681, section 3.1).
+        // The loss window (RFC 5681, section 3.1).
         let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
@@ -382,7 +368,7 @@ impl Sender {
         self.inflation = 0;
         self.retransmit_first = false;
         self.burst_left = u32::MAX;
-        // Go-back-N: without SACK, all segments from `una` on are sent again.
+        // Go-back-N without SACK.
         self.next = self.una;
         if self.config.uses_sack() {
             self.scoreboard.lose_all();
@@ -396,12 +382,11 @@ impl Sender {
         }
         self.rtt.back_off();
         self.timed = None;
-        // The timer restarts with the doubled time-out (RFC 6298, section 5.6).
+        // RFC 6298, section 5.6: with the doubled time-out.
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// Returns the time at which [`Sender::on_timer`] is due or the sender must be polled; `None` if nothing is
-    /// outstanding.
+    /// Returns when to call [`Sender::on_timer`] or [`Sender::poll`]; `None` if nothing is outstanding.
     pub fn wake(&self) -> Option<Time> {
         match self.held {
             None => self.timer,
@@ -409,15 +394,15 @@ impl Sender {
         }
     }
 
-    /// Returns the pacing rate in segments per second, if the congestion control paces.
+    /// Returns the pacing rate in segments per second; `None` without pacing.
     pub fn pacing(&self) -> Option<f64> {
         self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
     }
-    /// Returns the estimate alpha of the marked share of the data, if the congestion control has one.
+    /// Returns the estimate alpha of the marked share; `None` if there is none.
     pub fn marked_share(&self) -> Option<f64> {
         self.model.as_ref()?.alpha()
     }
-    /// Returns the state of BBR: "startup", "drain", "probe-bw-cruise" and so on.
+    /// Returns BBR's state, for example "startup" or "probe-bw-cruise".
     pub fn state_name(&self) -> Option<&'static str> {
         self.model.as_ref()?.state()
     }
@@ -425,12 +410,11 @@ impl Sender {
     pub fn srtt(&self) -> Option<Span> {
         self.rtt.srtt()
     }
-    /// Returns the time-out of the next segment, back-off included.
+    /// Returns the time-out, with back-off.
     pub fn rto(&self) -> Span {
         self.rtt.rto()
     }
-    /// Returns the number of segments in flight: the pipe with SACK, otherwise all segments sent since the last
-    /// time-out.
+    /// Returns the segments in flight: the pipe with SACK, else all since the last time-out.
     pub fn in_flight(&self) -> u32 {
         if self.config.uses_sack() { self.scoreboard.pipe() } else { self.next.saturating_sub(self.una) }
     }
@@ -438,7 +422,7 @@ impl Sender {
     pub fn acknowledged(&self) -> u32 {
         self.una
     }
-    /// Returns the number of segments that were offered and not sent yet.
+    /// Returns the segments that were offered and not sent.
     pub fn unsent(&self) -> u32 {
         self.end - self.max
     }
@@ -450,7 +434,7 @@ impl Sender {
     #[inline(always)]
     fn transmit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
-        // CUBIC's epoch does not include the idle time.
+        // CUBIC's epoch does not include idle time.
         if idle {
             self.cubic.pause(now, now.since(self.last_sent));
         }
@@ -462,7 +446,7 @@ impl Sender {
             self.max = seq + 1;
             self.scoreboard.on_sent_to(self.max);
             cwr = std::mem::take(&mut self.cwr);
-            // Karn's rule: only segments that are sent exactly once are timed.
+            // Karn's rule: only segments sent once are timed.
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
@@ -470,7 +454,7 @@ impl Sender {
         if self.state == State::Recovery {
             self.prr.prr_out += 1;
         }
-        // RFC 6298, section 5.1: the timer starts with the first outstanding segment.
+        // RFC 6298, section 5.1.
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
@@ -481,7 +465,7 @@ impl Sender {
         } else {
             self.config.packet
         };
-        // RFC 3168, section 6.1.5: retransmissions are not ECN-capable; nor is a SYN.
+        // RFC 3168, section 6.1.5: retransmissions and SYNs are not ECN-capable.
         let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
         let mut ecn = if capable { Ecn::Ect0 } else { Ecn::NotEct };
         let push = self.offload.as_mut().is_some_and(|offload| offload.on_sent(now, retransmission));
@@ -496,12 +480,12 @@ impl Sender {
         Segment { seq, len, sent: now, retransmission, cwr, push, ecn }
     }
 
-    // ---- interface to BBR, DCTCP and Prague
+    // ---- BBR, DCTCP and Prague
 
-    /// Returns the time until which pacing holds back a segment that the window would allow.
+    /// Returns until when pacing holds back a segment that the window allows.
     fn pacing_hold(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
-        // Pacing is only reported as the limit if it actually delays a segment.
+        // Pacing is the limit only if it delays a segment.
         let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
@@ -516,20 +500,20 @@ impl Sender {
         }
     }
 
-    /// Passes the new window to Prague, whose own window has fractions of a segment.
+    /// Prague's own window has fractions of a segment.
     fn set_prague_window(&mut self) {
         if let Some(Algorithm::Prague(prague)) = self.model.as_mut().map(|model| &mut model.algorithm) {
             prague.set(self.cwnd);
         }
     }
 
-    /// Lets the congestion model process an acknowledgment. The acknowledgment reported `fresh` segments for the first
-    /// time, and advanced the cumulative acknowledgment by `acked`.
+    /// Passes an acknowledgment of `fresh` newly reported segments, `acked` of them cumulatively, to the congestion
+    /// model.
     #[inline(never)]
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
-        // An acknowledgment that covers only the SYN ends the handshake, and gives the first RTT sample.
+        // The acknowledgment of the SYN alone ends the handshake.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());
@@ -542,7 +526,7 @@ impl Sender {
                     State::Recovery => RecoveryState::Recovery,
                     State::Loss => RecoveryState::Loss,
                 };
-                // BBR needs the recovery state, because it saves and restores the window itself.
+                // BBR saves and restores the window itself.
                 let sent = Outstanding { scoreboard: &self.scoreboard, again: self.retransmissions.lost.iter() };
                 let window = Window { phase, cwnd: self.cwnd, most };
                 self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.min_rtt);
@@ -588,14 +572,14 @@ impl Sender {
         self.model = Some(model);
     }
 
-    // ---- choice of the next segment
+    // ---- the next segment
 
     #[inline(never)]
     fn next_without_sack(&mut self, now: Time) -> Result<u32, SendLimit> {
         if std::mem::take(&mut self.retransmit_first) {
             return Ok(self.una);
         }
-        // Limited transmit: each of the first two duplicates shows that a segment has left the network (RFC 3042).
+        // Limited transmit: each of the first two duplicates means that a segment has arrived (RFC 3042).
         let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
         let limit = if early && self.config.limited_transmit {
             (self.cwnd + f64::from(self.dupacks)) as u32
@@ -631,7 +615,7 @@ impl Sender {
         if self.state != State::Open || self.retransmit_first {
             return self.next_in_recovery(now);
         }
-        // With limited transmit, the segments that have left the network give room for others (RFC 3042).
+        // Limited transmit: segments that have arrived make room (RFC 3042).
         let in_flight = if self.config.limited_transmit { self.scoreboard.pipe() } else { self.max - self.una };
         let cwnd = self.cwnd as u32;
         self.next_new(now, cwnd, in_flight).unwrap_or(Err(match self.max < self.end {
@@ -648,7 +632,7 @@ impl Sender {
         }
         let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
         let room = in_flight < cwnd;
-        // Retransmissions that were lost are repeated first, because they fill the oldest holes.
+        // Lost retransmissions fill the oldest holes.
         if room && let Some(seq) = self.retransmissions.lost.pop_front() {
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
             self.retransmissions.sent.push_back((seq, self.max));
@@ -657,17 +641,17 @@ impl Sender {
         if room && let Some(seq) = self.scoreboard.next_lost() {
             return Ok(self.retransmit(seq));
         }
-        // NextSeg rule 2: new data is sent before holes that may still arrive.
+        // NextSeg rule 2: new data comes before holes that may still arrive.
         if let Some(new) = self.next_new(now, cwnd, in_flight) {
             return new;
         }
-        // NextSeg rule 3: with room in the window and no new data, holes that are not yet lost are retransmitted.
+        // NextSeg rule 3: without new data, holes that are not lost yet are retransmitted.
         let hole =
             if room && self.state == State::Recovery { self.scoreboard.next_unretransmitted_hole() } else { None };
         hole.map(|seq| self.retransmit(seq)).ok_or(SendLimit::Recovery)
     }
 
-    /// Returns the next new segment with `in_flight` in flight; `None` if a window is full or there is no data.
+    /// Returns the next new segment; `None` if a window is full or there is no data.
     #[inline(always)]
     fn next_new(&mut self, now: Time, cwnd: u32, in_flight: u32) -> Option<Result<u32, SendLimit>> {
         let may = in_flight < cwnd && self.max - self.una < self.window && self.max < self.end;
@@ -676,7 +660,7 @@ impl Sender {
         })
     }
 
-    /// Whether TSO lets a new segment leave. The window has room for `room` segments.
+    /// Whether TSO lets a new segment leave, with room for `room` in the window.
     #[inline]
     fn offload_admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };
@@ -699,7 +683,6 @@ impl Sender {
         self.offload.as_mut().is_none_or(|offload| offload.starts_unit(now, &view))
     }
 
-    /// Records the retransmission of a hole.
     fn retransmit(&mut self, seq: u32) -> u32 {
         self.scoreboard.on_retransmit(seq);
         if self.config.repeat_repairs {
@@ -708,7 +691,7 @@ impl Sender {
         seq
     }
 
-    // ---- acknowledgments without SACK
+    // ---- without SACK
 
     #[inline(never)]
     fn on_ack_without_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
@@ -720,8 +703,7 @@ impl Sender {
             }
             return;
         }
-        // All controls but Reno stay in recovery until `recover` is acknowledged: a partial acknowledgment reveals the
-        // next loss.
+        // A partial acknowledgment reveals the next loss; only Reno ends the recovery.
         if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;
@@ -746,14 +728,13 @@ impl Sender {
     fn on_duplicate(&mut self, now: Time) {
         self.dupacks += 1;
         if self.dupacks == DUP_THRESH {
-            // Duplicate acknowledgments below `recover` may be caused by unnecessary retransmissions after a time-out,
-            // so they do not start a recovery (RFC 6582, section 3.2).
+            // Duplicates below `recover` may come from unnecessary retransmissions (RFC 6582, section 3.2).
             if !self.ignores_dupacks || self.una > self.recover {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
         } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
-            // One segment has left the network, so another one may be sent (RFC 5681, section 3.2, step 4).
+            // One segment has left the network (RFC 5681, section 3.2, step 4).
             self.inflation += 1;
         }
         if self.dupacks >= DUP_THRESH {
@@ -761,10 +742,9 @@ impl Sender {
         }
     }
 
-    /// Handles a partial acknowledgment (RFC 6582): the next segment is lost too. The acknowledgment gives no RTT
-    /// sample, because only segments sent since the recovery began are timed.
+    /// Handles a partial acknowledgment: the next segment is lost, too (RFC 6582).
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
-        // Partial window deflation (RFC 6582, section 3.2, step 3), as ns-2 computes it.
+        // Partial window deflation (RFC 6582, section 3.2, step 3), as in ns-2.
         if self.inflation > acked {
             self.inflation -= acked - 1;
         } else {
@@ -785,7 +765,7 @@ impl Sender {
         self.burst_left = if applies { limit } else { u32::MAX };
     }
 
-    // ---- acknowledgments with SACK
+    // ---- with SACK
 
     #[inline(always)]
     fn on_ack_with_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
@@ -798,7 +778,7 @@ impl Sender {
                 self.restart_timer(now);
                 self.end_recovery();
                 self.dupacks = 0;
-                // PRR ends at ssthresh (RFC 6937, section 3).
+                // RFC 6937, section 3.
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
@@ -822,14 +802,13 @@ impl Sender {
             self.retransmissions.update(&self.scoreboard);
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
-        // RFC 6675, section 5: recovery starts with three duplicates, or when the first hole is lost according to the
-        // scoreboard.
+        // RFC 6675, section 5: three duplicates, or a hole that the scoreboard declares lost.
         let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
         if self.config.repeat_repairs && self.state == State::Recovery {
-            // A hole below a SACKed segment is lost, because FIFO paths do not reorder.
+            // FIFO paths do not reorder.
             self.scoreboard.lose_below_highest_sack();
         }
         let delivered = fresh + sacked;
@@ -843,12 +822,12 @@ impl Sender {
         }
     }
 
-    // ---- common to both
+    // ---- both
 
     #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {
         self.recoveries += 1;
-        // A mark in the same window has already reduced the window (RFC 3168, section 6.1.2).
+        // A mark has already reduced this window (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
             self.reduce(2.0);
         }
@@ -860,22 +839,21 @@ impl Sender {
         self.retransmit_first = true;
         self.reset_retransmissions();
         self.prr = ProportionalRateReduction { recover_fs: self.max - self.una, prr_delivered: 0, prr_out: 0 };
-        // Karn's rule: the timed segment may be among those that are retransmitted.
+        // Karn's rule: the timed segment may be retransmitted.
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// Resets the scoreboard and the retransmissions at the beginning or end of a recovery.
     #[inline(never)]
     fn reset_retransmissions(&mut self) {
         self.scoreboard.reset_retransmitted();
         self.retransmissions.clear();
     }
 
-    /// Reduces the window. `least` is CUBIC's minimum window, in segments: 1 after a mark and 2 after a loss (RFC 9438,
-    /// section 4.6).
+    /// Reduces the window. `least` is CUBIC's minimum in segments: 1 after a mark, 2 after a loss (RFC 9438, section
+    /// 4.6).
     fn reduce(&mut self, least: f64) {
-        // As after a time-out, the usable window is used instead of the FlightSize.
+        // The usable window instead of FlightSize.
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
             return;
@@ -911,15 +889,13 @@ impl Sender {
         self.cwr = true;
     }
 
-    /// Ends a recovery: everything that was outstanding when it began is acknowledged.
     fn end_recovery(&mut self) {
         self.state = State::Open;
         self.ignores_dupacks = false;
         self.reset_retransmissions();
     }
 
-    /// Applies a cumulative acknowledgment. Returns the number of acknowledged segments that were not known to have
-    /// arrived.
+    /// Returns the number of acknowledged segments that were not known to have arrived.
     #[inline(always)]
     fn advance(&mut self, now: Time, ack: &Ack) -> u32 {
         self.sample_rtt(now, ack);
@@ -927,7 +903,7 @@ impl Sender {
         self.scoreboard.advance(self.una)
     }
 
-    /// Restarts the retransmission timer after new data was acknowledged (RFC 6298, section 5).
+    /// RFC 6298, section 5.
     #[inline]
     fn restart_timer(&mut self, now: Time) {
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
@@ -941,7 +917,7 @@ impl Sender {
         }
         let Some(since) = since else { return };
         self.rtt.end_backoff();
-        // A forged echo from the future would make an invalid RTT sample.
+        // A forged echo may be in the future.
         if since <= now {
             self.rtt.sample(since, now);
         }
@@ -955,16 +931,16 @@ impl Sender {
         self.partial_seen = true;
     }
 
-    /// Whether the window was the limit before `acked` segments were acknowledged, so that it may grow (RFC 7661).
+    /// Whether the window was the limit before `acked` segments were acknowledged (RFC 7661).
     #[inline(always)]
     fn is_cwnd_limited(&self, acked: u32) -> bool {
         if !self.config.validated_growth {
             return true;
         }
-        // A segment that waits for a larger unit counts as sent, so the window is the limit.
+        // A segment that waits for a larger unit counts as sent.
         let defers = self.offload.as_ref().is_some_and(Offload::defers);
         let was_out = f64::from(self.max - self.una + acked + u32::from(defers));
-        // In slow start it suffices that half of the window is used, as in Linux (`tcp_is_cwnd_limited`).
+        // In slow start, half of the window suffices (Linux, `tcp_is_cwnd_limited`).
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
         used >= f64::from(self.cwnd as u32)
     }
@@ -973,15 +949,15 @@ impl Sender {
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
         if self.config.handshake && ack.next == acked {
-            // The SYN is acknowledged: the connection is open.
+            // The SYN is acknowledged.
             self.cwnd = self.initial_window.min(most);
             return;
         }
         if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
-            // These congestion controls set the window in `run_model`.
+            // They set the window in `run_model`.
             return;
         }
-        // A window beyond the receiver's window could never be used, so it does not grow further.
+        // A window beyond the receiver's can't be used.
         if self.cwnd >= most {
             self.cwnd = most;
             return;
@@ -989,15 +965,14 @@ impl Sender {
         if !self.is_cwnd_limited(acked) {
             return;
         }
-        // Without byte counting an acknowledgment counts as one segment, as in ns-2.
+        // Without byte counting, an acknowledgment counts as one segment (ns-2).
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
                     counted = counted.min(self.hystart.limit());
-                    // Only with byte counting can one acknowledgment raise the window beyond the threshold by more than
-                    // one segment.
+                    // Only byte counting can exceed the threshold by more than a segment.
                     let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
                     let step = (counted * share).min(room);
                     self.cwnd += step;

@@ -10,7 +10,7 @@ impl Default for SlidingBitmap {
     }
 }
 
-/// Returns the mask of the bits of word `word` that lie in `low..high`.
+/// Returns the mask of the bits of `word` in `low..high`.
 fn mask(word: u32, low: u32, high: u32) -> u64 {
     let first = word << 6;
     let from = low.saturating_sub(first).min(63);
@@ -29,7 +29,7 @@ impl SlidingBitmap {
         word as usize & (self.words.len() - 1)
     }
 
-    /// Grows the ring for the window `low..high`. All set bits must lie inside it.
+    /// Grows the ring for the window `low..high`.
     pub(crate) fn reserve(&mut self, low: u32, high: u32) {
         let need = ((high >> 6) - (low >> 6) + 1) as usize;
         if need <= self.words.len() {
@@ -38,7 +38,7 @@ impl SlidingBitmap {
         let mut words = vec![0; need.next_power_of_two()];
         let ring = words.len() - 1;
         let last = (low >> 6) + self.words.len() as u32 - 1;
-        // The position of a word depends on the ring's length, so the words are moved one by one.
+        // A word's position depends on the ring's length.
         for word in low >> 6..=last {
             words[word as usize & ring] = self.words[self.at(word)];
         }
@@ -54,7 +54,7 @@ impl SlidingBitmap {
         self.words[at] |= 1 << (n & 63);
     }
 
-    /// Sets the bits `low..high`. Calls `fresh` for each word, with its number and the bits that were clear before.
+    /// Sets `low..high`. Calls `fresh` with each word's number and newly set bits.
     pub(crate) fn set_range(&mut self, low: u32, high: u32, mut fresh: impl FnMut(u32, u64)) {
         if low >= high {
             return;
@@ -79,7 +79,6 @@ impl SlidingBitmap {
         }
     }
 
-    /// Returns the number of set bits in `low..high`.
     pub(crate) fn count(&self, low: u32, high: u32) -> u32 {
         if low >= high {
             return 0;
@@ -87,7 +86,6 @@ impl SlidingBitmap {
         (low >> 6..=(high - 1) >> 6).map(|w| (self.words[self.at(w)] & mask(w, low, high)).count_ones()).sum()
     }
 
-    /// Returns the first clear bit in `low..high`.
     pub(crate) fn first_clear(&self, low: u32, high: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -98,7 +96,6 @@ impl SlidingBitmap {
         })
     }
 
-    /// Returns the last clear bit in `low..high`.
     pub(crate) fn last_clear(&self, low: u32, high: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -109,7 +106,7 @@ impl SlidingBitmap {
         })
     }
 
-    /// Returns the `n`th set bit in `low..high`, counted from the top, `n` ≥ 1.
+    /// Returns the `n`th set bit from the top in `low..high`, n ≥ 1.
     pub(crate) fn nth_set_from_top(&self, low: u32, high: u32, mut n: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -121,7 +118,7 @@ impl SlidingBitmap {
                 n -= here;
                 continue;
             }
-            // Clears the n − 1 highest set bits, so that the highest remaining one is the result.
+            // Clears the n − 1 highest bits.
             while n > 1 {
                 set &= !(1 << (63 - set.leading_zeros()));
                 n -= 1;
@@ -132,8 +129,7 @@ impl SlidingBitmap {
     }
 }
 
-/// Returns the number of set bits in `set` that stand for segment numbers below `limit`. `set` contains bits of the
-/// word with the index `word`.
+/// Returns the bits of `set`, of word `word`, for segments below `limit`.
 pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {

@@ -1,30 +1,30 @@
 use steadycast_units::{Bytes, Ecn, Time};
 
-/// A segment, from the sender to the receiver.
+/// A data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequence number, from 0. With a handshake, 0 is the SYN.
+    /// The sequence number from 0, which is the SYN with a handshake.
     pub seq: u32,
-    /// The size on the wire, IP and TCP headers included.
+    /// The size on the wire, with IP and TCP headers.
     pub len: Bytes,
-    /// The time of transmission. It serves as the timestamp option, which the receiver echoes (RFC 7323).
+    /// The send time, as the timestamp option (RFC 7323).
     pub sent: Time,
     /// Whether this sequence number was sent before.
     pub retransmission: bool,
-    /// The CWR flag: the sender has reduced its window after an ECE flag (RFC 3168).
+    /// CWR: the window was reduced after ECE (RFC 3168).
     pub cwr: bool,
-    /// The PSH flag on the last segment of a unit. The segment is acknowledged immediately.
+    /// PSH, on the last segment of a unit; it is acknowledged immediately.
     pub push: bool,
-    /// The ECN field; a queue that marks changes it to [`Ecn::Ce`].
+    /// The ECN field; a queue may change it to [`Ecn::Ce`].
     pub ecn: Ecn,
 }
 
-/// A SACK block: the segments `start..end` have arrived beyond a gap. It is empty if `start == end`.
+/// A SACK block: the segments `start..end` have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// The first segment.
     pub start: u32,
-    /// One past the number of the last segment.
+    /// One past the last segment.
     pub end: u32,
 }
 
@@ -35,20 +35,17 @@ impl Block {
     }
 }
 
-/// An acknowledgment, from the receiver to the sender.
+/// An acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The cumulative acknowledgment: all segments below this number have arrived.
+    /// All segments below this number have arrived.
     pub next: u32,
-    /// The SACK blocks beyond `next`, the most recent first (RFC 2018); all empty without SACK.
+    /// The SACK blocks, newest first (RFC 2018); empty without SACK.
     pub sacks: [Block; 3],
-    /// The timestamp echo: the [`Segment::sent`] of the segment from which the sender measures the RTT (RFC 7323,
-    /// section 4.3).
+    /// The timestamp echo: the [`Segment::sent`] for the RTT (RFC 7323, section 4.3).
     pub echo: Time,
-    /// The ECE flag. It is set from the arrival of a CE mark until the sender responds. With DCTCP it is set if the
-    /// acknowledged segments were marked.
+    /// ECE, until the sender responds; with DCTCP, whether the acknowledged segments were marked.
     pub ece: bool,
-    /// The CE-marked segments that have arrived, modulo 2¹⁶: the packet counter of accurate ECN feedback (RFC 9768),
-    /// but with enough bits to be unambiguous. It is 0 if the sender does not read it.
+    /// The CE-marked segments so far, modulo 2¹⁶, as in accurate ECN feedback (RFC 9768); 0 if unused.
     pub marks: u16,
 }
