@@ -87,17 +87,16 @@ impl Discipline for FqCoDel {
     }
 }
 
-/// The maximum number of packets that one overflow drops, as in Linux and RFC 8290, section 4.1.
+/// The maximum drops per overflow (Linux; RFC 8290, section 4.1).
 const MAX_DROP_BATCH: usize = 64;
 
-/// The queues of FQ-CoDel. CoDel is FQ-CoDel with one queue, except for the handling of overflow.
+/// The queues of FQ-CoDel, or the single queue of CoDel.
 #[derive(Debug)]
 struct State {
     codel: CoDel,
-    /// The number of queues and the quantum of FQ-CoDel; `None` for CoDel.
+    /// FQ-CoDel's number of queues and quantum; `None` for CoDel.
     fair: Option<(u32, Bytes)>,
     mtu: Bytes,
-    /// The salt of the flow hash.
     salt: u64,
     queues: BTreeMap<u32, Flow>,
     new: VecDeque<u32>,
@@ -108,13 +107,13 @@ struct State {
 struct Flow {
     waiting: VecDeque<Waiting>,
     bytes: u64,
-    /// Whether the queue is in the list of new or of old queues.
+    /// Whether it is in the list of new or old queues.
     active: bool,
     credit: i64,
     control: ControlState,
 }
 
-/// CoDel's control state, with the names of RFC 8289, section 5.
+/// CoDel's control state, named as in RFC 8289, section 5.
 #[derive(Debug, Default)]
 struct ControlState {
     first_above: Option<Time>,
@@ -125,7 +124,6 @@ struct ControlState {
 }
 
 impl State {
-    /// Creates the discipline. `fair` is the number of queues and the quantum of FQ-CoDel.
     fn managed(
         codel: CoDel,
         fair: Option<(u32, Bytes)>,
@@ -146,14 +144,13 @@ impl State {
         }
     }
 
-    /// Dequeues the next packet of queue `n`, and drops the packets before it that CoDel selects for dropping (RFC
-    /// 8289, section 5.5).
+    /// Dequeues from queue `n`, after CoDel's drops (RFC 8289, section 5.5).
     fn dequeue_from(&mut self, n: u32, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
-        // Whether CoDel's congestion signal is a CE mark instead of a drop.
+        // Whether the signal is a CE mark.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
-        // The flag in `head` is true if the sojourn time was above the target for a whole interval.
+        // The flag is true after an interval above the target.
         let mut marked = false;
         let mut head = queue.pop(now, codel, *mtu);
         let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
@@ -185,8 +182,7 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // If the last dropping state ended less than 16 intervals ago, its drop rate was nearly right. Dropping
-            // then resumes with the drop count of that state (RFC 8289, section 5.5).
+            // Dropping resumes with the last count if it ended less than 16 intervals ago (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -205,8 +201,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // The queue is empty. In the meantime a real transmitter would have polled all queues and removed them from
-            // the lists (RFC 8290, section 4.2). Every flow therefore counts as new again.
+            // Meanwhile a real transmitter would have polled all queues and removed them from the lists (RFC 8290,
+            // section 4.2).
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -214,7 +210,7 @@ impl DequeueAqm for State {
             }
         }
         let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
-        // With the salt, each seed assigns flows to queues differently.
+        // Each seed assigns flows to queues differently.
         let n = (mix_bits(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
         let queue = self.queues.entry(n).or_default();
         queue.bytes += packet.size.get();
@@ -231,7 +227,7 @@ impl DequeueAqm for State {
             let fresh = !self.new.is_empty();
             let n = *self.new.front().or(self.old.front())?;
             let queue = self.queues.entry(n).or_default();
-            // Deficit round robin: a queue without credit gets a quantum and moves behind the old queues.
+            // Deficit round robin.
             if queue.credit <= 0 {
                 queue.credit += quantum;
                 self.pop_queue(fresh);
@@ -240,14 +236,13 @@ impl DequeueAqm for State {
             }
             if let Some(head) = self.dequeue_from(n, now, out) {
                 if let Some(queue) = self.queues.get_mut(&n) {
-                    // The credit may become negative by less than one packet, which the next quantum repays.
+                    // Less than a packet below zero; the next quantum repays it.
                     queue.credit -= head.size.get() as i64;
                 }
                 return Some(head);
             }
             self.pop_queue(fresh);
-            // A new queue that runs empty moves to the old queues first. Otherwise a flow that sends one packet at a
-            // time would stay new and always have priority (RFC 8290, section 4.2).
+            // A flow that sends one packet at a time must not stay new (RFC 8290, section 4.2).
             if fresh && !self.old.is_empty() {
                 self.old.push_back(n);
             } else if let Some(queue) = self.queues.get_mut(&n) {
@@ -260,8 +255,7 @@ impl DequeueAqm for State {
         self.fair.is_some()
     }
 
-    /// Drops packets from the head of the longest queue until half of its bytes are gone, at most [`MAX_DROP_BATCH`]
-    /// packets.
+    /// Drops from the longest queue until half of it is gone, at most [`MAX_DROP_BATCH`] packets.
     fn shorten(&mut self, out: &mut CongestionSignals<'_>) {
         let Some(longest) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
         let goal = longest.bytes / 2;
@@ -277,16 +271,14 @@ impl DequeueAqm for State {
 }
 
 impl Flow {
-    /// Removes the head of the queue. Returns it, and whether the sojourn time has been above the target for an
-    /// interval.
+    /// Returns the head, and whether the sojourn time has been above the target for an interval.
     fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
         let Some(head) = self.waiting.pop_front() else {
             self.control.first_above = None;
             return None;
         };
         self.bytes -= head.size.get();
-        // If the queue contains at most one MTU, its delay is accepted, because an even shorter queue would leave the
-        // link idle at times.
+        // With at most one MTU, a shorter queue would leave the link idle at times.
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
             return Some((head, false));
@@ -296,12 +288,12 @@ impl Flow {
     }
 }
 
-/// Returns the time of the next drop: `from`, plus the interval divided by the square root of the drop count.
+/// Returns the time of the next drop: `from` + interval / √count.
 fn control_law(from: Time, interval: Span, count: u32) -> Time {
     from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
 }
 
-/// Mixes a number's bits (the finalizer of SplitMix64: Steele, Lea and Flood 2014).
+/// The finalizer of SplitMix64 (Steele, Lea and Flood 2014).
 const fn mix_bits(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -46,7 +46,6 @@ pub(crate) struct Propagation {
     last: Time,
 }
 
-/// Jitter that is active during at least part of the run.
 #[derive(Debug)]
 struct JitterState {
     steps: Steps<Option<Jitter>>,
@@ -66,7 +65,7 @@ impl JitterState {
 }
 
 impl Propagation {
-    /// Creates the delay of a link. Without jitter no generator is kept, which saves memory with many links.
+    /// Without jitter there is no generator, which saves memory.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
         let none = jitter.as_constant() == Some(&None);
         let jitter =
@@ -74,18 +73,18 @@ impl Propagation {
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
-    /// Returns the arrival time of a packet that leaves at `departure`, if the link keeps the order of packets.
+    /// Returns the arrival of a packet, in order unless the jitter reorders.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.unordered_arrival(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
-        // In-order delivery: a packet with less jitter waits for the one before.
+        // A packet waits for the one before.
         self.last = self.last.max(at);
         self.last
     }
 
-    /// Returns the arrival time of a packet whose order does not matter: later packets do not wait for it.
+    /// Returns the arrival of a packet that later ones do not wait for.
     pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
@@ -99,7 +98,7 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     match jitter.dist {
         JitterDist::Exponential => jitter.mean.scale(chance.exponential(1.0)),
         JitterDist::Uniform => jitter.mean.scale(2.0 * chance.unit()),
-        // The value is clamped symmetrically at both sides, so that its mean does not change.
+        // Clamped symmetrically, which keeps the mean.
         JitterDist::Normal => jitter.mean.scale((1.0 + normal(chance) / 3.0).clamp(0.0, 2.0)),
         JitterDist::HalfNormal => {
             // The mean of |N(0, σ)| is σ·√(2/π), so σ = mean·√(π/2) ≈ 1.25 mean.
@@ -110,15 +109,14 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     }
 }
 
-/// Draws from the Wi-Fi delay model of the C4 simulator (picoquic d199d45b, picoquic/sim_link.c), which its authors
-/// fitted to measurements. The mean of the draws is 0.684 ms, plus 86.25 · (mean − 1 ms) / 84 if `mean` exceeds 1 ms.
+/// Draws from the C4 simulator's Wi-Fi model, which was fitted to measurements (picoquic d199d45b,
+/// picoquic/sim_link.c). The mean is 0.684 ms, plus 86.25 · (mean − 1 ms) / 84 above 1 ms.
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
     let mut delay = smoothed(TURN, turns, turns > 0, chance);
-    // A pause lasts 12 · 7.5 ms on average, minus half of 7.5 ms, which is 86 ms. The probability of a pause sets the
-    // mean.
+    // A pause has a mean of 12 · 7.5 − 7.5 / 2 = 86 ms; its probability sets the mean.
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
         delay += smoothed(PAUSE, pauses, pauses > 1, chance);
@@ -126,18 +124,18 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     delay
 }
 
-/// Returns `times` · `each`. If `partly` is true, a uniformly drawn part of one `each` is subtracted.
+/// Returns `times` · `each`, minus a random part of `each` if `partly`.
 fn smoothed(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
     let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
     (each * times).saturating_sub(part)
 }
 
-/// e⁻¹: the probability of zero at a Poisson mean of 1.
+/// The probability of zero at a Poisson mean of 1.
 const E_TO_MINUS_1: f64 = 0.367_879_441_171_442_33;
-/// e⁻¹²: the probability of zero at a Poisson mean of 12.
+/// The probability of zero at a Poisson mean of 12.
 const E_TO_MINUS_12: f64 = 6.144_212_353_328_21e-6;
 
-/// Draws from the Poisson distribution whose probability of zero is `none`, by Knuth's product of uniform draws.
+/// Draws from the Poisson distribution with the probability `none` of zero (Knuth).
 fn poisson(none: f64, chance: &mut Chance) -> u64 {
     let (mut count, mut product) = (0, chance.unit());
     while product > none {
@@ -147,7 +145,7 @@ fn poisson(none: f64, chance: &mut Chance) -> u64 {
     count
 }
 
-/// Draws from the standard normal distribution (Box and Muller). The second value is discarded.
+/// Draws from the standard normal distribution (Box and Muller).
 fn normal(chance: &mut Chance) -> f64 {
     let radius = (-2.0 * libm::log(chance.unit_open())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * chance.unit())

@@ -1,5 +1,4 @@
-//! Reordering and duplication: packets that arrive late, so that later ones overtake them, and packets that arrive
-//! twice.
+//! Packets that arrive late or twice.
 
 use crate::{Steps, probability};
 use steadycast_settings::tree::Item;
@@ -38,11 +37,10 @@ pub(crate) struct Disorder {
 }
 
 impl Disorder {
-    /// Creates the process; `None` if no packet is ever reordered or duplicated.
+    /// Returns `None` if no packet is ever reordered or duplicated.
     pub(crate) fn new(reorder: &Steps<Reorder>, duplicate: &Steps<f64>, chance: Chance) -> Option<Self> {
         let none = reorder.as_constant().is_some_and(|r| r.p == 0.0) && duplicate.as_constant() == Some(&0.0);
         let (now, valid) = ((Reorder::default(), 0.0), Time::ZERO);
-        // Without reordering and duplication the link may use its fast path.
         (!none).then(|| Self { reorder: reorder.clone(), duplicate: duplicate.clone(), now, valid, chance })
     }
 
@@ -54,13 +52,12 @@ impl Disorder {
         self.now
     }
 
-    /// Returns the extra delay of a packet whose transmission ends at `at`, if it is reordered.
+    /// Returns the extra delay of a reordered packet whose transmission ends at `at`.
     pub(crate) fn extra_delay(&mut self, at: Time) -> Option<Span> {
         let (reorder, _) = self.at(at);
         self.chance.happens(reorder.p).then_some(reorder.by)
     }
 
-    /// Whether the packet whose transmission ends at `at` is duplicated.
     pub(crate) fn is_duplicated(&mut self, at: Time) -> bool {
         let (_, duplicate) = self.at(at);
         self.chance.happens(duplicate)

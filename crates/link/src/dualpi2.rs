@@ -1,5 +1,4 @@
-//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. L4S packets
-//! are marked so often that L4S and Classic senders get about the same rate.
+//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A).
 
 use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
@@ -59,18 +58,16 @@ impl Discipline for DualPi2 {
     }
 }
 
-/// The state of one of the two queues.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The packets, each with a flag that says whether the packet may be marked because of its sojourn time.
+    /// The packets, and whether each may be marked by its sojourn time.
     waiting: VecDeque<(Waiting, bool)>,
-    /// The fraction of a signal that is carried over from earlier packets (`count` of RFC 9332's `recur`).
+    /// The fraction of a signal left from earlier packets (`count` of RFC 9332's `recur`).
     count: f64,
 }
 
 impl Lane {
-    /// Returns whether a signal of this probability occurs now. The draws are deterministic: n packets get n ·
-    /// `likelihood` signals (RFC 9332, appendix A.1).
+    /// Returns whether a signal occurs: n packets get n · `likelihood` signals (RFC 9332, appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
         let happens = self.count > 1.0;
@@ -80,23 +77,22 @@ impl Lane {
         happens
     }
 
-    /// Returns how long the first packet of the queue has waited.
     fn sojourn(&self, now: Time) -> Span {
         self.waiting.front().map_or(Span::ZERO, |(head, _)| now.since(head.since))
     }
 }
 
-/// The state of DualPI2, with the names of RFC 9332, appendix A, where they fit.
+/// DualPI2's state, with the names of RFC 9332, appendix A.
 #[derive(Debug)]
 struct State {
     dual: DualPi2,
-    /// The base probability p'.
+    /// p'.
     base_probability: f64,
     prev_q: Span,
     next_update: Time,
     l4s: Lane,
     classic: Lane,
-    /// The bytes by which the Classic queue is behind its share. If this is positive, the Classic queue is served next.
+    /// The bytes by which the Classic queue is behind its share. If positive, it is served next.
     credit: f64,
     mtu: Bytes,
 }
@@ -111,19 +107,18 @@ impl State {
         state
     }
 
-    /// Resets the scheduler. The L4S queue is then served first, until the Classic queue's credit is positive.
+    /// The L4S queue is served first until the Classic queue's credit is positive.
     fn reset_scheduler(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
 
-    /// Applies the updates until `now`. Neither queue has changed since the previous call.
+    /// Applies the updates until `now`, without a change of the queues in between.
     fn catch_up(&mut self, now: Time) {
         let DualPi2 { target, t_update, alpha, .. } = self.dual;
         let empty = self.l4s.waiting.is_empty() && self.classic.waiting.is_empty();
         while self.next_update <= now {
             if empty && self.prev_q.is_zero() {
-                // With both queues empty each further update subtracts the same amount, so all of them are applied in
-                // one step.
+                // Further updates of empty queues all subtract the same.
                 let missed = now.since(self.next_update).as_nanos() / t_update.as_nanos() + 1;
                 self.base_probability = (self.base_probability - alpha * target.as_secs_f64() * missed as f64).max(0.0);
                 self.next_update += t_update * missed;
@@ -136,7 +131,7 @@ impl State {
         }
     }
 
-    /// Updates p' with the base PI controller (RFC 9332, appendix A.1).
+    /// RFC 9332, appendix A.1.
     fn update_base_probability(&mut self, q: Span) {
         let DualPi2 { target, alpha, beta, .. } = self.dual;
         let seconds = |span: Span| span.as_secs_f64();
@@ -145,7 +140,7 @@ impl State {
         self.prev_q = q;
     }
 
-    /// Returns the probability of a mark by the L4S queue's own sojourn time (`laqm` of RFC 9332).
+    /// Returns the mark probability by the L4S queue's sojourn time (RFC 9332's `laqm`).
     fn native_mark_probability(&self, sojourn: Span) -> f64 {
         let DualPi2 { min_th, range, .. } = self.dual;
         if sojourn >= min_th + range {
@@ -157,23 +152,21 @@ impl State {
         }
     }
 
-    /// Returns the probability of a Classic drop or mark, p_C, and of a coupled L4S mark, p_CL.
+    /// Returns p_C of a Classic drop or mark, and p_CL of a coupled L4S mark.
     fn probabilities(&self) -> (f64, f64) {
         (self.base_probability * self.base_probability, (self.dual.k * self.base_probability).min(1.0))
     }
 
-    /// Dequeues the head of the L4S queue; `None` if it is dropped.
+    /// Returns the head of the L4S queue; `None` if it is dropped.
     fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
-        // The L4S queue marks with the larger of two probabilities: that of its own ramp, and the coupled one (RFC
-        // 9332, section 2.4).
+        // The larger of the queue's own and the coupled probability (RFC 9332, section 2.4).
         let marks = if p_cl < 1.0 {
             let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
             self.l4s.recur(native.max(p_cl))
         } else {
-            // Overload: L4S packets are dropped with the same probability as Classic ones. The L4S packets that are not
-            // dropped are marked.
+            // Overload: L4S packets are dropped as Classic ones are.
             if self.l4s.recur(p_c) {
                 out.drop(&head, Drop::Early);
                 return None;
@@ -186,13 +179,12 @@ impl State {
         Some(head)
     }
 
-    /// Dequeues the head of the Classic queue; `None` if it is dropped.
+    /// Returns the head of the Classic queue; `None` if it is dropped.
     fn dequeue_classic(&mut self, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
         if self.classic.recur(p_c) {
-            // Above this p_C the coupled probability has reached 1. That is overload, in which ECN can't be relied on,
-            // so packets are dropped.
+            // Overload: the coupled probability is 1, and ECN can't be relied on.
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
                 out.drop(&head, Drop::Early);
@@ -207,10 +199,9 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
         self.catch_up(packet.since);
-        // ECT(1) and CE both have the low bit set (RFC 9331, section 5.1).
+        // ECT(1) and CE have the low bit set (RFC 9331, section 5.1).
         if packet.ecn.bits() & 1 == 1 {
-            // The length of the L4S queue at the packet's arrival is used, so that the last packet of a burst is marked
-            // as well.
+            // The length on arrival, so that the last packet of a burst is marked as well.
             let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
             self.l4s.waiting.push_back((packet, by_wait));
         } else {
@@ -231,7 +222,7 @@ impl DequeueAqm for State {
             let is_l4s = l4s && (!classic || self.credit <= 0.0);
             let head = if is_l4s { self.dequeue_l4s(now, out) } else { self.dequeue_classic(out) };
             if let Some(head) = head {
-                // Weighted round robin: credit is used only while both queues have packets.
+                // Weighted round robin, only while both queues have packets.
                 self.credit += both * head.size.as_f64() * if is_l4s { share } else { share - 1.0 };
                 return Some(head);
             }

@@ -1,12 +1,10 @@
 //! One direction of a link: a queue, a transmitter, loss, and a propagation delay.
 //!
-//! A link decides the fate of a packet when the packet is offered: it is dropped, or it arrives at the other end at a
-//! known time. This is possible because every change of the link (rate steps, trace, delay steps) is known when the
-//! link is built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the
-//! simulator. In real time, one timer holds the packet until its arrival. The code is the same in both cases.
+//! The fate of a packet is decided when it is offered, because every change of the link is known and a FIFO queue
+//! does not depend on later packets. A hop costs one event in the simulator and one timer in real time.
 //!
-//! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The driver, which calls the
-//! link, stores the packet and collects its fate with [`Link::take`], after each offer and at [`Link::due`].
+//! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`]. The driver then collects fates
+//! with [`Link::take`], after each offer and at [`Link::due`].
 //!
 //! ```text
 //! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ shaper ─▶ transmitter
@@ -69,7 +67,7 @@ settings! {
 
 const TRIES: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 (no retransmission) to 1000" };
 
-/// The configuration of a link. Every change during a run is known beforehand and is described by [`Steps`].
+/// The configuration of a link. [`Steps`] describe every change during a run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The transmission rate.
@@ -78,23 +76,23 @@ pub struct Config {
     pub delay: Steps<Span>,
     /// The random variation of the delay.
     pub jitter: Steps<Option<Jitter>>,
-    /// The random loss of the medium, apart from drops at the queue.
+    /// The random loss of the medium.
     pub loss: Steps<Loss>,
-    /// The link-layer retransmission of packets that the medium loses, if there is any.
+    /// The link-layer retransmission, if there is any.
     pub arq: Option<Arq>,
-    /// The packets that arrive late, so that later ones overtake them.
+    /// The packets that arrive late.
     pub reorder: Steps<Reorder>,
-    /// The probability, 0…1, that a packet arrives twice.
+    /// The probability of a second arrival, 0…1.
     pub duplicate: Steps<f64>,
-    /// The policer before the queue, which drops packets beyond its rate.
+    /// The policer before the queue.
     pub policer: Option<Policer>,
-    /// The shaper behind the queue, a token bucket. Its burst is at least [`Config::mtu`].
+    /// The shaper behind the queue. Its burst is at least [`Config::mtu`].
     pub shaper: Option<Shaper>,
-    /// Whether the link clears the ECN field of each packet on entry, as some routers and tunnels do.
+    /// Whether the link clears the ECN field on entry.
     pub bleach: bool,
     /// The queue and its discipline.
     pub queue: Queue,
-    /// The largest packet, in bytes; larger ones are dropped.
+    /// The largest packet; larger ones are dropped.
     pub mtu: Bytes,
 }
 
@@ -118,25 +116,24 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the rate that the link sustains: the transmitter's first or mean rate, at most the shaper's. `None`
-    /// means unlimited.
+    /// Returns the sustained rate: the transmitter's first or mean rate, at most the shaper's; `None` if unlimited.
     fn sustained(&self) -> Option<Rate> {
         self.service.nominal().into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
     }
 }
 
-/// The reason why a packet was dropped.
+/// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drop {
     /// The queue was full.
     Full,
     /// RED, PIE or DualPI2 dropped the packet before the queue was full.
     Early,
-    /// CoDel dropped the packet because packets had waited above the target for an interval.
+    /// CoDel dropped the packet: packets had waited too long for an interval.
     Stale,
-    /// The policer's bucket did not contain enough tokens for the packet.
+    /// The policer's bucket had too few tokens.
     Policed,
-    /// The medium lost the packet, after all link-layer retransmissions.
+    /// The medium lost the packet, after all retransmissions.
     Lost,
     /// The packet was larger than the MTU.
     TooLarge,
@@ -145,50 +142,48 @@ pub enum Drop {
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The packet reaches the other end. Arrivals are in order unless the link reorders. If the packet is duplicated,
-    /// [`Link::copy`] returns the arrival of the copy.
+    /// The packet arrives; a duplicate's arrival is [`Link::copy`]. Arrivals are in order unless the link reorders.
     Arrives {
         /// The time of arrival.
         at: Time,
         /// The ECN field at arrival.
         ecn: Ecn,
     },
-    /// The packet is dropped, for this reason.
+    /// The packet is dropped.
     Dropped(Drop),
     /// The packet waits in the queue; [`Link::take`] returns its fate later.
     Held(Token),
 }
 
-/// Counters of a link since its start.
+/// Counters since the link's start.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// The number of offered packets.
+    /// The packets offered.
     pub offered: u64,
-    /// The bytes that the transmitter has sent, lost packets and link-layer retransmissions included. Internally this
-    /// field counts the bytes that the transmitter has accepted.
+    /// The bytes sent by the transmitter, with lost packets and retransmissions.
     pub sent: Bytes,
-    /// The number of packets dropped because the queue was full.
+    /// The packets dropped because the queue was full.
     pub full: u64,
-    /// The number of packets dropped by the queue discipline although there was room.
+    /// The packets dropped by the queue discipline with room left.
     pub early: u64,
-    /// The number of packets marked CE by the queue discipline.
+    /// The packets marked CE by the queue discipline.
     pub marked: u64,
-    /// The number of packets dropped by the policer.
+    /// The packets dropped by the policer.
     pub policed: u64,
-    /// The number of packets lost by the medium.
+    /// The packets lost by the medium.
     pub lost: u64,
-    /// The number of packets refused because they were larger than the MTU.
+    /// The packets larger than the MTU.
     pub too_large: u64,
-    /// The number of packets delivered after a packet that was sent later (RFC 4737). Copies are not counted.
+    /// The packets delivered after a later one (RFC 4737), without copies.
     pub reordered: u64,
-    /// The number of packets delivered a second time.
+    /// The packets delivered twice.
     pub duplicated: u64,
     /// The time from offer to start of transmission, per packet.
     pub wait: Spread,
 }
 
 impl Counts {
-    /// Returns the number of packets that did not arrive, for any reason.
+    /// Returns the packets that did not arrive.
     pub const fn dropped(&self) -> u64 {
         self.full + self.early + self.policed + self.lost + self.too_large
     }
@@ -201,25 +196,25 @@ pub struct Link {
     state: Box<LinkState>,
 }
 
-/// The state that is needed for a packet that finds a plain link (see [`Plain`]) idle. It fits into one cache line
-/// instead of ten. This matters in runs with ten thousand receivers and as many links.
+/// The state for a packet that finds a plain link idle. It fits into one cache line, for runs with ten thousand
+/// links.
 #[derive(Debug)]
 struct Idle {
-    /// The time at which the transmitter will have sent everything that it has accepted. Used on plain links only.
+    /// When the transmitter becomes free; on plain links only.
     free: Time,
-    /// The size of the last packet; [`NO_SIZE`] on links that are not plain.
+    /// The last packet's size; [`NO_SIZE`] on links that are not plain.
     size: Bytes,
-    /// The transmission time of a packet of `size`.
+    /// The transmission time of `size`.
     span: Span,
-    /// The time from offer to arrival of a packet of `size` on the idle link.
+    /// The latency of `size` on the idle link.
     latency: Span,
-    /// The number of packets of `size` that found the link idle and are not yet in [`LinkState::counts`].
+    /// The packets of `size` that found the link idle and are not in [`LinkState::counts`] yet.
     passed: u64,
     plain: Plain,
 }
 
-/// Whether a link is plain: constant rate and delay, a drop-tail queue, no loss, jitter, reordering, policer or
-/// shaper. The only state of a plain link is the time at which its transmitter becomes free.
+/// A plain link has a constant rate and delay, a drop-tail queue and nothing else. Its only state is when its
+/// transmitter becomes free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Yes { delay: Span },
@@ -233,39 +228,36 @@ struct LinkState {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// On a plain link: the departure of the last packet whose size differs from [`Idle::size`]. After this time the
-    /// queue length follows from [`Idle::free`], and `queue` is not maintained. On other links: NEVER.
+    /// On a plain link: from then on all packets have the size [`Idle::size`], and `queue` is not maintained. NEVER
+    /// on other links.
     uniform_from: Time,
-    /// The previous value of [`Idle::size`] and its transmission time. Flows often alternate between two sizes.
+    /// The previous [`Idle::size`] and its transmission time; flows often have two sizes.
     before: (Bytes, Span),
-    /// The queue that replaces `queue` if the discipline decides at dequeue.
+    /// Replaces `queue` if the discipline decides at dequeue.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
-    /// The loss process; `None` if the link never loses packets.
+    /// `None` if no packet is ever lost.
     loss: Option<Box<LossState>>,
     propagation: Propagation,
     disorder: Option<Box<Disorder>>,
     reorder_counter: ReorderCounter,
-    /// The arrival of the copy, if the last delivered packet was duplicated.
+    /// The arrival of the last packet's copy.
     copy: Option<Time>,
     counts: Counts,
     waited: Span,
 }
 
-/// A size that no packet has.
 const NO_SIZE: Bytes = Bytes::new(u64::MAX);
 
 impl Link {
-    /// Creates a link that draws from the parts `<name>.queue`, `<name>.loss`, `<name>.jitter` and `<name>.disorder`
-    /// of the seed.
+    /// Creates a link. It draws from `<name>.queue`, `.loss`, `.jitter` and `.disorder` of the seed.
     pub fn new(config: &Config, name: &str, seed: Seed) -> Self {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
-        // A discipline decides either on arrival or at dequeue, so only one of the two draws from this part of the
-        // seed.
+        // Only one of the two draws from this part of the seed.
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
-        // The fast path of plain links is only valid if every packet is treated alike: see [`Plain`].
+        // The fast path treats all packets alike.
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
         let has_constant_rate = match &config.service {
             Service::Unlimited => true,
@@ -303,7 +295,7 @@ impl Link {
         Self { idle, state: Box::new(state) }
     }
 
-    /// Offers a packet at `now`. `now` must not be earlier than at the previous call.
+    /// Offers a packet at `now`, which must not decrease.
     ///
     /// ```
     /// use steadycast_link::{Config, Drop, Ecn, Fate, Limit, Link, Queue, Service, Steps};
@@ -324,7 +316,7 @@ impl Link {
     /// assert_eq!(offer(), Fate::Dropped(Drop::Full));
     /// ```
     ///
-    /// A queue that decides at dequeue holds the packets; the driver collects their fates.
+    /// A queue that decides at dequeue holds packets:
     ///
     /// ```
     /// use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
@@ -355,9 +347,8 @@ impl Link {
         }
     }
 
-    /// Offers a packet on the fast path: a plain link that is idle, and a packet of the same size as the previous one.
-    /// Returns the time from offer to arrival. If it returns `None`, the packet was not offered, and the caller has to
-    /// use [`Link::offer_slowly`].
+    /// Offers a packet on the fast path and returns its latency. `None` means that the packet was not offered; use
+    /// [`Link::offer_slowly`].
     #[inline]
     pub fn pass(&mut self, now: Time, size: Bytes) -> Option<Span> {
         let idle = &mut self.idle;
@@ -369,7 +360,7 @@ impl Link {
         Some(idle.latency)
     }
 
-    /// Offers a packet as [`Link::offer`] does, with the number of its flow. Only FQ-CoDel uses the number.
+    /// Offers a packet with the number of its flow, for FQ-CoDel.
     pub fn offer_with_flow(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
         if self.state.managed.is_some() { self.state.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
     }
@@ -384,20 +375,18 @@ impl Link {
         self.state.disorder.is_some()
     }
 
-    /// Returns the arrival of the copy, if the packet whose arrival [`Link::offer`] or [`Link::take`] returned last was
-    /// duplicated. Each copy is returned once.
+    /// Returns the arrival of the last packet's copy, once.
     pub fn copy(&mut self) -> Option<Time> {
         self.state.copy.take()
     }
 
-    /// Returns the time at which [`Link::take`] has the next fate if no more packets are offered; `None` if no packet
-    /// is held.
+    /// Returns when [`Link::take`] has the next fate without further offers; `None` if no packet is held.
     pub fn due(&self) -> Option<Time> {
         self.state.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
     }
 
-    /// Returns the fate of the next held packet whose fate is known at `now`. Call it until it returns `None`, after
-    /// each offer and at [`Link::due`].
+    /// Returns the next known fate of a held packet. Call it until it returns `None`, after each offer and at
+    /// [`Link::due`].
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
             let managed = self.state.managed.as_mut()?;
@@ -412,7 +401,7 @@ impl Link {
         }
     }
 
-    /// Offers a packet for which [`Link::pass`] returned `None`.
+    /// Offers a packet after [`Link::pass`] has returned `None`.
     #[inline]
     pub fn offer_slowly(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         match self.idle.plain {
@@ -421,12 +410,11 @@ impl Link {
         }
     }
 
-    /// The fast path of [`LinkState::offer`], for plain links.
+    /// Offers a packet to a plain link.
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, state) = (&mut self.idle, &mut *self.state);
-        // The packets of the fast path are counted now, because their size would be unknown after a change of
-        // `idle.size`.
+        // Counted now, before `idle.size` changes.
         state.count_passed(idle);
         if size != idle.size {
             state.change_size(now, size, idle);
@@ -437,8 +425,7 @@ impl Link {
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
         state.counts.offered += 1;
-        // All packets in the queue have the same size, so its length follows from the time at which the transmitter
-        // becomes free. No update of the queue per packet is necessary.
+        // With packets of one size, the length follows from when the transmitter becomes free.
         let is_uniform = now >= state.uniform_from;
         let room = if is_uniform {
             let backlog = idle.backlog(now);
@@ -450,8 +437,7 @@ impl Link {
             state.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
-        // In a FIFO queue, a packet's waiting time is known on arrival, because everything before the packet is sent
-        // first.
+        // In a FIFO queue, the waiting time is known on arrival.
         state.waited = idle.free.since(now);
         state.counts.wait.add(state.waited);
         state.counts.sent += size;
@@ -470,19 +456,18 @@ impl Link {
         counts
     }
 
-    /// Returns [`Counts::sent`] at `now`. It counts the bits that have left the transmitter, or, if the link has a
-    /// trace, whole packets.
+    /// Returns [`Counts::sent`]: the bits that have left, or whole packets with a trace.
     pub fn sent(&self, now: Time) -> Bytes {
         let taken = self.state.counts.sent + self.idle.bytes();
         taken.saturating_sub(self.unsent(now))
     }
 
-    /// Returns the bytes that the transmitter has accepted and not sent at `now`.
+    /// Returns the accepted bytes that are not sent at `now`.
     fn unsent(&self, now: Time) -> Bytes {
         let unsent = |done: Time, spent: Bytes| self.state.transmitter.unsent(now, done, spent);
         if now >= self.state.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
-            // Only the packet on the transmitter can be partly sent. The packets behind it are whole.
+            // Only the first packet can be partly sent.
             let behind = self.idle.backlog(now).saturating_sub(1);
             return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
@@ -495,7 +480,7 @@ impl Link {
         first + waiting.map(|(_, spent)| spent).sum()
     }
 
-    /// Returns the number of packets that were accepted and not dropped, plus copies. Packets in flight are included.
+    /// Returns the packets accepted and not dropped, plus copies; some may be in flight.
     pub const fn arrived(&self) -> u64 {
         let counts = &self.state.counts;
         counts.offered + counts.duplicated + self.idle.passed - counts.dropped()
@@ -506,28 +491,25 @@ impl Link {
         self.state.counts.dropped()
     }
 
-    /// Returns how long the packet of the last [`Link::offer`] waits for the transmitter. On a link that holds packets,
-    /// returns how long the last dequeued packet has waited.
+    /// Returns how long the last offered packet waits, or has waited on a link that holds packets.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
-    /// Whether the link is plain and the last accepted packet found it idle. The packet's latency then depends on its
-    /// size alone.
+    /// Whether the last packet found a plain link idle, so that its latency depends only on its size.
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0
     }
 
-    /// Whether the last accepted packet has this latency and waited for exactly one other packet. The other packet has
-    /// the same size, was offered at the same time, and found a plain link idle.
+    /// Whether the last packet waited only for one of the same size, offered at the same time to an idle plain link.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
         passed == 0 && plain != Plain::No && self.state.waited == span && latency == self.idle.latency + span
     }
 
-    /// Returns the number of packets in the queue at `now`, the one on the transmitter included.
+    /// Returns the queued packets at `now`, with the one on the transmitter.
     pub fn queued(&mut self, now: Time) -> usize {
         match &self.state.managed {
             Some(managed) => managed.length(now),
@@ -536,16 +518,13 @@ impl Link {
         }
     }
 
-    /// Returns the bytes that the link could have carried between `from` and `until`; `None` if its rate is
-    /// unlimited.
+    /// Returns the capacity in bytes from `from` to `until`; `None` if unlimited.
     pub fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         self.state.transmitter.capacity(from, until)
     }
 
-    /// Returns the long-term limit of the throughput between two times. The rate must not change between them. The
-    /// limit is at most the policer's and the shaper's rate. While every packet is lost, the limit is zero. For a
-    /// trace, it is the trace's mean rate. Returns `None` if nothing limits the throughput.
-    // A loss rate of 1 is an outage: it limits throughput as a rate of zero does.
+    /// Returns the long-term limit of the throughput between two times without a rate change; `None` if there is
+    /// none. It includes policer, shaper, total loss and a trace's mean rate.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
@@ -553,14 +532,13 @@ impl Link {
         let span = until.since(from);
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
-        // A trace has no rate at a single time, so its mean over the interval is used.
+        // A trace has only a mean rate.
         let own = rate.or_else(traced);
         let policer = self.state.policer.as_ref().map(|bucket| bucket.rate());
         [own, policer, self.state.transmitter.sustained()].into_iter().flatten().min()
     }
 
-    /// Returns the next change of [`Link::throughput_limit`] after `now`. Rates from a file change continually, and
-    /// count as constant here.
+    /// Returns the next change of [`Link::throughput_limit`]. Rates from a file count as constant.
     pub fn next_change(&self, now: Time) -> Time {
         let loss = self.state.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
         self.state.transmitter.next_change(now).min(loss)
@@ -571,19 +549,18 @@ impl Link {
         self.state.transmitter.is_traced()
     }
 
-    /// Returns the rate at `now`; `None` if it is unlimited or given by a trace.
+    /// Returns the rate at `now`; `None` if unlimited or from a trace.
     pub fn rate(&self, now: Time) -> Option<Rate> {
         self.state.transmitter.rate(now)
     }
 }
 
 impl Idle {
-    /// Returns the bytes of the packets that are not yet in [`LinkState::counts`].
     const fn bytes(&self) -> Bytes {
         Bytes::new(self.size.get().wrapping_mul(self.passed))
     }
 
-    /// Returns the number of packets that have not left at `now`, provided that all have the size [`Idle::size`].
+    /// Returns the packets left at `now`, if all have the size [`Idle::size`].
     fn backlog(&self, now: Time) -> u64 {
         self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
     }
@@ -608,12 +585,11 @@ impl LinkState {
         }
     }
 
-    /// Changes the packet size that a plain link's fast path is prepared for. `count_passed` must have been called.
+    /// Prepares the fast path for another packet size, after `count_passed`.
     #[inline(never)]
     fn change_size(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
         if now < idle.free {
-            // The fast path has not maintained the queue. All packets in it have the old size, so their departures are
-            // known.
+            // All packets in the queue have the old size, so their departures are known.
             if now >= self.uniform_from {
                 self.queue.clear();
                 for behind in (0..idle.backlog(now)).rev() {
@@ -622,13 +598,12 @@ impl LinkState {
             }
             self.uniform_from = idle.free;
         }
-        // Flows alternate between few sizes (data and ACKs), so the last two transmission times are cached.
+        // Flows alternate between few sizes (data and ACKs).
         let span = if size == self.before.0 { self.before.1 } else { self.transmitter.span(now, size) };
         self.before = (idle.size, idle.span);
         (idle.size, idle.span) = (size, span);
     }
 
-    /// Returns why a packet is dropped before it reaches the queue, if it is.
     fn refusal(&mut self, now: Time, size: Bytes) -> Option<Drop> {
         self.counts.offered += 1;
         // A packet that is too large uses no tokens.
@@ -646,7 +621,6 @@ impl LinkState {
         None
     }
 
-    /// Returns the ECN field with which a packet enters the queue.
     const fn entering(&self, ecn: Ecn) -> Ecn {
         if self.bleach { Ecn::NotEct } else { ecn }
     }
@@ -660,7 +634,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // The queue discipline decides before the transmitter sends, so a dropped packet takes no link time.
+        // A dropped packet takes no link time.
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);
@@ -678,7 +652,7 @@ impl LinkState {
         self.waited = start.since(now);
         self.counts.wait.add(self.waited);
         let before = self.counts.sent;
-        // A packet that the medium loses has used the link, so it is transmitted before its loss is drawn.
+        // A lost packet has used the link.
         let (done, lost) = self.transmit(start, size);
         self.queue.admitted(size, done, self.counts.sent.saturating_sub(before));
         if lost {
@@ -688,8 +662,7 @@ impl LinkState {
         Fate::Arrives { at: self.deliver(done), ecn }
     }
 
-    /// Transmits a packet, with link-layer retransmissions. Returns the time at which the last bit has left, and
-    /// whether the medium has lost the packet even after all retransmissions.
+    /// Transmits a packet. Returns its departure, and whether the medium has lost it after all retransmissions.
     #[inline]
     fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);
@@ -699,7 +672,7 @@ impl LinkState {
         if let Some(arq) = self.arq {
             let mut tries = 1;
             while lost && tries < arq.tries {
-                // Link-layer retransmission blocks the packets behind it, as in Wi-Fi and LTE with in-order delivery.
+                // Retransmission blocks the packets behind it, as in Wi-Fi and LTE with in-order delivery.
                 done = self.transmitter.send(done + arq.per_try, size);
                 self.counts.sent += size;
                 lost = loses(done);
@@ -709,32 +682,31 @@ impl LinkState {
         (done, lost)
     }
 
-    /// Returns the arrival of a packet that left at `done`. Stores the arrival of a copy in `copy`.
+    /// Returns the arrival of a packet that left at `done`, and stores that of its copy.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
         self.counts.reordered += self.reorder_counter.pass(done, at);
         let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.is_duplicated(done));
         self.counts.duplicated += u64::from(twice);
-        // The copy draws its own jitter, so the two may arrive in either order.
+        // The copy has its own jitter.
         self.copy = twice.then(|| self.arrival(done));
         at
     }
 
     fn arrival(&mut self, done: Time) -> Time {
         match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
-            // A late packet must not delay the packets behind it, because they overtake it.
+            // Later packets overtake it.
             Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }
     }
 
-    /// Offers a packet to a link that holds packets until they leave.
     fn enqueue(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
         if let Some(refused) = self.refusal(now, size) {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // If the driver calls late, it must still get the earlier fates, with the times at which they were due.
+        // A late call still gets the earlier fates, with their times.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
             self.serve();
         }
@@ -743,14 +715,13 @@ impl LinkState {
             self.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         };
-        // The transmitter was idle, and starts with this packet as soon as its service allows.
+        // The transmitter was idle.
         if managed.due == Time::NEVER {
             managed.due = self.transmitter.ready(now);
         }
         Fate::Held(token)
     }
 
-    /// Dequeues the next held packet and transmits it.
     fn serve(&mut self) {
         let Some(mut managed) = self.managed.take() else { return };
         let now = managed.due;
@@ -760,7 +731,6 @@ impl LinkState {
             let before = self.counts.sent;
             let (done, lost) = self.transmit(now, head.size);
             managed.sending(done, head.size, self.counts.sent.saturating_sub(before));
-            // On links that hold packets, too, the loss is drawn at the departure, in order of sending.
             let fate = if lost {
                 self.counts.lost += 1;
                 Fate::Dropped(Drop::Lost)

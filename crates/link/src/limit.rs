@@ -4,50 +4,47 @@ use steadycast_settings::tree::{Item, Value};
 use steadycast_settings::{Declared, Findings, FromToml, Packets, ToToml, packets};
 use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
-/// A queue limit or a threshold. The packet on the transmitter counts as queued.
+/// A queue limit or threshold, including the packet on the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A number of packets.
     Packets(u32),
     /// A number of bytes.
     Bytes(Bytes),
-    /// The bytes that the link sends in this time, at its rate when the run starts or at the mean rate of a file. The
-    /// limit is at least one MTU.
+    /// The bytes that the link sends in this time at its first or mean rate, at least one MTU.
     Time(Span),
 }
 
 impl Limit {
-    /// Returns the limit on a link of this rate and MTU, in packets or in bytes. At an unlimited rate the queue is
-    /// always empty, so a time means no limit.
+    /// Returns the limit in packets or bytes. At an unlimited rate, a time is no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
-            // At a low rate a short time may correspond to less than one packet, and no packet would ever fit.
+            // At a low rate, no packet would fit.
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
             (Self::Time(_), None) => Self::Packets(u32::MAX),
             (limit, _) => limit,
         }
     }
 
-    /// Whether a packet of `size` fits into a queue that already contains `waiting` packets with `bytes` bytes.
+    /// Whether a packet of `size` fits behind `waiting` packets of `bytes` bytes.
     #[inline]
     pub(crate) fn fits(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
-            // `on` has already converted a link's limits in time.
+            // `on` has converted it.
             Self::Time(_) => true,
         }
     }
 }
 
 impl Service {
-    /// Returns the rate to which queue limits in time refer: the first rate above 0, or the mean of a file or trace.
-    /// `None` means unlimited.
+    /// Returns the rate for limits in time: the first one above 0, or a file's mean; `None` if unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,
             Self::Rate(steps) => {
-                // A link may begin with an outage, from which no limit can be derived.
+                // The link may begin with an outage.
                 Some(steps.iter().map(|(_, rate)| *rate).find(|rate| *rate > Rate::ZERO).unwrap_or_default())
             }
             Self::Table { mean, .. } => Some(*mean),
@@ -78,7 +75,7 @@ impl FromToml for Limit {
         let limit = match (text.parse::<Bytes>(), text.parse::<Span>()) {
             (Ok(bytes), _) => Self::Bytes(bytes),
             (_, Ok(span)) => Self::Time(span),
-            // The text has a unit of bytes, so it can't be a span.
+            // Its unit is bytes.
             (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
                 return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");

@@ -71,7 +71,7 @@ fn share(item: &Item) -> Option<Table> {
         Value::Real(_) | Value::Whole(_) => item.value.clone(),
         Value::Text(text) => match text.trim().strip_suffix('%').map(|percent| percent.trim().parse::<f64>()) {
             Some(Ok(percent)) => Value::Real(percent / 100.0),
-            // A text that begins as a number does is a probability in a wrong form, and not the name of a kind.
+            // It begins as a number, so it is no kind's name.
             _ if text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') => item.value.clone(),
             _ => return None,
         },
@@ -81,11 +81,11 @@ fn share(item: &Item) -> Option<Table> {
     Some(vec![("kind".to_owned(), kind.into()), ("p".to_owned(), p.into())])
 }
 
-/// Checks that a number is a probability. Returns the problem and its remedy otherwise.
+/// Returns the problem and its remedy if `value` is no probability.
 pub fn probability(value: &f64) -> Option<(String, String)> {
     let remedy = match *value {
         p if (0.0..=1.0).contains(&p) => return None,
-        // Up to 100 the value was probably meant as a percentage.
+        // Probably a percentage.
         percent if percent > 1.0 && percent <= 100.0 => {
             format!("write a number from 0 to 1; {percent} % is {}", percent / 100.0)
         }
@@ -99,12 +99,12 @@ fn run(mean: &Packets) -> Option<(String, String)> {
     short.then(|| (format!("runs of {} packets are too short", mean.0), "write a mean of at least \"1p\"".into()))
 }
 
-/// A set of packet numbers, counted from 1, in ascending order.
+/// Packet numbers from 1, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketNumbers(Arc<[u64]>);
 
 impl PacketNumbers {
-    /// Whether the set contains `number`.
+    /// Returns whether the set contains `number`.
     pub fn contains(&self, number: u64) -> bool {
         self.0.binary_search(&number).is_ok()
     }
@@ -154,12 +154,12 @@ pub(crate) struct LossState {
     chance: Chance,
     packets: u64,
     bad: bool,
-    /// The position of the next loss of a `Run`, as a real number of packets since the start.
+    /// The position of a `Run`'s next loss, in packets since the start.
     next: f64,
 }
 
 impl LossState {
-    /// Creates the loss process; `None` if no packet is ever lost.
+    /// Returns `None` if no packet is ever lost.
     pub(crate) fn new(steps: &Steps<Loss>, chance: Chance) -> Option<Self> {
         if steps.as_constant() == Some(&Loss::None) {
             return None;
@@ -177,7 +177,6 @@ impl LossState {
         Some(state)
     }
 
-    /// Whether every packet that is sent at `now` is lost.
     pub(crate) fn loses_all(&self, now: Time) -> bool {
         matches!(self.steps.at(now), Loss::Bernoulli(BernoulliLoss { p }) if *p >= 1.0)
     }
@@ -189,14 +188,14 @@ impl LossState {
     fn enter(&mut self, at: Time) {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);
-        // After a change of the loss model, the state is good.
+        // A change of the model resets the state to good.
         self.bad = false;
         if let Loss::Run(RunLoss { mean: Packets(mean) }) = self.now {
             self.next = self.packets as f64 + self.chance.exponential(mean).max(1.0);
         }
     }
 
-    /// Returns whether the packet whose transmission ends at `at` is lost.
+    /// Returns whether the packet is lost whose transmission ends at `at`.
     pub(crate) fn next(&mut self, at: Time) -> bool {
         if at >= self.valid {
             self.enter(at);
@@ -208,15 +207,14 @@ impl LossState {
             Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
-                    // The next run starts at the drawn position, not at the packet to which it was rounded, so that
-                    // the mean is exact.
+                    // From the drawn position, so that the mean is exact.
                     self.next = (self.next + self.chance.exponential(*mean)).max(self.packets as f64);
                 }
                 lost
             }
             Loss::Gilbert(GilbertLoss { p_bad, p_good, loss_good, loss_bad }) => {
                 let (turn, p) = if self.bad { (*p_good, *loss_bad) } else { (*p_bad, *loss_good) };
-                // The loss is drawn before the state changes, so `p_bad` and `p_good` affect the next packet first.
+                // The state changes after the draw, so for the next packet.
                 let lost = self.chance.happens(p);
                 if self.chance.happens(turn) {
                     self.bad = !self.bad;

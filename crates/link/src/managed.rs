@@ -1,12 +1,11 @@
-//! Queues whose discipline decides at dequeue. The link holds their packets until they leave.
+//! Queues that decide at dequeue. The link holds their packets.
 
 use crate::{Counts, Drop, Ecn, Fate, Limit};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Time};
 
-/// The number under which the driver stores a held packet. Numbers are reused, so they stay below the largest number
-/// of packets that were held at the same time.
+/// The number of a held packet. Numbers are reused and stay below the most packets held at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u32);
 
@@ -18,7 +17,6 @@ pub(crate) struct Waiting {
     pub(crate) ecn: Ecn,
 }
 
-/// An offered packet and its flow.
 #[derive(Clone, Copy)]
 pub(crate) struct Offered {
     pub(crate) size: Bytes,
@@ -26,14 +24,13 @@ pub(crate) struct Offered {
     pub(crate) flow: u64,
 }
 
-/// An algorithm that stores packets and decides about them at dequeue.
+/// An algorithm that decides at dequeue.
 pub(crate) trait DequeueAqm: Debug + Send + Sync {
-    /// Enqueues a packet. `alone` means that the queue and the transmitter were empty.
+    /// Enqueues a packet; `alone` if the queue and the transmitter were empty.
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
-    /// Returns the next packet to transmit at `now`. Packets that are dropped before it are reported to `out`.
+    /// Returns the next packet. Drops before it go to `out`.
     fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting>;
-    /// Whether a packet beyond the limit is accepted and others are dropped by [`DequeueAqm::shorten`]. Otherwise the
-    /// packet is refused.
+    /// Whether a packet beyond the limit is accepted, and [`DequeueAqm::shorten`] drops others.
     fn drops_on_overflow(&self) -> bool {
         false
     }
@@ -41,7 +38,7 @@ pub(crate) trait DequeueAqm: Debug + Send + Sync {
     fn shorten(&mut self, _: &mut CongestionSignals<'_>) {}
 }
 
-/// The drops and marks that a discipline reports during one call.
+/// The drops and marks of one call.
 pub(crate) struct CongestionSignals<'a> {
     counts: &'a mut Counts,
     fates: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
@@ -50,7 +47,6 @@ pub(crate) struct CongestionSignals<'a> {
 }
 
 impl CongestionSignals<'_> {
-    /// Records that a packet is dropped.
     pub(crate) fn drop(&mut self, packet: &Waiting, why: Drop) {
         match why {
             Drop::Full => self.counts.full += 1,
@@ -61,9 +57,9 @@ impl CongestionSignals<'_> {
         self.fates.push_back((packet.token, Fate::Dropped(why), None));
     }
 
-    /// Marks an ECN-capable packet CE.
+    /// Marks an ECN-capable packet.
     pub(crate) fn mark(&mut self, packet: &mut Waiting) {
-        // A mark that an earlier link has set is not counted again.
+        // An earlier link's mark is not counted again.
         if packet.ecn != Ecn::Ce {
             packet.ecn = Ecn::Ce;
             self.counts.marked += 1;
@@ -74,27 +70,26 @@ impl CongestionSignals<'_> {
 #[derive(Debug)]
 pub(crate) struct Managed {
     departure: Box<dyn DequeueAqm>,
-    /// The limit, in packets or in bytes.
+    /// In packets or bytes.
     limit: Limit,
     len: usize,
     bytes: u64,
-    /// The end of the current transmission, and the size of its packet.
+    /// The end of the current transmission, and its packet's size.
     on_air: (Time, Bytes),
-    /// The bytes that the transmitter sends for the packet in `on_air`. With retransmissions they exceed the packet's
-    /// size.
+    /// The bytes sent for that packet, with retransmissions.
     spent: Bytes,
-    /// The time of the next dequeue; NEVER if the queue is empty.
+    /// The next dequeue; NEVER if the queue is empty.
     pub(crate) due: Time,
-    /// The fates that the driver has not collected, each with the arrival of a copy.
+    /// The fates not collected yet, with the arrivals of copies.
     fates: VecDeque<(Token, Fate, Option<Time>)>,
-    /// The time at which the last fate in `fates` was decided.
+    /// When the last of `fates` was decided.
     decided: Time,
     free: Vec<u32>,
     tokens: u32,
 }
 
 impl Managed {
-    /// Creates an empty queue. `limit` is in packets or in bytes.
+    /// `limit` is in packets or bytes.
     pub(crate) fn new(departure: Box<dyn DequeueAqm>, limit: Limit) -> Self {
         Self {
             departure,
@@ -111,17 +106,16 @@ impl Managed {
         }
     }
 
-    /// Returns the number of packets in the queue at `now`, the one on the transmitter included.
+    /// Returns the packets at `now`, with the one on the transmitter.
     pub(crate) fn length(&self, now: Time) -> usize {
         self.len + usize::from(self.on_air.0 > now)
     }
 
-    /// Returns the time at which the driver can collect the next fate.
     pub(crate) fn next_fate_at(&self) -> Time {
         if self.fates.is_empty() { self.due } else { self.decided }
     }
 
-    /// Returns the next fate, with the arrival of a copy if the packet is duplicated.
+    /// Returns the next fate, with the arrival of a copy.
     pub(crate) fn next_fate(&mut self) -> Option<(Token, Fate, Option<Time>)> {
         let next = self.fates.pop_front()?;
         self.free.push(next.0.0);
@@ -133,9 +127,9 @@ impl Managed {
         self.fates.push_back((token, fate, copy));
     }
 
-    /// Whether `more` further packets with `size` bytes in total exceed the limit.
+    /// Whether `more` packets of `size` bytes in total exceed the limit.
     fn exceeds(&self, now: Time, more: usize, size: Bytes) -> bool {
-        // The packet on the transmitter counts in the limit until its last bit has left.
+        // The packet on the transmitter counts until it has left.
         let on_air = if self.on_air.0 > now { self.on_air.1.get() } else { 0 };
         match self.limit {
             Limit::Packets(most) => self.length(now) + more > most as usize,
@@ -144,11 +138,10 @@ impl Managed {
         }
     }
 
-    /// Enqueues a packet. Returns `None` if it does not fit.
+    /// Returns `None` if the packet does not fit.
     pub(crate) fn enqueue(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
         let Offered { size, ecn, flow } = packet;
-        // If the queue is full, CoDel and DualPI2 refuse the packet. FQ-CoDel accepts it and drops packets from the
-        // longest queue.
+        // CoDel and DualPI2 refuse it; FQ-CoDel drops from the longest queue.
         if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
@@ -156,7 +149,7 @@ impl Managed {
             self.tokens += 1;
             self.tokens - 1
         }));
-        // This has to be determined before the packet is added, which makes the queue non-empty.
+        // Adding the packet makes the queue non-empty.
         let alone = self.length(now) == 0;
         self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;
@@ -167,7 +160,6 @@ impl Managed {
         Some(token)
     }
 
-    /// Dequeues the next packet to transmit at `now`.
     pub(crate) fn dequeue(&mut self, now: Time, counts: &mut Counts) -> Option<Waiting> {
         let head = self.run(now, counts, |departure, out| departure.dequeue(now, out))?;
         self.len -= 1;
@@ -175,7 +167,7 @@ impl Managed {
         Some(head)
     }
 
-    /// Calls the discipline and updates length and bytes by the packets that it drops.
+    /// Calls the discipline and subtracts its drops.
     fn run<T>(
         &mut self,
         now: Time,
@@ -191,12 +183,11 @@ impl Managed {
         answer
     }
 
-    /// Records that the transmitter sends a packet until `until`.
     pub(crate) fn sending(&mut self, until: Time, size: Bytes, spent: Bytes) {
         (self.on_air, self.spent) = ((until, size), spent);
     }
 
-    /// Returns the end of the current transmission and the bytes that are sent in it.
+    /// Returns the end of the current transmission and its bytes.
     pub(crate) const fn on_air(&self) -> (Time, Bytes) {
         (self.on_air.0, self.spent)
     }

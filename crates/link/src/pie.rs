@@ -1,5 +1,4 @@
-//! Proportional integral controller enhanced, PIE (RFC 8033). Packets are dropped on arrival with a probability that
-//! is computed from the queueing delay.
+//! Proportional integral controller enhanced, PIE (RFC 8033).
 
 use crate::queue::{Arrival, Discipline, EnqueueAqm};
 use crate::{Drop, Ecn, Limit, LinkProperties};
@@ -53,7 +52,7 @@ impl Discipline for Pie {
     }
 }
 
-/// PIE's state, with the names of RFC 8033, appendix A.
+/// PIE's state, named as in RFC 8033, appendix A.
 #[derive(Debug)]
 struct State {
     pie: Pie,
@@ -61,7 +60,6 @@ struct State {
     accu_prob: f64,
     qdelay_old: Span,
     burst_allowance: Span,
-    /// The time of the next update.
     update: Time,
 }
 
@@ -71,31 +69,28 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Applies the updates until `now`. No packet has been added since the previous call, so the queueing delay at each
-    /// update is known: it is the time from the update until `free`.
+    /// Applies the updates until `now`. Nothing was added since, so the delay is the time until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
-            // RFC 8033, section 5.2 does not specify how the delay is estimated. This estimate is exact and needs no
-            // measured departure rate.
+            // RFC 8033, section 5.2, leaves the delay's estimate open; this one is exact.
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
             if self.drop_prob == 0.0 && qdelay.is_zero() && self.qdelay_old.is_zero() {
-                // If drop probability and delay are zero, further updates do not change the state.
+                // Further updates change nothing.
                 let missed = now.since(self.update).as_nanos() / self.pie.t_update.as_nanos();
                 self.update += self.pie.t_update * missed;
             }
         }
     }
 
-    /// Updates the drop probability (RFC 8033, section 4.2), with the scaling of that section, the bound of section
-    /// 5.5 and the burst allowance of section 4.4.
+    /// Updates the drop probability (RFC 8033, sections 4.2, 4.4 and 5.5).
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
-        // Equation of section 4.2: the first term responds to the deviation of the delay, the second to its trend.
+        // Section 4.2: the deviation of the delay, and its trend.
         let change = alpha * (seconds(qdelay) - seconds(target)) + beta * (seconds(qdelay) - seconds(self.qdelay_old));
-        // Small probabilities change in smaller steps: a fixed step would make light congestion oscillate.
+        // A fixed step would make light congestion oscillate.
         let scale = match self.drop_prob {
             p if p < 0.000_001 => 2048.0,
             p if p < 0.000_01 => 512.0,
@@ -111,12 +106,11 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
-            // An empty queue lets the probability decay exponentially. The condition is that of section 4.2. In the
-            // pseudo-code of appendix A, the decay already begins below half of the target.
+            // Section 4.2; appendix A's decay begins below half of the target.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
-        // Bursts are allowed again only after a calm time.
+        // Bursts are allowed again after a calm time.
         let calm = |delay: Span| delay < target / 2;
         self.burst_allowance = if self.drop_prob == 0.0 && calm(qdelay) && calm(self.qdelay_old) {
             self.pie.max_burst
@@ -126,8 +120,7 @@ impl State {
         self.qdelay_old = qdelay;
     }
 
-    /// Returns whether a packet that finds `waiting` bytes in the queue is dropped early (RFC 8033, section 4.1,
-    /// derandomized as in section 5.4).
+    /// Returns whether a packet behind `waiting` bytes is dropped early (RFC 8033, sections 4.1 and 5.4).
     fn early(&mut self, waiting: u64, chance: &mut Chance) -> bool {
         let calm = self.qdelay_old < self.pie.target / 2 && self.drop_prob < 0.2;
         if !self.burst_allowance.is_zero() || calm || waiting <= 2 * self.pie.mean_packet.get() {
@@ -137,7 +130,7 @@ impl State {
             self.accu_prob = 0.0;
         }
         self.accu_prob += self.drop_prob;
-        // Derandomization: the accumulated probability must reach 0.85 before a drop, and 8.5 forces one.
+        // Derandomization: no drop below 0.85, a certain one at 8.5.
         let drops = self.accu_prob >= 8.5 || self.accu_prob >= 0.85 && chance.happens(self.drop_prob);
         if drops {
             self.accu_prob = 0.0;
@@ -150,7 +143,7 @@ impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         self.catch_up(packet.now, packet.free);
         let early = self.early(packet.bytes - packet.on_air, chance);
-        // As a safeguard, ECN-capable packets are dropped too above `mark_ecnth` (RFC 8033, section 5.1).
+        // RFC 8033, section 5.1.
         let marks = self.pie.ecn && packet.ecn.is_capable() && self.drop_prob <= self.pie.mark_ecnth;
         match (packet.room, early) {
             (false, _) => Err(Drop::Full),

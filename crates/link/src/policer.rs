@@ -1,5 +1,4 @@
-//! A policer drops packets beyond a rate on arrival and queues none. A packet passes if the bucket contains as many
-//! tokens as the packet has bytes.
+//! A policer drops packets beyond a rate on arrival and queues none.
 
 use steadycast_settings::{Within, settings};
 use steadycast_units::{Bytes, Rate};

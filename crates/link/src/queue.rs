@@ -1,4 +1,4 @@
-//! The registry of queue disciplines, and the interface between a discipline and its link.
+//! The queue disciplines, and their interface to a link.
 
 use crate::codel::{CoDel, FqCoDel};
 use crate::dualpi2::DualPi2;
@@ -32,10 +32,10 @@ kinds! {
     }
 }
 
-/// Reads a plain limit such as "100ms" as that of a drop-tail queue.
+/// Reads a plain limit such as "100ms" as a drop-tail queue.
 fn size(item: &Item) -> Option<Table> {
     let begins = item.text()?.trim_start().chars().next()?;
-    // A limit begins with a digit, the name of a discipline never does.
+    // No discipline's name begins with a digit.
     begins.is_ascii_digit().then(|| vec![("limit".to_owned(), item.clone())])
 }
 
@@ -51,33 +51,33 @@ impl Queue {
         }
     }
 
-    /// Creates a drop-tail queue with this limit.
+    /// Creates a drop-tail queue.
     pub const fn drop_tail(limit: Limit) -> Self {
         Self::DropTail(DropTail { limit })
     }
 
-    /// Returns the maximum length of the queue.
+    /// Returns the maximum length.
     pub fn limit(&self) -> Limit {
         self.discipline().limit()
     }
 
-    /// Reads the queue of a link. Problems are added to `out`.
+    /// Reads a link's queue. Problems are added to `out`.
     pub fn read(item: &Item, line: &LinkProperties, out: &mut Findings) -> Option<Self> {
         let queue = Self::read_for(item, line, out)?;
         needs_rate(queue.limit(), "limit", item, line, out).then_some(queue)
     }
 }
 
-/// The properties of the link from which queue settings are derived.
+/// What queue settings depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkProperties {
-    /// The rate when the run starts, or the mean rate of a trace; `None` means unlimited.
+    /// The rate at the start, or a trace's mean rate; `None` if unlimited.
     pub rate: Option<Rate>,
     /// The propagation delay.
     pub delay: Span,
 }
 
-/// Whether a limit is defined on this link: a limit in time needs a rate. Problems are added to `out`.
+/// A limit in time needs a rate. Problems are added to `out`.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
@@ -95,47 +95,44 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProper
     fine
 }
 
-/// A queue discipline's settings. A discipline decides on arrival, at dequeue, or not at all (drop-tail).
+/// A queue discipline's settings.
 pub(crate) trait Discipline {
-    /// Returns the maximum length of the queue.
     fn limit(&self) -> Limit;
-    /// Returns the algorithm that decides on arrival, if the discipline has one.
+    /// Returns the algorithm that decides on arrival, if there is one.
     fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         None
     }
-    /// Returns the algorithm that decides at dequeue, if the discipline has one.
+    /// Returns the algorithm that decides at dequeue, if there is one.
     fn on_departure(&self, _: Option<Rate>, _mtu: Bytes, _: Chance) -> Option<Managed> {
         None
     }
 }
 
-/// An algorithm that drops or marks packets on arrival.
+/// An algorithm that drops or marks on arrival.
 pub(crate) trait EnqueueAqm: Debug + Send + Sync {
-    /// Returns the ECN field that the packet has in the queue, or the reason why it is dropped. A packet for which
-    /// there is no room must be dropped.
+    /// Returns the packet's new ECN field, or why it is dropped. It must be dropped without room.
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
 }
 
-/// An arriving packet and the state of the queue that it finds.
+/// An arriving packet, and the queue without it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// The time of arrival.
     pub(crate) now: Time,
     pub(crate) size: Bytes,
     pub(crate) ecn: Ecn,
-    /// Whether the packet fits into the queue.
+    /// Whether it fits.
     pub(crate) room: bool,
-    /// The number of packets in the queue, the one on the transmitter included.
+    /// The queued packets, with the one on the transmitter.
     pub(crate) packets: usize,
-    /// The bytes in the queue, those of the packet on the transmitter included.
+    /// The queued bytes, with the packet on the transmitter.
     pub(crate) bytes: u64,
     /// The bytes of the packet on the transmitter.
     pub(crate) on_air: u64,
-    /// The time at which the queue last became empty.
+    /// When the queue last became empty.
     pub(crate) empty_since: Time,
-    /// The time at which the transmitter will have sent everything that it has accepted.
+    /// When the transmitter becomes free.
     pub(crate) free: Time,
-    /// The link's current rate; `None` if it is unlimited or given by a trace.
+    /// The current rate; `None` if unlimited or from a trace.
     pub(crate) rate: Option<Rate>,
 }
 
@@ -156,15 +153,14 @@ impl Discipline for DropTail {
     }
 }
 
-/// A FIFO queue. A packet in it is never dropped, so its departure is known when it is admitted.
+/// A FIFO queue. A packet in it is never dropped.
 #[derive(Debug)]
 pub(crate) struct QueueState {
-    /// The limit, in packets or in bytes.
+    /// In packets or bytes.
     pub(crate) limit: Limit,
-    /// The AQM that decides when a packet arrives whether to drop it, with its random generator. Boxed because most
-    /// queues have no AQM.
+    /// The AQM on arrival. Boxed because most queues have none.
     admission: Option<Box<(Box<dyn EnqueueAqm>, Chance)>>,
-    /// The packets that have been admitted and have not left.
+    /// The packets that have not left.
     waiting: VecDeque<Waiting>,
     bytes: u64,
     empty_since: Time,
@@ -174,7 +170,7 @@ pub(crate) struct QueueState {
 struct Waiting {
     departure: Time,
     size: u32,
-    /// The bytes that the transmitter sends for the packet. With retransmissions they exceed the packet's size.
+    /// The bytes that the transmitter sends, with retransmissions.
     spent: u32,
 }
 
@@ -190,7 +186,7 @@ impl QueueState {
         }
     }
 
-    /// Whether every packet for which there is room is admitted.
+    /// Whether all packets with room are admitted.
     pub(crate) const fn is_plain(&self) -> bool {
         self.admission.is_none()
     }
@@ -207,14 +203,12 @@ impl QueueState {
         }
     }
 
-    /// Empties the queue.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
     }
 
-    /// Returns the packets that have not left at `now`: their departures and the bytes that the transmitter sends for
-    /// them.
+    /// Returns the departures of the packets left at `now`, and the bytes sent for them.
     pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
         let waiting = self.waiting.iter().skip_while(move |packet| packet.departure <= now);
         waiting.map(|packet| (packet.departure, Bytes::new(u64::from(packet.spent))))
@@ -225,7 +219,6 @@ impl QueueState {
         self.waiting.len()
     }
 
-    /// Whether there is room for a packet of `size` at `now`.
     #[inline]
     pub(crate) fn has_room(&mut self, now: Time, size: Bytes) -> bool {
         self.leave(now);
@@ -235,7 +228,7 @@ impl QueueState {
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
         let Some(admission) = self.admission.as_deref_mut() else { return room.then_some(ecn).ok_or(Drop::Full) };
-        // An AQM sees the queue as it is when the packet arrives, without the packet.
+        // An AQM sees the queue without the packet.
         let packet = Arrival {
             now,
             size,
@@ -259,7 +252,6 @@ impl QueueState {
     }
 }
 
-/// Returns the algorithm that decides at dequeue, if the discipline has one.
 pub(crate) fn managed(queue: &Queue, rate: Option<Rate>, mtu: Bytes, chance: Chance) -> Option<Managed> {
     queue.discipline().on_departure(rate, mtu, chance)
 }

@@ -1,4 +1,4 @@
-//! Random early detection (Floyd and Jacobson 1993), with the gentle slope above the upper threshold.
+//! Random early detection (Floyd and Jacobson 1993).
 
 use crate::queue::{Arrival, Discipline, EnqueueAqm, needs_rate};
 use crate::{Drop, Ecn, Limit, LinkProperties};
@@ -76,11 +76,11 @@ fn thresholds(red: &Red, item: &Item, out: &mut Findings) {
     }
 }
 
-/// The mean packet size of RED in ns-2.
+/// ns-2's default.
 const NS2_MEAN_PACKET: Bytes = Bytes::new(500);
 
 impl Red {
-    /// The defaults of keys that are not set, without values derived from the link.
+    /// Without values from the link.
     const CLASSIC: Self = Self {
         limit: Limit::Packets(50),
         preset: RedPreset::Classic,
@@ -93,7 +93,7 @@ impl Red {
         mean_packet: Bytes::new(1000),
     };
 
-    /// Derives the parameters as ns-2's automatic configuration does (ns-2.35, `queue/red.cc`).
+    /// The automatic configuration of ns-2.35 (`queue/red.cc`).
     ///
     /// ```text
     /// min = max(5, C · 5 ms / 2) packets of the mean size    max = 3 min
@@ -128,7 +128,7 @@ impl Kind<LinkProperties> for Red {
                 return out.refuse(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
             }
             (RedPreset::Ns2, rate) => {
-                // Without a rate all derived values are set explicitly, so the assumed rate has no effect.
+                // All derived values are set, so the assumed rate has no effect.
                 Self::ns2(rate.unwrap_or(Rate::mbps(1)), line.delay, mean_packet.unwrap_or(NS2_MEAN_PACKET))
             }
         };
@@ -144,7 +144,7 @@ impl Discipline for Red {
     }
 
     fn on_arrival(&self, rate: Option<Rate>, mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
-        // Thresholds in bytes are converted to mean packets.
+        // Bytes are converted to mean packets.
         let packets = |limit: Limit| match limit.on(rate, mtu) {
             Limit::Bytes(bytes) => bytes.as_f64() / self.mean_packet.as_f64(),
             Limit::Packets(n) => f64::from(n),
@@ -159,22 +159,22 @@ impl Discipline for Red {
 #[derive(Debug)]
 struct State {
     red: Red,
-    /// The link's rate, or the mean rate of its trace.
+    /// The link's rate, or its trace's mean rate.
     nominal: Option<Rate>,
-    /// The average queue below which nothing is dropped, in packets; in mean packets if `by_bytes`.
+    /// The average below which nothing is dropped, in (mean) packets.
     min: f64,
-    /// The average queue at which the drop probability is `max_p`.
+    /// The average with the drop probability `max_p`.
     max: f64,
-    /// Whether the average counts bytes. A packet's drop probability is then proportional to its size.
+    /// Whether the average counts bytes. The drop probability is then proportional to the size.
     by_bytes: bool,
     average: f64,
-    /// The number of packets since the last drop; `None` below the lower threshold.
+    /// The packets since the last drop; `None` below the lower threshold.
     since: Option<u64>,
 }
 
 impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
-        // The average covers every arrival, including packets that do not fit.
+        // The average includes packets that do not fit.
         let early = self.early(packet, chance);
         if !packet.room {
             self.since = Some(0);
@@ -189,32 +189,30 @@ impl EnqueueAqm for State {
 }
 
 impl State {
-    /// Returns whether RED drops or marks this packet. Updates the average queue.
+    /// Returns whether to drop or mark the packet, and updates the average.
     fn early(&mut self, packet: &Arrival, chance: &mut Chance) -> bool {
         let red = &self.red;
-        // As in ns-2, the packet on the transmitter is not part of the averaged length.
+        // As in ns-2, without the packet on the transmitter.
         let length = if self.by_bytes {
             (packet.bytes - packet.on_air) as f64 / red.mean_packet.as_f64()
         } else {
             packet.packets.saturating_sub(1) as f64
         };
         if packet.packets == 0 {
-            // While the queue is idle, the average decays as if an empty queue had been sampled once per transmission
-            // time of a mean packet.
+            // An idle queue counts as one sample of zero per mean packet's transmission time.
             let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);
         } else {
             self.average += red.weight * (length - self.average);
         }
-        // Below the lower threshold the count of packets since the last drop restarts, so that drops are also spread
-        // evenly after a quiet time.
+        // After a quiet time, drops are spread evenly again.
         let average = self.average;
         if average < self.min {
             self.since = None;
             return false;
         }
-        // The first packet above the threshold only starts the count of packets since the last drop.
+        // The first packet above the threshold only starts the count.
         let Some(since) = self.since else {
             self.since = Some(0);
             return false;
@@ -229,8 +227,7 @@ impl State {
             1.0
         };
         let p = if self.by_bytes { base * packet.size.as_f64() / red.mean_packet.as_f64() } else { base };
-        // Drops are spread evenly: no packet is dropped within 1/p packets after the last drop, and at 2/p packets a
-        // drop is certain.
+        // Drops are spread evenly: none for 1/p packets, one by 2/p packets.
         let count = since as f64 * p;
         let p = if base >= 1.0 || count >= 2.0 {
             1.0

@@ -2,13 +2,12 @@ use crate::{Shaper, Steps};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
 
-/// The delivery opportunities of a recorded link, as in Mahimahi's trace files: at each of these times up to 1500
-/// bytes leave.
+/// The delivery opportunities of a recorded link (Mahimahi): at each, up to 1500 bytes leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// The times, counted from the start of the trace. They never decrease, and there is at least one.
+    /// The times from the start of the trace, not decreasing and not empty.
     pub at: Arc<[Span]>,
-    /// Whether the trace repeats after its last opportunity.
+    /// Whether the trace repeats.
     pub looped: bool,
 }
 
@@ -16,7 +15,7 @@ impl Opportunities {
     /// The bytes of one opportunity.
     pub const BYTES: u64 = 1500;
 
-    /// Returns the mean rate over one period, which ends at the last opportunity; `None` if the period is zero.
+    /// Returns the mean rate up to the last opportunity; `None` if its time is zero.
     pub fn mean_rate(&self) -> Option<Rate> {
         let period = self.at.last().filter(|last| !last.is_zero())?;
         Some(Bytes::new(Self::BYTES * self.at.len() as u64).per(*period))
@@ -26,19 +25,18 @@ impl Opportunities {
         let len = self.at.len() as u64;
         let last = *self.at.last()?;
         let round = n / len;
-        // If all opportunities of a trace have the same time, it has no period with which it could repeat.
+        // A trace with a single time has no period.
         if round > 0 && (!self.looped || last.is_zero()) {
             return None;
         }
         Some(Time::ZERO + last * round + self.at[(n % len) as usize])
     }
 
-    /// Returns the index of the first opportunity whose time is at or after `from` and whose index is at least `least`.
+    /// Returns the index of the first opportunity at or after `from`, at least `least`.
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());
-        // The search starts one period before `from`, because a search from the beginning of a long trace would be
-        // slow.
+        // A search from the beginning of a long trace is slow.
         let mut n = least;
         if self.looped && last > 0 {
             n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
@@ -53,24 +51,23 @@ impl Opportunities {
 /// The transmission rate of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// Transmission takes no time, so packets only have the propagation delay.
+    /// Transmission takes no time.
     Unlimited,
-    /// A rate, constant or with steps. At a rate of 0 no packet leaves and the queue holds its packets.
-    /// [`Service::UNLIMITED`] means no limit.
+    /// A rate with steps. At 0 the queue holds its packets; [`Service::UNLIMITED`] is no limit.
     Rate(Steps<Rate>),
-    /// The rates of a file, which may change as often as those of a trace.
+    /// The rates of a file.
     Table {
         /// The rates over time.
         steps: Steps<Rate>,
         /// The mean of the rates.
         mean: Rate,
     },
-    /// The delivery opportunities of a recorded trace.
+    /// A recorded trace.
     Trace(Opportunities),
 }
 
 impl Service {
-    /// The rate that stands for "unlimited" during a part of the run.
+    /// The rate that stands for "unlimited".
     pub const UNLIMITED: Rate = Rate::mbps(1_000_000);
 }
 
@@ -78,19 +75,19 @@ impl Service {
 pub(crate) struct Transmitter {
     service: Service,
     free: Time,
-    // The rate that applies until `valid`. It is cached so that most packets need no search in the steps.
+    // Cached until `valid`, which saves most searches in the steps.
     rate: Rate,
     valid: Time,
-    // The last packet size and its transmission time at the current rate. Most packets of a flow have one size.
+    // The last packet size and its transmission time at `rate`.
     last: (Bytes, Span),
-    // Trace: the number of the current opportunity, and the bytes left in it.
+    // The current opportunity of a trace, and the bytes left in it.
     opportunity: u64,
     left: u64,
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves when the bucket contains tokens for a packet of the maximum size. The packet's
-/// own size is not known yet, because a queue that decides at dequeue selects the packet only when it leaves.
+/// A shaper's bucket. A packet leaves with tokens for the largest size, because a queue may select the packet only
+/// then.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,
@@ -114,19 +111,18 @@ impl Transmitter {
         }
     }
 
-    /// Returns the time at which the transmitter has sent everything and the shaper lets the next packet leave.
+    /// Returns when everything is sent and the shaper lets the next packet leave.
     pub(crate) fn free_at(&self) -> Time {
         let holds_at = self.shaping.as_ref().map(|shaping| shaping.bucket.holds_at(shaping.largest));
         holds_at.map_or(self.free, |at| at.max(self.free))
     }
 
-    /// Returns the shaper's rate, if there is a shaper.
+    /// Returns the shaper's rate.
     pub(crate) fn sustained(&self) -> Option<Rate> {
         self.shaping.as_ref().map(|shaping| shaping.bucket.rate())
     }
 
-    /// Transmits `size` bytes from `start` on; the transmitter must be free at `start`. Returns the time at which the
-    /// last bit has left.
+    /// Transmits `size` bytes from `start`, when the transmitter must be free. Returns the end.
     pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
         if let Some(shaping) = &mut self.shaping {
             shaping.bucket.take(start, size);
@@ -137,24 +133,22 @@ impl Transmitter {
                 if start >= self.valid {
                     self.rate = *steps.at(start);
                     self.valid = steps.next_change(start);
-                    // The cached transmission time was that of the previous rate.
                     self.last.0 = Bytes::ZERO;
                 }
                 if self.last.0 != size {
                     self.last = (size, size.at(self.rate));
                 }
                 let done = start + self.last.1;
-                // A rate change during the transmission splits it into parts.
+                // A rate change splits the transmission.
                 if done <= self.valid { done } else { end_across_rate_changes(steps, start, size) }
             }
             Service::Trace(trace) => {
                 let mut n = trace.first_from(start, self.opportunity);
-                // Unused bytes of an opportunity are lost, as in Mahimahi.
+                // Unused bytes are lost, as in Mahimahi.
                 if n != self.opportunity {
                     self.left = Opportunities::BYTES;
                 }
                 let mut need = size.get();
-                // A packet larger than the rest of the opportunity continues in the next one.
                 while need > self.left {
                     need -= self.left;
                     self.left = Opportunities::BYTES;
@@ -168,19 +162,19 @@ impl Transmitter {
         self.free
     }
 
-    /// Returns the earliest time from `now` on at which a transmission can start.
+    /// Returns the earliest start of a transmission from `now` on.
     pub(crate) fn ready(&self, now: Time) -> Time {
         let now = now.max(self.free_at());
         match &self.service {
             Service::Trace(trace) => {
                 let n = trace.first_from(now, self.opportunity);
-                // An opportunity without bytes left can't start a packet.
+                // A spent opportunity can't start a packet.
                 let spent = n == self.opportunity && self.left == 0;
                 trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
             }
             Service::Rate(steps) | Service::Table { steps, .. } => {
                 let mut at = now;
-                // During an outage transmission starts with the next rate above zero.
+                // An outage ends with a rate above zero.
                 while *steps.at(at) == Rate::ZERO && at < Time::NEVER {
                     at = steps.next_change(at);
                 }
@@ -190,17 +184,16 @@ impl Transmitter {
         }
     }
 
-    /// Returns the transmission time of `size` at the current rate.
     pub(crate) fn span(&self, now: Time, size: Bytes) -> Span {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
     }
 
-    /// Returns how many of the `size` bytes of a transmission that ends at `done` are not sent at `now`.
+    /// Returns the bytes not sent at `now`, of `size` sent until `done`.
     pub(crate) fn unsent(&self, now: Time, done: Time, size: Bytes) -> Bytes {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,
             _ if done <= now => Bytes::ZERO,
-            // A trace sends a packet as a whole, at its opportunity.
+            // A trace sends a packet as a whole.
             Service::Trace(_) => size,
             _ if done == Time::NEVER => size,
             Service::Rate(_) | Service::Table { .. } => self.transmits(now, done).unwrap_or(size).min(size),
@@ -225,14 +218,13 @@ impl Transmitter {
         matches!(self.service, Service::Trace(_) | Service::Table { .. })
     }
 
-    /// Returns the bytes that can be sent after `from` and until `until`. If `from` is the start of the run, the bytes
-    /// at `from` are included. `None` if the rate is unlimited during part of that time.
+    /// Returns the bytes that can be sent after `from` and until `until`; `None` if the rate is unlimited at times.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         let shaped = self.shaping.as_ref().map(|s| s.burst + s.bucket.rate().over(until.since(from)));
         [self.transmits(from, until), shaped].into_iter().flatten().min()
     }
 
-    /// Returns [`Self::capacity`] without the shaper's limit.
+    /// Without the shaper's limit.
     fn transmits(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,
@@ -240,8 +232,7 @@ impl Transmitter {
                 let (mut now, mut sum) = (from, Bytes::ZERO);
                 while now < until {
                     let (rate, next) = (*steps.at(now), steps.next_change(now).min(until));
-                    // If part of the interval has no rate limit, the capacity is infinite. In that case no value is
-                    // returned, because a finite one would be wrong.
+                    // A part without a limit makes the capacity infinite.
                     sum += (rate < Service::UNLIMITED).then(|| rate.over(next.since(now)))?;
                     now = next;
                 }
@@ -256,9 +247,8 @@ impl Transmitter {
     }
 }
 
-/// Returns the end of a transmission during which the rate changes.
 fn end_across_rate_changes(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
-    // Integer arithmetic in bits · 10⁻⁹ keeps the result exact over any number of changes.
+    // In bits · 10⁻⁹, which is exact over any number of changes.
     let (mut now, mut bits) = (start, u128::from(size.get()) * 8_000_000_000);
     loop {
         let rate = u128::from(steps.at(now).as_bps());

@@ -1,7 +1,5 @@
-//! A shaper is a token bucket between queue and transmitter, as cable modems apply per service flow. A burst leaves
-//! at the link's rate, the peak rate, until the bucket is empty. Then packets wait in the queue and leave at the
-//! sustained rate. DOCSIS calls these values peak traffic rate, maximum traffic burst and maximum sustained traffic
-//! rate.
+//! A token bucket between queue and transmitter (DOCSIS). A burst leaves at the link's rate until the bucket is
+//! empty, then packets leave at the sustained rate.
 
 use crate::policer::{BURST, RATE};
 use steadycast_settings::settings;

@@ -16,8 +16,7 @@ impl<T> Steps<T> {
     pub fn as_constant(&self) -> Option<&T> {
         self.later.is_empty().then_some(&self.first)
     }
-    /// Sets the value from `at` on. Steps must be added in order of time. If several are added for the same time, the
-    /// last one is valid.
+    /// Sets the value from `at` on. Steps are added in order of time; the last one at a time is valid.
     pub fn then(&mut self, at: Time, value: T) {
         let place = self.later.partition_point(|(t, _)| *t < at);
         match self.later.get_mut(place).filter(|(t, _)| *t == at) {
@@ -31,12 +30,12 @@ impl<T> Steps<T> {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         place.checked_sub(1).map_or(&self.first, |i| &self.later[i].1)
     }
-    /// Returns the time of the first change after `now`; NEVER if there is none.
+    /// Returns the first change after `now`; NEVER if there is none.
     pub fn next_change(&self, now: Time) -> Time {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         self.later.get(place).map_or(Time::NEVER, |(t, _)| *t)
     }
-    /// Returns all values, each with the time from which it is valid.
+    /// Returns all values with their start times.
     pub fn iter(&self) -> impl Iterator<Item = (Time, &T)> {
         std::iter::once((Time::ZERO, &self.first)).chain(self.later.iter().map(|(t, v)| (*t, v)))
     }
