@@ -1,4 +1,4 @@
-//! Captures of links: each packet as a datagram in a pcapng file.
+//! Captures of links in pcapng files.
 
 use crate::net::Capture;
 use crate::packet::{Packet, To};
@@ -13,28 +13,28 @@ use steadycast_units::Time;
 
 const RTP: u16 = 5004;
 const RTCP: u16 = 5005;
-/// The ports of plain packets (discard) and of TCP data (iperf).
+/// The ports of plain packets (discard) and TCP data (iperf).
 const DISCARD: u16 = 9;
 const IPERF: u16 = 5001;
-/// The lowest of the ports that distinguish connections between the same hosts.
+/// The lowest port; ports distinguish connections between two hosts.
 const FIRST_AGENT_PORT: u16 = 10_000;
 const IP_TCP_HEADER: u64 = 40;
 
-/// The properties of an agent that determine the headers of its packets.
+/// What determines the headers of an agent's packets.
 #[derive(Clone, Copy)]
 pub struct AgentInfo {
     /// The agent's node.
     pub node: NodeIx,
-    /// The sizes and options of the agent's segments, if it is a TCP sender.
+    /// A TCP sender's segments.
     pub tcp: Option<TcpShape>,
 }
 
-/// The data from which TCP sequence numbers and options are computed, because the model counts segments and not bytes.
+/// What determines TCP sequence numbers and options; the model counts segments.
 #[derive(Clone, Copy)]
 pub struct TcpShape {
-    /// The IP size of a full segment in bytes.
+    /// A full segment's IP size in bytes.
     pub packet: u64,
-    /// The IP and TCP headers in a full segment, in bytes.
+    /// A full segment's IP and TCP headers, in bytes.
     pub header: u64,
     /// Whether the first segment is a SYN.
     pub handshake: bool,
@@ -42,7 +42,6 @@ pub struct TcpShape {
     pub timestamps: bool,
 }
 
-/// Writes all packets that are offered to the captured links.
 pub(crate) struct Captures {
     files: Vec<LinkCapture>,
     agents: Vec<AgentInfo>,
@@ -53,7 +52,7 @@ pub(crate) struct Captures {
 
 struct LinkCapture {
     name: String,
-    /// The numbers of the link's two directions.
+    /// The link's two directions.
     links: [u32; 2],
     file: CaptureFile,
 }
@@ -63,7 +62,6 @@ impl Captures {
         Self { files: Vec::new(), agents, datagram: Vec::new(), bytes: Vec::new(), failed: None }
     }
 
-    /// Opens the capture file of a link. `open` is called with the link's name.
     pub(crate) fn open(
         &mut self,
         scenario: &Scenario,
@@ -94,7 +92,7 @@ impl Captures {
     fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
         if let Body::Raw(bytes) = &packet.body {
             self.datagram.clone_from(bytes);
-            // After the packet was sent, an earlier link may have marked it or cleared its ECN field.
+            // An earlier link may have changed the ECN field.
             mark(&mut self.datagram, ecn);
             return;
         }
@@ -123,13 +121,13 @@ impl Captures {
         match &packet.body {
             Body::Plain(_) => {
                 self.bytes.clear();
-                // The IPv4 header has 20 bytes, and the UDP header 8.
+                // IPv4 has 20 bytes, UDP 8.
                 self.bytes.resize(size.saturating_sub(28), 0);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
             Body::Raw(_) => {}
             Body::Rtp(media) => {
-                // The model has no media data, so zeros of the same length are written instead.
+                // The model has no media data.
                 let payload = vec![0; media.payload_len()];
                 self.bytes.clear();
                 media.encode(&payload, &mut self.bytes);
@@ -161,13 +159,13 @@ impl Captures {
 impl Capture for Captures {
     fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
         let Some(n) = self.files.iter().position(|tap| tap.links.contains(&link)) else { return };
-        // After an error nothing more is written. The error is returned at the end.
+        // The error is returned at the end.
         if self.failed.is_some() {
             return;
         }
         self.datagram(packet, ecn);
         let tap = &mut self.files[n];
-        // The interface number tells the direction.
+        // The interface tells the direction.
         let interface = u32::from(tap.links[1] == link);
         let comment = match fate {
             Fate::Arrives { ecn: after, .. } if after == ecn => None,
@@ -202,10 +200,10 @@ impl TcpShape {
         self.packet.saturating_sub(self.header).max(1) as u32
     }
 
-    /// Returns the sequence number of a segment's first byte. The SYN has sequence number 0.
+    /// Returns the number of a segment's first byte; the SYN has 0.
     fn byte(self, segment: u32) -> u32 {
         let data = if self.handshake { segment.saturating_sub(1) } else { segment };
-        // If the model has no handshake, the capture looks as if a SYN had been sent before the first segment.
+        // Without a handshake, the capture begins after a SYN.
         let syn = u32::from(!self.handshake || segment > 0);
         data.wrapping_mul(self.payload()).wrapping_add(syn)
     }
@@ -218,7 +216,7 @@ impl TcpShape {
         let syn = self.handshake && segment.seq == 0;
         TcpHeader {
             seq: self.byte(segment.seq),
-            // No data is sent in the other direction, so only the peer's SYN is acknowledged.
+            // Only the peer's SYN is acknowledged.
             ack: u32::from(!syn),
             flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr, psh: segment.push },
             window: u16::MAX,
@@ -230,7 +228,7 @@ impl TcpShape {
 
     fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
         TcpHeader {
-            // This is the sequence number after the SYN, because this direction carries no data.
+            // The number after the SYN; this direction has no data.
             seq: 1,
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },
@@ -246,17 +244,16 @@ fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// Returns the IPv4 address of a node. Captures and emulations use the same addresses.
+/// Returns a node's IPv4 address, as in emulations.
 pub fn host_address(node: NodeIx) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
 }
 
-/// Returns the multicast address of a group. It is administratively scoped (RFC 2365).
+/// Returns a group's multicast address, administratively scoped (RFC 2365).
 pub fn group_address(group: u32) -> Ipv4Addr {
     Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
 }
 
 fn agent_port(agent: u32) -> u16 {
-    // The modulus keeps the port number below 2^16.
     FIRST_AGENT_PORT + (agent % 50_000) as u16
 }

@@ -1,5 +1,3 @@
-//! Converts a scenario's link into the settings of its two directions.
-
 use steadycast_endpoints::BuildError;
 use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};
 use steadycast_scenario::{self as sc, DirIx};
@@ -27,7 +25,7 @@ pub(crate) fn link_config(
     };
     for event in &scenario.events {
         let sc::EventKind::Set(change) = &event.kind else { continue };
-        // An event may change only one direction of a link.
+        // An event may be for one direction.
         let applies = if direction_ix.is_back() { change.direction.back() } else { change.direction.forward() };
         if change.link != direction_ix.link() || !applies {
             continue;
@@ -41,7 +39,7 @@ pub(crate) fn link_config(
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
-            // If the link has no rate before this event, the link is unlimited until then.
+            // Without a rate, the link is unlimited until this event.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {

@@ -1,10 +1,7 @@
-//! The network for external hosts: it carries datagrams as bytes over the same links, multicast trees and events as in
-//! the simulator.
+//! The network for external hosts: datagrams as bytes over the simulator's links, trees and events.
 //!
-//! The driver offers the datagrams that a host sends ([`Datagrams::offer`]). It calls [`Datagrams::advance`] at the
-//! time that [`Datagrams::next`] returns, and gets the datagrams that have arrived. Inside the network, every hop is
-//! processed with its exact time, and each step of the links' time series ends at its exact time. Only the driver's
-//! calls can be late, and their lateness does not accumulate.
+//! The driver calls [`Datagrams::offer`], and [`Datagrams::advance`] at the time of [`Datagrams::next`]. Hops and
+//! steps have exact times, so the lateness of calls does not accumulate.
 
 use crate::net::Delivery;
 use crate::network::{Event, Network};
@@ -20,53 +17,50 @@ use steadycast_units::{Bytes, Span, Time};
 /// A network that carries datagrams between hosts.
 pub struct Datagrams {
     network: Network,
-    /// The nodes that can send and receive. Each is an agent of the inner network; its agent number is the index here.
+    /// The nodes that send and receive; the index is the agent number.
     hosts: Vec<NodeIx>,
-    /// The index of each node in `hosts`.
+    /// The inverse of `hosts`.
     places: BTreeMap<NodeIx, AgentIx>,
-    /// The paths between two hosts, for hosts that have sent.
+    /// For hosts that have sent.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
-    /// The number of each datagram in flight, by the datagram's pool index.
+    /// The datagrams' numbers, by pool index.
     numbers: Vec<u32>,
-    /// The time up to which events have been processed. If the driver passes an earlier time, this time is used
-    /// instead.
+    /// The time up to which events are processed; it never decreases.
     now: Time,
     step: Span,
-    /// The end of the current step of the links' time series.
+    /// The end of the current step of the time series.
     sampled: Time,
-    /// The end of the run; `None` after it has been reached. Packets that arrive later are delivered, but are not part
-    /// of the run.
+    /// The end of the run, until it is reached. Later arrivals are not part of the run.
     end: Option<Time>,
 }
 
-/// The destination of a datagram.
+/// A datagram's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A host.
     Host(NodeIx),
-    /// A group, by its number. The scenario's multicast flows have the first numbers, in their order. The groups of
-    /// [`Datagrams::add_group`] follow.
+    /// A group by its number: first the scenario's multicast flows, then those of [`Datagrams::add_group`].
     Group(u32),
 }
 
 /// The events of [`Datagrams::advance`], in order of time.
 #[derive(Clone, Copy, Debug)]
 pub enum DatagramEvent<'a> {
-    /// A datagram has arrived at a host.
+    /// A datagram has arrived.
     Arrival(DatagramArrival<'a>),
-    /// A step of the links' time series has ended.
+    /// A step of the time series has ended.
     Step,
 }
 
-/// A datagram that has arrived at a host.
+/// An arrived datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramArrival<'a> {
-    /// The number that [`Datagrams::offer`] returned. All copies of a datagram have the same number.
+    /// The number of [`Datagrams::offer`], the same for all copies.
     pub number: u32,
     /// The time of arrival.
     pub at: Time,
-    /// The time at which the datagram was offered.
+    /// When it was offered.
     pub sent: Time,
     /// The receiving host.
     pub host: NodeIx,
@@ -74,16 +68,16 @@ pub struct DatagramArrival<'a> {
     pub from: NodeIx,
     /// The ECN field at arrival.
     pub ecn: Ecn,
-    /// The datagram as it was offered.
+    /// The offered bytes.
     pub bytes: &'a [u8],
 }
 
 impl Datagrams {
-    /// Creates the network of a scenario between `hosts`, with a group for each multicast flow. A receiver is a member
-    /// from the start, unless an event adds it.
+    /// Creates a scenario's network between `hosts`, with a group per multicast flow. Receivers are members from the
+    /// start, unless an event adds them.
     ///
     /// # Errors
-    /// A link is invalid, or there is no path from a flow's source to a receiver.
+    /// A link is invalid, or no path leads to a receiver.
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
@@ -106,9 +100,8 @@ impl Datagrams {
                 continue;
             }
             let Some(group) = new.add_group(flow.from) else { continue };
-            // The source is also a member, because it receives the members' RTCP.
+            // The source receives the members' RTCP.
             new.add_member(group, flow.from);
-            // Receivers that an event adds do not join before that event.
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
                 new.add_member(group, *to);
@@ -120,7 +113,7 @@ impl Datagrams {
         Ok(new)
     }
 
-    /// Adds a group with this source. Returns `None` if the source is not a host.
+    /// Adds a group; `None` if the source is not a host.
     pub fn add_group(&mut self, source: NodeIx) -> Option<u32> {
         self.places.contains_key(&source).then(|| self.network.add_group(source))
     }
@@ -130,27 +123,25 @@ impl Datagrams {
         self.network.groups()
     }
 
-    /// Registers the host as a receiver of the group. Packets of the group that reach the host are then delivered to
-    /// it. [`Self::set_membership`] decides whether the packets reach the host.
+    /// Registers the host as a receiver of the group. [`Self::set_membership`] decides whether packets reach it.
     pub fn add_member(&mut self, group: u32, host: NodeIx) {
         if let Some(place) = self.places.get(&host) {
             self.network.add_member(group, host, *place);
         }
     }
 
-    /// Makes a host join or leave a group now. This takes effect when the message reaches the next router.
+    /// Makes a host join or leave a group, effective at the next router.
     pub fn set_membership(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
         if group < self.groups() {
             self.network.set_membership(now.max(self.now), group, host, join);
         }
     }
 
-    /// Sends a datagram from a host. [`Datagrams::advance`] must have processed all events before `now`.
+    /// Sends a datagram, after [`Datagrams::advance`] has processed all events before `now`.
     ///
-    /// Returns the datagram's number; offered datagrams are counted from 0. Returns `None` if the target does not
-    /// exist.
+    /// Returns its number, counted from 0; `None` if the target does not exist.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
-        // A driver's clock may lag behind the time that has been processed.
+        // The driver's clock may lag behind.
         let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);
         let to = match to {
             Target::Host(host) => {
@@ -164,25 +155,24 @@ impl Datagrams {
         self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
         let place = self.network.next_packet().0 as usize;
-        // Slots of the pool are reused, so the datagram's number is stored for its slot.
+        // Slots of the pool are reused.
         self.numbers.resize(self.numbers.len().max(place + 1), 0);
         self.numbers[place] = number;
         self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
         Some(number)
     }
 
-    /// Returns the time of the next event, at which [`Datagrams::advance`] should be called.
+    /// Returns when to call [`Datagrams::advance`].
     pub fn next(&self) -> Time {
         self.end.map_or(Time::NEVER, |end| self.sampled.min(end)).min(self.network.next())
     }
 
-    /// Processes events up to and including `now`. Calls `on_event` for each arriving datagram and at the end of each
-    /// step of the links' time series, in the order of time.
+    /// Processes events up to and including `now`. Calls `on_event` for arrivals and steps, in order of time.
     pub fn advance(&mut self, now: Time, mut on_event: impl FnMut(DatagramEvent<'_>)) {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
             self.run_network(at, &mut on_event);
-            // Packets of the same time are processed before the sample, so that the sample counts them.
+            // Packets of the same time count in the sample.
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);
@@ -198,9 +188,8 @@ impl Datagrams {
         self.now = self.now.max(now);
     }
 
-    /// Processes the network's events up to and including `now`.
     fn run_network(&mut self, now: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
-        // Datagrams that a host has sent to itself are delivered first.
+        // Datagrams from a host to itself come first.
         self.deliver(now, on_event);
         while let Some((at, event)) = self.network.step(now) {
             match event {
@@ -243,12 +232,12 @@ impl Datagrams {
         self.network.release(delivery.packet);
     }
 
-    /// Moves the older part of the links' time series to `store`.
+    /// Moves older parts of the time series to `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.network.keep_in(store);
     }
 
-    /// Reads the links' time series back from the store at the end of the run.
+    /// Reads the time series back at the end of the run.
     ///
     /// # Errors
     /// An error of the store.
@@ -256,7 +245,7 @@ impl Datagrams {
         self.network.recall()
     }
 
-    /// Writes the packets that are offered to the captured links as pcapng; see [`Network::capture`].
+    /// As [`Network::capture`].
     ///
     /// # Errors
     /// An error of a stream, with the link's name.
@@ -265,29 +254,29 @@ impl Datagrams {
         scenario: &Scenario,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        // Datagrams contain their own headers, so no agents have to be described.
+        // Datagrams have their own headers.
         self.network.capture(scenario, Vec::new(), open)
     }
 
-    /// Ends the captures, if there are any.
+    /// Ends the captures.
     ///
     /// # Errors
-    /// The first error of a stream during the run, with the link's name.
+    /// The first error of a stream, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
 
-    /// Returns the number of packets that have left a link.
+    /// Returns the number of hops.
     pub fn hops(&self) -> u64 {
         self.network.hops()
     }
 
-    /// Returns the records of the links for the run until `now`, with two directions per link.
+    /// Returns the links' records until `now`, two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         self.network.links(now)
     }
 
-    /// Returns the directions that a flow's data takes; see [`Network::directions_of_flow`].
+    /// As [`Network::directions_of_flow`].
     pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         self.network.directions_of_flow(flow)
     }

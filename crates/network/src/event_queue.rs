@@ -1,10 +1,9 @@
-//! The event queue. Its keys are packed: the nearest ones are in a sorted array, the others in a heap.
+//! The event queue: the nearest keys in a sorted array, the others in a heap.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use steadycast_units::Time;
 
-/// The kind and the subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
     /// The first packet of this lane arrives.
@@ -13,19 +12,19 @@ pub(crate) enum EventKind {
     Agent(u32),
     /// The timer of this entry of the driver's plan expires.
     Entry(u32),
-    /// Copies of a packet arrive on several links at the same time.
+    /// Copies arrive on several links at the same time.
     Fan(u32),
-    /// The fate of packets that this link holds becomes known.
+    /// A fate of this link's held packets becomes known.
     Queue(u32),
-    /// This join or leave arrives at the next router.
+    /// A join or leave arrives at the next router.
     MembershipChange(u32),
 }
 
-/// The number of bits of an index. There are at most 2²⁸ links, with two directions each.
+/// There are at most 2²⁸ links, with two directions each.
 const INDEX_BITS: u32 = 29;
 
-/// A packed event: its time (56 bits, which is 834 days), its sequence number (40 bits), and its kind and index (32
-/// bits). Events at the same time are ordered by their sequence numbers, that is, in the order of scheduling.
+/// An event in 128 bits: time (56 bits, 834 days), sequence number (40 bits), kind and index (32 bits). Events at the
+/// same time are in the order of scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
@@ -33,7 +32,6 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A key that is later than all others.
     const LAST: Self = Self { high: u64::MAX, low: u64::MAX };
 
     fn new(at: Time, sequence: u64, due: EventKind) -> Self {
@@ -46,14 +44,13 @@ impl Key {
             EventKind::MembershipChange(i) => (5, i),
         };
         debug_assert!(index < 1 << INDEX_BITS && sequence < 1 << 40);
-        // 56 bits of nanoseconds are more than two years. `Time::NEVER` is reduced to their largest value.
+        // `Time::NEVER` is reduced to 56 bits.
         let at = at.as_nanos().min((1 << 56) - 1);
-        // The time is in the highest bits, and the sequence number follows. A comparison of keys as numbers then gives
-        // the order of events.
+        // Keys compare as numbers: time first, then sequence number.
         Self { high: at << 8 | sequence >> 32, low: sequence << 32 | u64::from(kind << INDEX_BITS | index) }
     }
 
-    /// Returns the key as one number. A comparison of two such numbers takes two instructions and no branch.
+    /// As one number, a comparison takes two instructions and no branch.
     #[inline(always)]
     const fn packed(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
@@ -92,22 +89,20 @@ impl PartialOrd for Key {
     }
 }
 
-/// The event queue. The next keys are in a sorted array, and all others in a heap. When a lane's first packet arrives,
-/// the lane's next key is usually near in time, so that it moves past only a few keys in the array. Timers stay in the
-/// heap until their time is near.
+/// A lane's next key is usually near, so it passes few keys in the array. Timers stay in the heap until they are
+/// near.
 pub(crate) struct EventQueue {
-    /// The next keys in descending order. None of them is later than the first key of the heap.
+    /// The next keys, descending; none is later than the heap's first.
     near: Vec<Key>,
     far: BinaryHeap<Reverse<Key>>,
-    /// The first key of the heap; [`Key::LAST`] if the heap is empty.
+    /// [`Key::LAST`] if the heap is empty.
     far_first: Key,
     last_sequence: u64,
-    /// Whether the first key has been taken but is still in its place. The next insertion overwrites it. Most events
-    /// insert another event, so this halves the work.
+    /// The first key has been taken, and the next insertion overwrites it. This halves the work of most events.
     taken: bool,
 }
 
-/// The length of the array. Insertion into a longer array would cost more than insertion into the heap.
+/// A longer array would be slower than the heap.
 const NEAR_LEN: usize = 16;
 
 impl Default for EventQueue {
@@ -117,7 +112,7 @@ impl Default for EventQueue {
 }
 
 impl EventQueue {
-    /// Creates a key that is inserted now or later. Keys with the same time are ordered by their creation.
+    /// Creates a key. Keys with the same time are in the order of creation.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: EventKind) -> Key {
         self.last_sequence += 1;
@@ -127,23 +122,23 @@ impl EventQueue {
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
         if !self.taken {
-            // `replace` overwrites the last key, so a place for it is added first.
+            // `replace` overwrites the last key.
             self.near.push(key);
         }
         self.replace(key);
     }
 
-    /// Inserts a key in place of the key that [`EventQueue::take`] returned.
+    /// Inserts a key in place of the one that [`EventQueue::take`] returned.
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
-        // The array must contain the smallest keys and must stay short.
+        // The array has the smallest keys and stays short.
         if self.far_first < key || self.near.len() > NEAR_LEN {
             return self.insert_far(key);
         }
         let near = &mut self.near[..];
         let Some(mut place) = near.len().checked_sub(1) else { return };
-        // This is insertion sort from the end with the next keys. A new key usually passes only a few others.
+        // Insertion sort from the end.
         while place > 0 && near[place - 1] < key {
             near[place] = near[place - 1];
             place -= 1;
@@ -151,12 +146,11 @@ impl EventQueue {
         near[place] = key;
     }
 
-    /// Inserts a key into the heap. If the key belongs into the array but the array is full, the array's latest key
-    /// goes to the heap instead.
+    /// Inserts a key into the heap, or the array's latest key in its favour.
     #[inline(never)]
     fn insert_far(&mut self, key: Key) {
         let makes_room = key < self.far_first;
-        // The array is in descending order, so its first key is the latest one.
+        // The array's first key is its latest.
         let behind = if makes_room { self.near.remove(0) } else { key };
         self.far.push(Reverse(behind));
         self.far_first = self.far_first.min(behind);
@@ -167,10 +161,9 @@ impl EventQueue {
         }
     }
 
-    /// Fills half of the array from the heap. Returns the first key.
     #[inline(never)]
     fn refill(&mut self) -> Option<Key> {
-        // Only half of the array is filled, to leave room for keys that are inserted soon.
+        // The other half is for keys that are inserted soon.
         while self.near.len() < NEAR_LEN / 2
             && let Some(Reverse(key)) = self.far.pop()
         {
@@ -181,17 +174,16 @@ impl EventQueue {
         self.near.last().copied()
     }
 
-    /// Returns the time of the next key; `NEVER` if there is none. The result is only valid after [`EventQueue::take`]
-    /// has returned `None`.
+    /// Returns the next key's time; `NEVER` without keys. Valid only after [`EventQueue::take`] has returned `None`.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
         self.near.last().map_or(Time::NEVER, |key| key.at())
     }
 
-    /// Takes the next key if it is due at or before `until`.
+    /// Takes the next key if it is due by `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, EventKind)> {
-        // No new key has replaced the key that was taken last, so it is removed now.
+        // No new key has replaced the last one.
         if std::mem::take(&mut self.taken) {
             self.near.pop();
         }

@@ -1,31 +1,29 @@
-//! Queues of packets in flight, in the order of arrival.
+//! Packets in flight, in the order of arrival.
 
 use crate::event_queue::Key;
 use crate::packet::PacketIx;
 use steadycast_link::Ecn;
 use steadycast_units::Time;
 
-/// A copy of a packet between two nodes.
+/// A copy of a packet on a link.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InFlight {
-    /// The key of the packet's arrival.
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// What follows at the end of the link: a position on the unicast path, or a link of a multicast tree, which is
-    /// marked by `MARK`.
+    /// What follows the link: a position on a unicast path, or a tree's link with `MARK`.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// A ring buffer. Each hop writes and reads it once, so its code is kept shorter than that of `VecDeque`.
+/// A ring buffer; its code is shorter than `VecDeque`'s, because each hop runs it.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// The slots; their number is a power of two, or 0.
+    /// A power of two, or 0.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,
-    /// The latest arrival of the packets in the lane.
+    /// The latest arrival.
     last: Time,
 }
 
@@ -40,7 +38,7 @@ impl Lane {
         if self.len == 0 { None } else { self.slots.get(self.head) }
     }
 
-    /// Removes the first packet. Returns the key of the next one.
+    /// Returns the key of the next packet.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Key> {
         self.head = self.slot(1);
@@ -48,7 +46,7 @@ impl Lane {
         self.front().map(|next| next.key)
     }
 
-    /// Inserts a packet whose key is newer than all others. Returns whether this packet arrives first.
+    /// Inserts the packet with the newest key. Returns whether it arrives first.
     #[inline(always)]
     pub(crate) fn put(&mut self, flying: InFlight) -> bool {
         let (at, others) = (flying.key.at(), self.len);
@@ -58,7 +56,7 @@ impl Lane {
         let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
-        // The packets are reordered. Only in this case the place has to be searched.
+        // The packets are reordered.
         if at < self.last {
             return self.sort_in_last();
         }
@@ -69,14 +67,13 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        // The vector can only grow at its end, so the ring is first rotated to begin at its start.
+        // The vector grows at its end.
         self.slots.rotate_left(self.head);
         self.head = 0;
         self.slots.resize((2 * self.len).max(4), InFlight::default());
     }
 
-    /// Moves the packet that was inserted last to its place in the order of arrival. Returns whether this packet
-    /// arrives first.
+    /// Moves the last packet to its place. Returns whether it arrives first.
     #[cold]
     #[inline(never)]
     fn sort_in_last(&mut self) -> bool {

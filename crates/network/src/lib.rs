@@ -1,8 +1,7 @@
-//! The network of simulations and emulations: links, paths, multicast trees, and the forwarding of packets between
-//! agents.
+//! The network of simulations and emulations: links, paths, multicast trees and forwarding.
 //!
-//! A [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
-//! same network for external hosts. It carries datagrams as bytes, and a clock drives it.
+//! The simulator drives a [`Network`] event by event. [`Datagrams`] is the same network for external hosts, driven by
+//! a clock.
 
 mod capture;
 mod config;

@@ -1,17 +1,12 @@
 //! Nodes and links: the forwarding of packets between agents.
 //!
-//! When a packet is offered to a link, the link returns the packet's arrival time, so a hop is one event. The packet
-//! waits in a lane, which is a queue in the order of arrival. Only the first packet of each lane has a key in the event
-//! queue. Each link has its own lane. In addition, links share lanes: packets with equal latency arrive in the order in
-//! which they were offered, even on different links. A packet on an idle link therefore uses the shared lane of its
-//! latency, and so does a packet that waits for exactly one other packet. The event queue then holds a few keys instead
-//! of one per link. Copies of a packet that a branching node forwards mostly arrive at the same time. They are one
-//! event, a [`Fan`].
+//! A link returns a packet's arrival when it is offered, so a hop is one event. Packets wait in lanes, and only a
+//! lane's first packet is in the event queue. Links share lanes for packets of equal latency, which arrive in the
+//! order of offers. Copies that arrive at the same time are one event, a [`Fan`].
 //!
-//! A link holds packets if its queue decides about them only at dequeue. A held packet is stored under the link's token
-//! until the link returns the packet's fate. The event queue has a key for the time of the next fate.
+//! Packets whose fate is not known yet are stored under their link's token.
 //!
-//! A packet in flight carries all data that the next hop needs. The packet itself is accessed only at its destination.
+//! A packet in flight has all data for the next hop.
 
 use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
@@ -27,7 +22,7 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// The routes to all nodes that receive unicast packets: for each target, the next link from each node.
+    /// For each target of unicast packets, the next link from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
@@ -39,21 +34,19 @@ pub(crate) struct Net {
     pub(crate) capture: Option<Box<dyn Capture>>,
 }
 
-/// The packets that links hold.
 #[derive(Default)]
 pub(crate) struct HeldPackets {
-    /// The held packets of each link that holds some.
+    /// By link.
     links: BTreeMap<u32, LinkHolds>,
 }
 
 struct LinkHolds {
-    /// The held packets, by token.
+    /// By token.
     packets: Vec<Option<Held>>,
-    /// The time of the link's key in the event queue; `NEVER` if the link has no key.
+    /// The time of the link's key in the event queue; `NEVER` without a key.
     armed: Time,
 }
 
-/// A packet that a link holds.
 #[derive(Clone, Copy)]
 struct Held {
     packet: PacketIx,
@@ -77,30 +70,28 @@ impl HeldPackets {
     }
 }
 
-/// Records every packet that is offered to a captured link, once the packet's fate is known.
+/// Records the packets that are offered to a captured link.
 pub(crate) trait Capture: Send {
-    /// Records a packet. `ecn` is the packet's ECN field at the entry of the link.
+    /// Records a packet with a known fate. `ecn` is its field at the link's entry.
     fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
 
     /// Ends the files. Returns the first error.
     fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
-/// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
-    /// Whether the link needs the slow path, because it is captured, holds packets or reorders them.
+    /// The link is captured, holds packets or reorders them.
     needs_slow_path: bool,
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The shared lane that this link used last.
+    /// The shared lane used last.
     shared: SharedLane,
-    /// The shared lane that the link used last for packets with one other packet ahead.
+    /// The same for packets with one other packet ahead.
     second: SharedLane,
 }
 
-/// A shared lane and the latency of its packets.
 #[derive(Clone, Copy)]
 struct SharedLane {
     latency: Span,
@@ -117,27 +108,25 @@ impl Hop {
         Self { link, needs_slow_path, captured: false, to, reverse, shared: SharedLane::NONE, second: SharedLane::NONE }
     }
 
-    /// Captures all packets that are offered to the link from now on.
     pub(crate) fn capture(&mut self) {
         (self.needs_slow_path, self.captured) = (true, true);
     }
 
-    /// Returns the latency of a packet on the fast path, which requires that the link is idle and that the packet has
-    /// the size of the previous one. Returns `None` if the packet has to be offered to the link.
+    /// Returns the latency on the fast path: an idle link, and the previous packet's size. `None` means that the
+    /// packet has to be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
         if self.needs_slow_path { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
     }
 }
 
-/// The unicast paths, link by link.
 #[derive(Default)]
 pub(crate) struct Paths {
-    /// The links of all paths. Each path ends with its agent, marked by [`MARK`].
+    /// Each path ends with its agent, marked by [`MARK`].
     steps: Vec<u32>,
 }
 
-/// A position on a unicast path: the next step.
+/// A position on a unicast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIx(u32);
 
@@ -146,12 +135,11 @@ enum NextStep {
     Agent(AgentIx),
 }
 
-/// Marks a step that is an agent, or a position that is not on a unicast path. There are fewer than 2³⁰ links and
-/// agents.
+/// Marks an agent, or a position that is not on a unicast path. There are fewer than 2³⁰ of them.
 const MARK: u32 = 1 << 31;
 
 impl Paths {
-    /// Adds a path over these links to an agent. Returns its first position.
+    /// Adds a path over `links` to an agent. Returns its first position.
     pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> PathIx {
         let begin = PathIx(self.steps.len() as u32);
         self.steps.extend(links);
@@ -168,14 +156,13 @@ impl Paths {
     }
 }
 
-/// The packets in flight. The first lanes are those of the links, and the shared lanes follow.
+/// The links' lanes come first, then the shared ones.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
-/// The largest number of shared lanes. Without this limit, packets of many sizes on many kinds of links would create an
-/// unbounded number of lanes.
+/// The largest number of shared lanes, for many latencies.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -183,7 +170,7 @@ impl Lanes {
         Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
-    /// Returns the shared lane for a latency. If there are too many shared lanes, returns the link's own lane.
+    /// Returns the shared lane of a latency, or the link's own lane if there are too many.
     #[inline(never)]
     fn shared(&mut self, latency: Span, link: u32) -> SharedLane {
         let lane = match self.shared.get(&latency) {
@@ -202,16 +189,15 @@ impl Lanes {
 
 #[derive(Default)]
 pub(crate) struct Node {
-    /// The agents at each node that are members of a group.
+    /// The agents that are members of a group, with the group.
     pub(crate) members: Vec<(u32, AgentIx)>,
 }
 
 pub(crate) struct Group {
     pub(crate) tree: Tree,
-    /// For each link, the agent that receives the group's packets from this link, if there is exactly one and no
-    /// further branch.
+    /// For each link, the only agent behind it, if there is no further branch.
     sole_receiver: Vec<Option<AgentIx>>,
-    /// The number of changes of the tree so far.
+    /// The number of changes of the tree.
     pub(crate) changes: u64,
 }
 
@@ -220,7 +206,6 @@ impl Group {
         Self { tree, sole_receiver: vec![None; links], changes: 0 }
     }
 
-    /// Returns the only receiver behind a link, if there is exactly one and no further branch.
     pub(crate) fn sole_receiver(&self, link: u32) -> Option<AgentIx> {
         self.sole_receiver[link as usize]
     }
@@ -229,7 +214,7 @@ impl Group {
 /// A packet at its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// The agent that receives the packet.
+    /// The receiving agent.
     pub agent: AgentIx,
     /// The packet's index in the pool.
     pub packet: PacketIx,
@@ -237,15 +222,14 @@ pub struct Delivery {
     pub ecn: Ecn,
 }
 
-/// Copies of one packet that arrive on several links at the same time. They are one event, so no other event comes
-/// between them.
+/// Copies of one packet that arrive at the same time, as one event.
 #[derive(Default)]
 pub struct Fan {
     pub(crate) packet: PacketIx,
     pub(crate) legs: Vec<Leg>,
 }
 
-/// One copy of a packet in a [`Fan`]: the link by which it arrives, and its ECN field.
+/// A copy in a [`Fan`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
     pub(crate) link: u32,
@@ -253,7 +237,7 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// Returns the direction of a link by which the copy arrives.
+    /// Returns the direction by which the copy arrives.
     pub const fn direction(&self) -> DirIx {
         DirIx(self.link)
     }
@@ -270,19 +254,18 @@ impl Fan {
         self.packet
     }
 
-    /// Returns the copies in the order of the directions by which they arrive.
+    /// Returns the copies, in the order of directions.
     pub fn legs(&self) -> &[Leg] {
         &self.legs
     }
 
-    /// Retains the copies for which `keep` returns true. The caller must release the other copies by
-    /// [`crate::Network::release_copies`].
+    /// Retains the copies for which `keep` returns true. Release the others by [`crate::Network::release_copies`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
     }
 }
 
-/// The fans in flight. Their slots and the memory of their legs are reused.
+/// Slots and the memory of legs are reused.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -309,7 +292,6 @@ impl Fans {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Keeps the memory of legs that have arrived, for reuse.
     pub(crate) fn keep(&mut self, mut legs: Vec<Leg>) {
         legs.clear();
         self.spare.push(legs);
@@ -317,8 +299,7 @@ impl Fans {
 }
 
 impl Net {
-    /// Sends a packet from an agent on `node`. Deliveries to agents on this same node are added to `out`. Each delivery
-    /// counts as one copy of the packet, which the caller must release.
+    /// Sends a packet from an agent on `node`. Deliveries on this node go to `out`, each as one copy to release.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -341,17 +322,16 @@ impl Net {
         }
     }
 
-    /// Processes the arrival of a lane's first packet. The packet is delivered or forwarded.
+    /// Delivers or forwards a lane's first packet.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // After a packet has overtaken others, the event queue has an extra key for this lane. This key expires too
-        // early, or finds the lane empty.
+        // A key of a lane that was reordered is too early, or finds the lane empty.
         if key.at() > now {
             return None;
         }
-        // Only a lane's first packet has a key in the event queue, so the next packet takes this key's place.
+        // Only the first packet has a key.
         if let Some(next) = lane.pop() {
             self.events.replace(next);
         }
@@ -362,7 +342,6 @@ impl Net {
         self.forward(now, PathIx(place), packet, size, ecn)
     }
 
-    /// Processes the arrival of a group packet's copy by link `l`.
     #[inline]
     pub(crate) fn arrive_in_group(
         &mut self,
@@ -373,7 +352,7 @@ impl Net {
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
         let To::Group(group) = self.pool.get(packet).head.to else { return None };
-        // Most copies end at a leaf. In this common case, members and branches need not be searched.
+        // Most copies end at a leaf.
         if let Some(agent) = self.groups[group as usize].sole_receiver[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
@@ -382,13 +361,12 @@ impl Net {
         out.pop()
     }
 
-    /// Forwards a unicast packet to the next link, or delivers it.
     #[inline(always)]
     fn forward(&mut self, now: Time, position: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
         match self.paths.next(position) {
             NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             NextStep::Link(link) => {
-                // The position after the link. It decides what happens to the packet at the link's other end.
+                // The position after the link.
                 let place = position.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
@@ -403,7 +381,6 @@ impl Net {
         }
     }
 
-    /// Forwards a packet for which the fast path does not apply.
     #[inline(never)]
     fn forward_on_slow_path(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
         let hop = &mut self.links[link as usize];
@@ -426,7 +403,7 @@ impl Net {
         }
     }
 
-    /// Forwards copies of a group's packet from `node` on all branches, and delivers it to the members there.
+    /// Forwards a group's packet on all branches and delivers it to the members at `node`.
     #[allow(clippy::too_many_arguments, reason = "an inner call: a struct would be built and taken apart per hop")]
     fn spread(
         &mut self,
@@ -447,12 +424,11 @@ impl Net {
                 out.push(Delivery { agent, packet, ecn });
             }
         }
-        // A packet is never sent back to where it came from.
+        // Never back to where it came from.
         let back = via.map(|l| self.links[l as usize].reverse);
-        // The branches are taken out, because offering a packet needs mutable access to the whole network. The tree
-        // does not change meanwhile.
+        // Offering a packet needs the whole network; the tree does not change.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // The copies so far that arrive at the time `together`.
+        // The copies that arrive at `together`.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {
@@ -460,7 +436,6 @@ impl Net {
                 None => self.offer(now, link, Held { packet, size, place: MARK | link, ecn }),
             };
             let Some((at, ecn)) = offered else { continue };
-            // A copy with another arrival time starts a new fan.
             if at != together {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
@@ -477,14 +452,13 @@ impl Net {
             self.put_in_flight(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
-        // The packet's own copy ends here. Each member and each branch has its own copy.
+        // Each member and branch has its own copy.
         self.pool.release(packet);
     }
 
-    /// Puts copies of a packet that arrive at `at` in flight.
     fn put_in_flight(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
-        // A single copy is an ordinary packet in a lane and needs no fan.
+        // A single copy needs no fan.
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
             self.depart(now, at, link, Held { packet, size, place: MARK | link, ecn });
@@ -495,8 +469,7 @@ impl Net {
         }
     }
 
-    /// Offers a packet to link `l`. Returns the packet's arrival time and its ECN field on arrival. Returns `None` if
-    /// the packet is dropped, or if the link holds a copy of it.
+    /// Offers a packet to link `l`. Returns its arrival and ECN field; `None` if it is dropped or held.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
@@ -506,11 +479,11 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
-        // Only fair queueing uses the flow, and it takes time to hash a datagram.
+        // Only fair queueing uses the flow, and hashing takes time.
         let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
-            // This is the copy that the link holds. The caller releases its own copy.
+            // The link's copy; the caller releases its own.
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);
         } else if hop.captured {
@@ -520,14 +493,13 @@ impl Net {
             self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
-        // `drain_queue` has processed the other held packets, which may leave the link because of this offer.
+        // `drain_queue` has processed the held packets.
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
         }
     }
 
-    /// If link `l` makes a duplicate of the packet that it has just accepted, puts the duplicate in flight.
     fn schedule_duplicate(&mut self, now: Time, l: u32, held: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
             self.pool.copy(held.packet, 1);
@@ -535,16 +507,15 @@ impl Net {
         }
     }
 
-    /// Processes the event of a link that holds packets.
     pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
-        // If an earlier key has replaced this one, there is nothing to do.
+        // An earlier key may have replaced this one.
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
         }
     }
 
-    /// Processes the fates that link `l` knows by now, and schedules an event at the time of the next one.
+    /// Processes the known fates of link `l`, and schedules the next one.
     fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(held) = self.holds.take(l, token) else { continue };
@@ -559,8 +530,7 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
             }
         }
-        // Keys can't be removed from the event queue. A later key of this link stays there and has no effect when it is
-        // due.
+        // A later key of this link stays in the event queue, without effect.
         if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
             && due < hold.armed
         {
@@ -578,12 +548,11 @@ impl Net {
         }
     }
 
-    /// Puts a packet in flight that was just offered to `link` and arrives at `at`.
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
-        // On idle links, and behind one other packet, packets with equal latency arrive in the order in which they were
-        // offered, so they share a lane. All other packets use the lane of their link.
+        // Packets of equal latency on idle links, or behind one packet, arrive in the order of offers and share a
+        // lane.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
@@ -597,18 +566,16 @@ impl Net {
         self.put_in_lane(at, lane, packet, size, place, ecn);
     }
 
-    /// Puts a packet into a lane until `at`.
     #[inline(always)]
     fn put_in_lane(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
         let key = self.events.key(at, EventKind::Lane(lane));
-        // If the packet overtakes all others in the lane, the event queue still has the key of the lane's former first
-        // packet.
+        // The packet may be first; the former first one's key stays in the event queue.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
             self.events.put(key);
         }
     }
 
-    /// Applies one step of a join or leave of a group. Returns the next step if the tree also changes further up.
+    /// Applies one step of a join or leave. Returns the next step further up, if any.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
         let Group { tree, sole_receiver, changes } = &mut self.groups[group as usize];
@@ -621,7 +588,7 @@ impl Net {
             sole_receiver[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
-            // With more than two branches there is no sole receiver, neither before nor after the change.
+            // With more than two branches there is no sole receiver.
             match *tree.branches(node) {
                 [one] => sole_receiver[links[one as usize].reverse as usize] = only,
                 [one, other] => {
@@ -642,7 +609,7 @@ impl Net {
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
-                // The position is that of the step after the link.
+                // The position is that after the link.
                 place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };

@@ -1,8 +1,7 @@
-//! The network of a scenario: links, paths between nodes, groups with their trees, and the forwarding of packets.
+//! The network of a scenario: links, paths, groups with their trees, and forwarding.
 //!
-//! A driver calls [`Network::step`] for the next event. Then it takes all packets that have reached an agent, from
-//! [`Network::delivered`]. Events are either the network's own or alarms of the driver ([`Network::set_alarm`]). One
-//! event queue orders both. Events at the same time are in the order of scheduling.
+//! A driver calls [`Network::step`] for the next event and takes packets from [`Network::delivered`]. The driver's
+//! alarms ([`Network::set_alarm`]) are in the same queue. Events at the same time are in the order of scheduling.
 
 use crate::capture::{AgentInfo, Captures};
 use crate::config::link_config;
@@ -18,22 +17,22 @@ use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
-/// A timer of the driver.
+/// A driver's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// The timer of an agent.
+    /// An agent's timer.
     Agent(AgentIx),
-    /// The timer of an entry of the driver's plan, by its index.
+    /// The timer of an entry of the driver's plan.
     Entry(u32),
 }
 
-/// An event that [`Network::step`] returns.
+/// An event of [`Network::step`].
 pub enum Event {
-    /// A packet has reached an agent. [`Network::delivered`] returns this packet and all others that arrived with it.
+    /// A packet has reached an agent; [`Network::delivered`] has those that arrived with it.
     Arrived(Delivery),
-    /// Copies of one packet arrive at the same time. They wait until the driver calls [`Network::spread`].
+    /// Copies arrive at the same time; pass them to [`Network::spread`].
     FanOut(Fan),
-    /// A timer of the driver has expired.
+    /// A driver's timer has expired.
     Alarm(Alarm),
 }
 
@@ -45,47 +44,46 @@ struct MembershipChange {
     join: bool,
 }
 
-/// The links, paths and trees of a scenario, with all packets in flight.
+/// The links, paths and trees of a scenario, with the packets in flight.
 pub struct Network {
     net: Net,
     graph: Graph,
-    /// The index of each computed set of routes, by target node.
+    /// The index of each target's routes.
     routes: BTreeMap<u32, u32>,
     membership_changes: Vec<MembershipChange>,
-    /// The initial propagation delay of each direction.
+    /// The initial delay of each direction.
     delays: Vec<Span>,
     join_latency: Span,
     leave_latency: Span,
     warmup: Span,
-    /// The time series of each recorded direction.
+    /// Of each recorded direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
-    /// The links' counters at the end of the warm-up. Empty before that time, and if there is no warm-up.
+    /// The links' counters at the end of the warm-up, if there is one.
     warm: Vec<Counts>,
-    /// The bytes that each link had sent at the end of the run. Empty before the end.
+    /// The bytes sent by each link at the end of the run.
     ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
-    /// The fan whose copies [`Network::spread`] is delivering, and the index of the next copy.
+    /// The fan in [`Network::spread`], and its next copy.
     spreading: Option<(Fan, usize)>,
 }
 
-/// The totals of a link's direction at the previous sample.
 #[derive(Clone, Copy, Default)]
 struct Carried {
     bytes: u64,
     dropped: u64,
 }
 
-/// The largest number of directions that are recorded. A report on more of them would not be readable.
+/// More recorded directions would not be readable.
 const MAX_SERIES: usize = 512;
 
 impl Network {
-    /// Creates the network of a scenario, without groups.
+    /// Creates a scenario's network, without groups.
     ///
     /// # Errors
     /// A link is invalid, or there are too many links.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
-        // The event queue packs an index into 29 bits, and each link has two directions.
+        // The event queue packs an index into 29 bits; each link has two directions.
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
             return Err(BuildError::new("links", "the scenario has too many of them"));
         }
@@ -135,7 +133,7 @@ impl Network {
         })
     }
 
-    /// Returns the index of the routes towards `node`. The routes are computed at the first call.
+    /// Returns the index of the routes towards `node`, computed at the first call.
     fn route(&mut self, node: NodeIx) -> usize {
         let Self { net, graph, routes, .. } = self;
         let route = routes.entry(node.0).or_insert_with(|| {
@@ -145,10 +143,10 @@ impl Network {
         *route as usize
     }
 
-    /// Checks that a path leads from a flow's source to each of its receivers.
+    /// Checks that paths lead from a flow's source to its receivers.
     ///
     /// # Errors
-    /// The first receiver to which no path leads.
+    /// The first receiver without a path.
     pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
         // A receiver on the source's node needs no link.
@@ -159,7 +157,7 @@ impl Network {
         })
     }
 
-    /// Returns the destination of packets from node `from` to `agent` on node `to`; `None` if no path leads there.
+    /// Returns the destination for packets from `from` to `agent` on `to`; `None` without a path.
     pub fn path(&mut self, from: NodeIx, to: NodeIx, agent: AgentIx) -> Option<To> {
         let route = self.route(to);
         let Net { routes, links, paths, .. } = &mut self.net;
@@ -171,7 +169,7 @@ impl Network {
         Some(To::One { agent, path: paths.add(steps.map(|(link, _)| link), agent) })
     }
 
-    /// Returns the link directions on the path from `source` to a receiver's node, the last one first.
+    /// Returns the directions on the path from `source` to a receiver's node, last one first.
     pub fn directions(&mut self, source: NodeIx, receiver: NodeIx) -> Vec<DirIx> {
         let route = self.route(source);
         let Net { routes, links, .. } = &self.net;
@@ -179,12 +177,12 @@ impl Network {
         std::iter::successors(step(receiver.0), |(_, node)| step(*node)).map(|(up, _)| DirIx(up).reverse()).collect()
     }
 
-    /// Returns the link directions that a flow's data takes to all its receivers, sorted and without duplicates.
+    /// Returns the directions of a flow to all receivers, sorted and without duplicates.
     fn all_directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
-            // Duplicates are removed now and then, so that the memory stays proportional to the result.
+            // The memory stays proportional to the result.
             if all.len() > most {
                 all.sort_unstable();
                 all.dedup();
@@ -196,8 +194,7 @@ impl Network {
         all
     }
 
-    /// Returns the directions that a flow's data takes, as indices. A multicast flow has one list for all receivers. A
-    /// unicast flow has one list per receiver.
+    /// Returns the directions of a flow: one list for a multicast flow, else one per receiver.
     pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
         match flow.cast {
@@ -208,7 +205,7 @@ impl Network {
         }
     }
 
-    /// Adds a group with this source. Returns its number.
+    /// Adds a group and returns its number.
     pub fn add_group(&mut self, source: NodeIx) -> u32 {
         let route = self.route(source);
         let up = self.net.routes[route].clone();
@@ -221,8 +218,8 @@ impl Network {
         self.net.groups.len() as u32
     }
 
-    /// Registers `agent` as a receiver of the group. Packets of the group that reach the node are then delivered to it.
-    /// [`Self::set_membership`] and [`Self::graft`] decide whether packets reach the node.
+    /// Registers `agent` as a receiver of the group. [`Self::set_membership`] and [`Self::graft`] decide whether
+    /// packets reach its node.
     pub fn add_member(&mut self, group: u32, node: NodeIx, agent: AgentIx) {
         let members = &mut self.net.nodes[node.0 as usize].members;
         if !members.contains(&(group, agent)) {
@@ -230,7 +227,7 @@ impl Network {
         }
     }
 
-    /// Adds a node to the group's tree immediately, with all branches up to the source.
+    /// Adds a node to the group's tree now, up to the source.
     pub fn graft(&mut self, group: u32, node: NodeIx) {
         let mut step = Some(Step { node: node.0, join: true });
         while let Some(now) = step {
@@ -238,14 +235,13 @@ impl Network {
         }
     }
 
-    /// Schedules that a node joins or leaves a group at `at`. This takes effect when the message reaches the next
-    /// router.
+    /// Schedules that a node sends a join or leave at `at`; it takes effect at the next router.
     pub fn set_membership(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
         let at = self.membership_effective_at(at, group, node);
         self.plan(at, MembershipChange { group, node, join });
     }
 
-    /// Returns when a join or leave that a node sends at `at` reaches the next router.
+    /// Returns when a join or leave sent at `at` reaches the next router.
     pub fn membership_effective_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
         let up = self.net.groups.get(group as usize).and_then(|g| g.tree.up(node.0));
         at + up.map_or(Span::ZERO, |link| self.delays[link as usize])
@@ -257,18 +253,16 @@ impl Network {
         self.membership_changes.push(change);
     }
 
-    /// Processes a join or leave at the next router now. Routers further up process it later, each after the latency of
-    /// a join or leave.
+    /// Processes a join or leave at the next router. Routers further up follow, each after its latency.
     pub fn apply_membership(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
-            // A router joins further up after the join latency. A leave takes longer (RFC 3376, last member query).
+            // A leave takes longer (RFC 3376, last member query).
             let latency = if join { self.join_latency } else { self.leave_latency };
             self.set_membership(now + latency, group, NodeIx(node), join);
         }
     }
 
-    /// Returns the only agent that receives the group's packets from this direction, if there is exactly one and no
-    /// further branch.
+    /// Returns the only agent behind this direction, if there is no further branch.
     pub fn sole_receiver(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
         self.net.groups[group as usize].sole_receiver(direction.0)
     }
@@ -279,27 +273,24 @@ impl Network {
         NodeIx(links[links[direction.0 as usize].reverse as usize].to)
     }
 
-    /// Returns the directions that the group's packets take from the node at which `direction` begins, in order. This
-    /// includes `direction` itself.
+    /// Returns the group's directions from the node at which `direction` begins, in order.
     pub fn branches_beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
         let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
         branches.iter().copied().map(DirIx)
     }
 
-    /// Returns how often the group's tree has changed. After a change, [`Network::sole_receiver`] may have another
-    /// result.
+    /// Returns how often the tree has changed, and with it [`Network::sole_receiver`].
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }
 
-    /// Sends a packet from an agent on `node`. Receivers on the same node get it immediately.
+    /// Sends a packet. Receivers on the same node get it immediately.
     #[inline(always)]
     pub fn send(&mut self, now: Time, node: NodeIx, head: Head, body: impl FnOnce() -> Body) {
         self.net.send(now, node.0, head, body, &mut self.deliveries);
     }
 
-    /// Schedules an alarm, which [`Network::step`] returns at time `at`. Alarms and packets at the same time are
-    /// processed in the order of scheduling.
+    /// Schedules an alarm for [`Network::step`].
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
@@ -310,14 +301,13 @@ impl Network {
         self.net.events.put(key);
     }
 
-    /// Returns the time of the next event. It is `Time::ZERO` while [`Network::delivered`] has packets. The result is
-    /// only valid after [`Network::step`] has returned `None`.
+    /// Returns the time of the next event; `Time::ZERO` while [`Network::delivered`] has packets. Valid only after
+    /// [`Network::step`] has returned `None`.
     pub fn next(&self) -> Time {
         if self.deliveries.is_empty() { self.net.events.next() } else { Time::ZERO }
     }
 
-    /// Processes events up to and including `until`, or up to the next event that concerns the driver. Returns that
-    /// event and its time; `None` if no such event is due.
+    /// Processes events up to and including `until`, or up to the driver's next one, which it returns.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
@@ -331,7 +321,7 @@ impl Network {
                 EventKind::Entry(n) => Event::Alarm(Alarm::Entry(n)),
                 EventKind::Fan(n) => {
                     let fan = self.net.fans.take(n);
-                    // A fan is one event, but each of its copies is a hop.
+                    // Each copy is a hop.
                     self.net.hops += fan.legs.len() as u64;
                     Event::FanOut(fan)
                 }
@@ -349,14 +339,14 @@ impl Network {
         }
     }
 
-    /// Delivers and forwards the copies of a fan, one per call, until it returns `false`. After each call, the caller
-    /// takes this copy's deliveries from [`Network::delivered`].
+    /// Delivers or forwards one copy of a fan per call, until it returns `false`. Take its deliveries from
+    /// [`Network::delivered`] after each call.
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {
             self.spreading = Some((fan, 0));
         }
         let Some((fan, next)) = &mut self.spreading else { return false };
-        // All copies have arrived. The next fan reuses the memory.
+        // The next fan reuses the memory.
         let Some(leg) = fan.legs.get(*next).copied() else {
             let legs = std::mem::take(&mut fan.legs);
             self.net.fans.keep(legs);
@@ -366,24 +356,23 @@ impl Network {
         *next += 1;
         let packet = fan.packet;
         let delivery = self.net.arrive_in_group(now, leg.link, packet, leg.ecn, &mut self.deliveries);
-        // `delivered` takes from the end of the list, so this delivery comes first.
+        // `delivered` takes from the end, so this delivery comes first.
         self.deliveries.extend(delivery);
         true
     }
 
-    /// Releases copies of a packet that were removed from a fan.
+    /// Releases copies that were removed from a fan.
     pub fn release_copies(&mut self, ix: PacketIx, copies: u32) {
         self.net.pool.release_copies(ix, copies);
     }
 
-    /// Returns the next packet that has reached an agent. The driver must release the packet's copy by
-    /// [`Network::release`].
+    /// Returns the next packet that has reached an agent. Release it by [`Network::release`].
     #[inline]
     pub fn delivered(&mut self) -> Option<Delivery> {
         self.deliveries.pop()
     }
 
-    /// Returns the pool index that the next sent packet will have.
+    /// Returns the next packet's pool index.
     pub(crate) fn next_packet(&self) -> PacketIx {
         self.net.pool.next()
     }
@@ -400,12 +389,12 @@ impl Network {
         self.net.pool.release(ix);
     }
 
-    /// Moves the older part of the links' time series to `store`.
+    /// Moves older parts of the time series to `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.series.iter_mut().for_each(|series| series.keep_in(store));
     }
 
-    /// Reads the links' time series back from the store at the end of the run.
+    /// Reads the time series back at the end of the run.
     ///
     /// # Errors
     /// An error of the store.
@@ -413,13 +402,13 @@ impl Network {
         self.series.iter_mut().try_for_each(StoredRows::recall)
     }
 
-    /// Ends one step of the links' time series.
+    /// Ends a step of the time series.
     pub fn sample(&mut self, now: Time) {
         for ((series, hop), last) in self.series.iter_mut().zip(&mut self.net.links).zip(&mut self.last) {
             let link = &mut hop.link;
             let sent = link.sent(now).get();
             debug_assert!(sent >= last.bytes, "a link was asked about the past");
-            // In a release build, which has no assertion, the difference must not wrap.
+            // Without the assertion of a debug build, the difference must not wrap.
             let all = Carried { bytes: sent.max(last.bytes), dropped: link.dropped() };
             let before = std::mem::replace(last, all);
             series.push(LinkPoint {
@@ -431,23 +420,21 @@ impl Network {
         }
     }
 
-    /// Saves the links' counters once, at the end of the warm-up, so that means can exclude it.
+    /// Saves the counters at the end of the warm-up, so that means exclude it.
     pub fn end_warmup(&mut self, now: Time) {
         if self.warm.is_empty() && !self.warmup.is_zero() && now >= Time::ZERO + self.warmup {
             self.warm = self.net.links.iter().map(|hop| hop.link.counts(now)).collect();
         }
     }
 
-    /// Saves the bytes that the links have sent by the end of the run. Bytes that are sent later do not belong to the
-    /// run.
+    /// Saves the bytes sent by the end of the run.
     pub fn end_run(&mut self, now: Time) {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both directions.
-    /// `open` is called with a link's name. `agents` describes each agent in order. A packet's time is its arrival at
-    /// the link's entry. If the queue decides at dequeue, the time is that of the packet's departure instead. Dropped
-    /// packets have a comment.
+    /// Writes the packets offered to captured links as pcapng: one stream per link, both directions. `open` gets a
+    /// link's name; `agents` are in order. The time is the arrival at the link, or the departure if the queue decides
+    /// at dequeue. Dropped packets have a comment.
     ///
     /// # Errors
     /// An error of a stream, with the link's name.
@@ -468,27 +455,27 @@ impl Network {
         Ok(())
     }
 
-    /// Ends the captures, if there are any.
+    /// Ends the captures.
     ///
     /// # Errors
-    /// The first error of a stream during the run, with the link's name.
+    /// The first error of a stream, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
-    /// Returns the total number of hops. Each packet counts once for each link that it has left.
+    /// Returns the hops: each packet counts once per link that it has left.
     pub fn hops(&self) -> u64 {
         self.net.hops
     }
 
-    /// Returns the records of the links for the run until `now`, with two directions per link.
+    /// Returns the links' records until `now`, two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         let hops = self.net.links.iter().zip(self.net.packets_on_links()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
             before: self.warm.get(n),
             sent: self.ended.get(n).copied().unwrap_or_else(|| hop.link.sent(now)),
-            // `arrived` includes the packets that are still in flight.
+            // `arrived` has the packets in flight, too.
             carried: hop.link.arrived() - on_it,
             series: self.series.get(n).map_or(&[][..], |series| series),
         })

@@ -1,4 +1,4 @@
-//! Packets in a pool. Each packet has one body, and a count of its copies in flight.
+//! Packets in a pool, with the number of their copies.
 
 use crate::net::PathIx;
 use steadycast_endpoints::{AgentIx, Arriving, Body};
@@ -8,50 +8,50 @@ use steadycast_units::{Bytes, Time};
 /// The destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// One agent, on this path.
+    /// One agent.
     One {
         /// The agent that receives the packet.
         agent: AgentIx,
-        /// The path to the agent.
+        /// The path to it.
         path: PathIx,
     },
-    /// All members of this group except the sender.
+    /// All members of a group except the sender.
     Group(u32),
 }
 
-/// A packet's header fields.
+/// The header fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// The packet's destination.
+    /// The destination.
     pub to: To,
-    /// The agent that sends the packet.
+    /// The sending agent.
     pub from: AgentIx,
     /// The size of the IP packet.
     pub size: Bytes,
-    /// The time at which the agent sent the packet.
+    /// When the packet was sent.
     pub sent: Time,
-    /// The packet's ECN field when it was sent.
+    /// The ECN field at sending.
     pub ecn: Ecn,
 }
 
 /// A packet: header and body.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// The packet's header fields.
+    /// The header.
     pub head: Head,
-    /// The packet's body.
+    /// The body.
     pub body: Body,
 }
 
 impl Packet {
-    /// Returns the packet as an agent receives it. `ecn` is its ECN field on arrival.
+    /// Returns the packet for an agent. `ecn` is the field on arrival.
     #[inline]
     pub fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
         let Head { from, size, sent, .. } = self.head;
         Arriving { from, size, sent, ecn, body: &self.body }
     }
 
-    /// Returns the flow number for fair queueing: the sending agent, or a hash of a datagram's addresses and ports.
+    /// Returns the flow for fair queueing: the sending agent, or a hash of a datagram's addresses and ports.
     pub(crate) fn flow(&self) -> u64 {
         match &self.body {
             Body::Raw(bytes) => datagram_flow(bytes),
@@ -60,14 +60,14 @@ impl Packet {
     }
 }
 
-/// Hashes addresses, protocol and ports of an IPv4 datagram (FNV-1a). The ports of a fragmented datagram are ignored,
-/// because only its first fragment has them.
+/// Hashes addresses, protocol and ports of an IPv4 datagram (FNV-1a). Only a first fragment has ports, so those of
+/// fragments are ignored.
 fn datagram_flow(bytes: &[u8]) -> u64 {
     let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
     let protocol = bytes.get(9).copied().unwrap_or_default();
-    // Neither the more-fragments flag nor a fragment offset is set (RFC 791, section 3.1).
+    // Not a fragment (RFC 791, section 3.1).
     let whole = bytes.get(6..8).is_some_and(|b| b[0] & 0x3f == 0 && b[1] == 0);
-    // TCP, UDP, DCCP, SCTP and UDP-Lite have both ports in their first four bytes.
+    // TCP, UDP, DCCP, SCTP and UDP-Lite begin with both ports.
     let ports = matches!(protocol, 6 | 17 | 33 | 132 | 136) && whole;
     let ports = if ports { bytes.get(header..header + 4) } else { None };
     let addresses = bytes.get(12..20).unwrap_or_default();
@@ -79,16 +79,14 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketIx(pub(crate) u32);
 
-/// The packets in flight, each with the number of its copies. Slots are reused, so the pool is as large as the largest
-/// number of packets that were in flight at the same time.
+/// Slots are reused.
 pub(crate) struct Pool {
-    /// The packets with the numbers of their copies. A free slot has the index of the next free slot instead.
+    /// With the number of copies; a free slot has the index of the next free one.
     packets: Vec<(u32, Packet)>,
     /// The first free slot, or [`NONE`].
     free: u32,
 }
 
-/// The index that stands for "no slot".
 const NONE: u32 = u32::MAX;
 
 impl Default for Pool {
@@ -98,10 +96,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Adds a packet with one copy.
-    ///
-    /// The body is constructed directly in its slot. If it were constructed before, it would be written to the stack,
-    /// read back and written again.
+    /// The body is built in its slot, which avoids a copy on the stack.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
         let ix = self.free;
@@ -120,7 +115,6 @@ impl Pool {
         PacketIx(ix)
     }
 
-    /// Returns the index that the next packet will have.
     pub(crate) fn next(&self) -> PacketIx {
         PacketIx(self.free.min(self.packets.len() as u32))
     }
@@ -129,13 +123,12 @@ impl Pool {
         &self.packets[ix.0 as usize].1
     }
 
-    /// Adds `more` copies of a packet.
     #[inline]
     pub(crate) fn copy(&mut self, ix: PacketIx, more: u32) {
         self.packets[ix.0 as usize].0 += more;
     }
 
-    /// Removes one copy. Without copies, the slot becomes free.
+    /// Removes one copy; the last one frees the slot.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
         self.release_copies(ix, 1);

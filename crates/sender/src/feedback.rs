@@ -10,18 +10,18 @@ use steadycast_wire::rtcp::{Acknowledged, Arrived, Compound, CongestionFeedback,
 pub enum PacketName {
     /// The transport-wide sequence number.
     Transport(u16),
-    /// The SSRC and the sequence number of RTP, as in RFC 8888.
+    /// The SSRC and RTP sequence number, as in RFC 8888.
     Rtp {
         /// The SSRC.
         ssrc: u32,
         /// The RTP sequence number.
         seq: u16,
     },
-    /// A number of the caller's own, for example QUIC's packet number.
+    /// The caller's number, for example QUIC's.
     Own(u64),
 }
 
-/// Returns true if an RTCP packet is per-packet feedback in this format.
+/// Returns whether an RTCP packet is per-packet feedback in this format.
 pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     match format {
         FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
@@ -30,15 +30,12 @@ pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     }
 }
 
-/// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. A limit is
-/// needed because a message of a few bytes can report 16,384 packets. The value is twice the size of a sender's
-/// history.
+/// The maximum number of packets read per compound, twice the history. A message of a few bytes can report 16,384.
 const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
-/// Reads a compound's per-packet feedback in the agreed format and joins it with the sent packets. `find` returns the
-/// number of the packet that a report names. Returns the joined packets, or `None` if none of the reported packets was
-/// sent. Also returns the number of messages that were ignored because the compound covers more than the permitted
-/// number of packets.
+/// Reads a compound's per-packet feedback and joins it with the sent packets. `find` returns the number of a reported
+/// packet. Returns the joined packets, `None` if none was sent, and the number of messages ignored beyond the
+/// permitted number of packets.
 pub fn join(
     history: &mut History,
     now: Time,
@@ -49,7 +46,7 @@ pub fn join(
     let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
     let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
     for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
-        // The report time of a message applies to its own packets only.
+        // A message's report time is for its own packets.
         let first = joined.packets.len();
         if read >= MAX_PACKETS_PER_COMPOUND {
             unread += 1;
@@ -71,7 +68,7 @@ pub fn join(
                     history.join(number, to_arrival(arrival), &mut joined);
                 }
             }
-            // The transport-wide format has no report time; the newest arrival replaces it.
+            // The transport-wide format has no report time.
             if let Some(newest) = history.near() {
                 joined.measure_from(first, now, newest);
             }

@@ -1,59 +1,58 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The dependence of other frames on a frame.
+/// How other frames depend on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRole {
-    /// The frame depends on no other frame, and all later frames depend on it.
+    /// It depends on no frame, and all later ones depend on it.
     Key,
-    /// Later frames depend on this frame.
+    /// Later frames depend on it.
     Reference,
-    /// No other frame depends on this frame.
+    /// No frame depends on it.
     Disposable,
 }
 
 /// The backlog of a [`FrameQueue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Bytes of frames that have not been sent.
+    /// The unsent bytes.
     pub bytes: Bytes,
-    /// The number of frames that were skipped, because the backlog was full or the controller's allowance was used up.
+    /// The frames skipped because of the backlog or the controller's allowance.
     pub skipped: u64,
 }
 
-/// A frame in the queue that has not been sent, or only in part.
+/// A queued frame, perhaps partly sent.
 #[derive(Clone, Debug)]
 pub struct QueuedFrame<T> {
-    /// The frame's description or packets.
+    /// The description or packets.
     pub content: T,
-    /// The time at which the frame was added.
+    /// When the frame was added.
     pub since: Time,
-    /// The number of the frame's bytes that were taken to be sent.
+    /// The bytes already taken.
     pub taken: Bytes,
     size: Bytes,
 }
 
 impl<T> QueuedFrame<T> {
-    /// Returns the number of the frame's bytes that were not taken yet.
+    /// Returns the bytes not taken yet.
     pub fn rest(&self) -> Bytes {
         self.size.saturating_sub(self.taken)
     }
 }
 
-/// The frames that wait for the pacer, first in, first out, with a bounded backlog.
+/// The frames that wait for the pacer, first in, first out.
 #[derive(Debug)]
 pub struct FrameQueue<T> {
-    /// The maximum time of the backlog at the pacing rate; `None` if packets never wait for the rate.
+    /// The maximum time of the backlog at the pacing rate; `None` without a limit.
     bound: Option<Span>,
     waiting: VecDeque<QueuedFrame<T>>,
     backlog: Backlog,
-    /// Whether a reference frame was skipped. No frame can then be decoded until the next key frame.
+    /// A reference frame was skipped, so no frame can be decoded until the next key frame.
     broken: bool,
 }
 
 impl<T> FrameQueue<T> {
-    /// Creates an empty queue. The queue is full when its backlog takes longer than `bound`; with `None` it is never
-    /// full.
+    /// Creates a queue that is full when its backlog takes longer than `bound`; never with `None`.
     pub const fn new(bound: Option<Span>) -> Self {
         let backlog = Backlog { bytes: Bytes::ZERO, skipped: 0 };
         Self { bound, waiting: VecDeque::new(), backlog, broken: false }
@@ -64,27 +63,25 @@ impl<T> FrameQueue<T> {
         self.backlog
     }
 
-    /// Returns true if no frame can be decoded until the next key frame, because one that others depend on was skipped.
+    /// Returns whether no frame can be decoded until the next key frame.
     pub const fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Decides whether a frame is admitted. The backlog is the time that the bytes of this queue and of the other
-    /// queues (`others`) take at the rate `pacing`. Returns `None` if the frame has to be skipped, and otherwise the
-    /// frames that were dropped in its favour.
+    /// Decides whether a frame is admitted, by the time of this queue's bytes and `others` at the rate `pacing`.
+    /// Returns the frames dropped for it; `None` if it has to be skipped.
     ///
-    /// If the queue is full, disposable frames are skipped first, then reference frames with all frames that depend on
-    /// them. A key frame is never skipped. It drops the frames before it whose sending has not begun.
+    /// In a full queue, disposable frames are skipped first, then reference frames. A key frame drops the frames
+    /// before it that have not begun.
     pub fn admit(&mut self, role: FrameRole, others: Bytes, pacing: Rate) -> Option<Vec<QueuedFrame<T>>> {
         let full = self.bound.is_some_and(|bound| (self.backlog.bytes + others).at(pacing) > bound);
         let mut dropped = Vec::new();
         match role {
             FrameRole::Key => {
-                // A key frame does not depend on skipped frames, so decoding can resume.
+                // A key frame does not depend on skipped frames.
                 self.broken = false;
                 if full {
-                    // A frame whose first packets were sent is completed, because receivers wait for its rest, which is
-                    // small.
+                    // Receivers wait for the rest of a begun frame.
                     let begun = self.waiting.front().is_some_and(|frame| frame.taken > Bytes::ZERO);
                     dropped.extend(self.waiting.drain(usize::from(begun)..));
                     self.backlog.skipped += dropped.len() as u64;
@@ -102,13 +99,13 @@ impl<T> FrameQueue<T> {
         Some(dropped)
     }
 
-    /// Adds a frame that was admitted.
+    /// Adds an admitted frame.
     pub fn add(&mut self, now: Time, size: Bytes, content: T) {
         self.backlog.bytes += size;
         self.waiting.push_back(QueuedFrame { content, since: now, taken: Bytes::ZERO, size });
     }
 
-    /// Adds `size` bytes to the newest frame and returns its content; `None` if no frame waits.
+    /// Adds bytes to the newest frame and returns its content; `None` if no frame waits.
     pub fn extend(&mut self, size: Bytes) -> Option<&mut T> {
         let newest = self.waiting.back_mut()?;
         newest.size += size;
@@ -116,8 +113,7 @@ impl<T> FrameQueue<T> {
         Some(&mut newest.content)
     }
 
-    /// Skips a frame independently of the backlog. Unless it is disposable, no frame can be decoded until the next key
-    /// frame.
+    /// Skips a frame. Unless it is disposable, no frame can be decoded until the next key frame.
     pub fn skip(&mut self, role: FrameRole) {
         self.broken |= role != FrameRole::Disposable;
         self.backlog.skipped += 1;
@@ -128,7 +124,7 @@ impl<T> FrameQueue<T> {
         self.waiting.front()
     }
 
-    /// Removes `len` bytes, which are sent now, from the oldest frame. `cut` removes them from the frame's content.
+    /// Removes `len` bytes from the oldest frame; `cut` removes them from its content.
     pub fn take<R>(&mut self, len: Bytes, cut: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.backlog.bytes = self.backlog.bytes.saturating_sub(len);
         let head = self.waiting.front_mut()?;

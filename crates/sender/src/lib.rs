@@ -1,10 +1,7 @@
-//! The parts of a video sender around its rate controller, sans-IO: a pacer with priorities, a bounded frame queue,
-//! retransmission within the rate, and probes. Feedback is read in the format of the product's RTP stack.
+//! The parts of a video sender around its rate controller, sans-IO: pacing, a frame queue, retransmission and probes.
 //!
-//! A product that has RTP packets and sockets, but no pacer, uses a [`MediaSender`]. The `MediaSender` sends all
-//! streams of a session in this order: audio, retransmissions, parity, video. The caller keeps the packets' bytes, owns
-//! the clock and the sockets, and sends the packets that [`Output::Send`] names. A product that has its own pacer only
-//! needs [`Remote`](steadycast_remote::Remote).
+//! A [`MediaSender`] is for a product with RTP packets and sockets but no pacer. It sends audio first, then
+//! retransmissions, parity and video. A product with a pacer only needs [`Remote`](steadycast_remote::Remote).
 //!
 //! ```
 #![doc = include_str!("../examples/call.rs")]
@@ -12,8 +9,7 @@
 //!
 //! # Stability
 //! [`MediaSender`], [`MediaSettings`], [`StreamSettings`], [`MediaPacket`], [`Departure`], [`Output`],
-//! [`EncoderTarget`], [`PacketName`] and their fields follow semantic versioning. All else is shared with
-//! `steadycast-session` and may change in any version.
+//! [`EncoderTarget`], [`PacketName`] and their fields follow semantic versioning. All else may change in any version.
 
 pub mod feedback;
 mod frame_queue;

@@ -15,26 +15,23 @@ use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MediaSettings {
-    /// The limits of the controller, and the properties of the stack's feedback.
+    /// The controller's limits, and the properties of the stack's feedback.
     pub bounds: Bounds,
-    /// The format of the per-packet feedback that [`MediaSender::on_rtcp`] reads.
+    /// The per-packet feedback that [`MediaSender::on_rtcp`] reads.
     pub format: FeedbackFormat,
-    /// Whether feedback covers retransmissions. Pion's and libwebrtc's receivers leave most of them out.
+    /// Whether feedback covers retransmissions; Pion and libwebrtc leave most of them out.
     pub retransmissions_covered: bool,
-    /// Whether the stack can send padding, which fills a probe when no packet waits.
+    /// Whether the stack can send padding, which fills probes.
     pub padding: bool,
-    /// The limit of the queue: the time that its packets may take at the pacing rate. Frames that would have to wait
-    /// longer are skipped.
+    /// The queue's limit: the time of its packets at the pacing rate. Frames beyond it are skipped.
     pub max_backlog: Span,
-    /// The maximum lateness of a call of [`MediaSender::poll`] for which the pacer catches up. A larger value allows
-    /// longer bursts.
+    /// The maximum lateness of [`MediaSender::poll`] for which the pacer catches up.
     pub credit: Span,
 }
 
 impl MediaSettings {
-    /// Creates the settings of a stack with transport-wide feedback, whose retransmissions are not covered, and which
-    /// sends no padding. Packets wait for at most a second, and after a late call the pacer catches up for at most 20
-    /// ms.
+    /// Creates the settings of a stack with transport-wide feedback without retransmissions, and without padding. The
+    /// backlog is at most a second, and the pacer catches up for at most 20 ms.
     pub const fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -47,23 +44,21 @@ impl MediaSettings {
     }
 }
 
-/// A packet that has to be sent now.
+/// A packet to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Departure {
-    /// The stream of the packet.
+    /// The stream.
     pub stream: StreamId,
-    /// The caller's identifier of the packet. A retransmission or padding has the identifier of the media packet that
-    /// it repeats.
+    /// The caller's identifier; for a retransmission or padding, that of the repeated packet.
     pub id: u64,
-    /// The RTP sequence number of the packet. For a retransmission or padding, that of the media packet that it
-    /// repeats.
+    /// The RTP sequence number; for a retransmission or padding, that of the repeated packet.
     pub seq: u16,
-    /// The number among the packets of all streams. A transport-wide header extension carries its low 16 bits, unless
-    /// the caller names the packet otherwise ([`MediaSender::sent_as`]).
+    /// The number among the packets of all streams. Transport-wide feedback has its low 16 bits, unless
+    /// [`MediaSender::sent_as`] sets a name.
     pub number: u64,
     /// Whether the packet is media, a retransmission, parity or padding.
     pub kind: Stream,
-    /// The IP size with which the sender has counted the packet.
+    /// The IP size.
     pub size: Bytes,
 }
 
@@ -72,47 +67,43 @@ pub struct Departure {
 pub enum Output {
     /// Send this packet now.
     Send(Departure),
-    /// The packet that was queued under this identifier will not be sent, because a key frame has replaced its frame.
-    /// The caller can free it.
+    /// The packet with this identifier will not be sent, because a key frame has replaced its frame.
     Dropped(StreamId, u64),
-    /// Wait until this time or the next event, whichever comes first. With `None`, wait until the next event.
+    /// Wait until this time or the next event; with `None`, until the next event.
     Wait(Option<Wake>),
 }
 
-/// The counts of [`MediaSender::on_rtcp`].
+/// The counts of one [`MediaSender::on_rtcp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtcpCounts {
-    /// The number of packets whose fates were reported for the first time.
+    /// The packets with newly reported fates.
     pub packets: u64,
-    /// The number of packets that NACKs request.
+    /// The packets that NACKs request.
     pub nacked: u64,
-    /// The number of requests for a key frame.
+    /// The requests for a key frame.
     pub key_frames: u64,
-    /// The number of feedback messages that were ignored, because the compound covers more than the permitted number of
-    /// packets.
+    /// The feedback messages ignored beyond the permitted number of packets.
     pub refused: u64,
 }
 
-/// The number of packets whose names are kept, which is the size of the controller's history.
+/// The number of names kept, as long as the controller's history.
 const NAMED_PACKETS: usize = 1 << 14;
-/// The backlog, as a time at the pacing rate, up to which encoders keep their full rate: one frame at 25 per second.
+/// The backlog with full encoder rates, at the pacing rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);
-/// The time in which lower encoder rates drain a backlog above [`FRAME_BACKLOG`].
+/// The time in which a larger backlog is drained.
 const DRAIN_TIME: Span = Span::millis(250);
-/// The lowest share of the rate that an encoder gets while a backlog is drained.
+/// The minimum share of the rate for an encoder while a backlog is drained.
 const MIN_DRAIN_SHARE: f64 = 0.5;
-/// The bytes by which a retransmission is larger than its original: it carries the original's sequence number (RFC
-/// 4588, section 4).
+/// A retransmission carries the original's sequence number (RFC 4588, section 4).
 const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 
 /// A sender of several streams around a controller, sans-IO.
 ///
-/// The caller makes packets and keeps their bytes. It passes each packet to [`MediaSender::push`], calls
-/// [`MediaSender::poll`] until that returns [`Output::Wait`], and sends each packet that [`Output::Send`] names. It
-/// passes RTCP to [`MediaSender::on_rtcp`]. If it reads feedback itself, it passes the packets' fates to
-/// [`MediaSender::feedback`]. Before each frame it reads [`MediaSender::encoder`].
+/// The caller keeps the packets' bytes. It passes packets to [`MediaSender::push`] and RTCP to
+/// [`MediaSender::on_rtcp`] (or fates to [`MediaSender::feedback`]), and calls [`MediaSender::poll`] until it returns
+/// [`Output::Wait`]. Before each frame it reads [`MediaSender::encoder`].
 ///
-/// All times are on one clock of the caller, which may start at any value.
+/// All times are on one clock, which may start at any value.
 pub struct MediaSender {
     remote: Remote,
     settings: MediaSettings,
@@ -121,15 +112,15 @@ pub struct MediaSender {
     prober: Prober,
     share: RepairShare,
     budget: RepairBudget,
-    /// The packet number for each name, and the names in the order in which they were set.
+    /// The packet number of each name, and the names in the order of setting.
     names: BTreeMap<PacketName, u64>,
     named: VecDeque<(PacketName, u64)>,
-    /// Whether the caller has transport-wide sequence numbers of its own.
+    /// Whether the caller sets transport-wide sequence numbers.
     own_transport: bool,
     dropped: VecDeque<(StreamId, u64)>,
-    /// The number of the next packet of any stream.
+    /// The number of the next packet.
     next: u64,
-    /// The stream of the newest packet that is cached.
+    /// The stream of the newest cached packet.
     newest: Option<StreamId>,
 }
 
@@ -141,18 +132,18 @@ impl fmt::Debug for MediaSender {
 }
 
 impl MediaSender {
-    /// Creates a sender around a controller of the registry, whose defaults are overridden by `params`.
+    /// Creates a sender around a controller of the registry, with `params` over its defaults.
     ///
     /// # Errors
     /// As [`Remote::new`].
     pub fn new(controller: &str, params: &[(String, Given)], settings: MediaSettings) -> Result<Self, ParamError> {
         let mut bounds = settings.bounds.clone();
-        // The prober can send probes, so controllers that need them are accepted.
+        // The prober can send probes.
         bounds.offers.push(Need::Probes);
         Ok(Self::around(Remote::new(controller, params, &bounds)?, settings))
     }
 
-    /// Creates a sender around a controller of the caller's own. The controller must not have sent anything so far.
+    /// Creates a sender around a controller that has not sent anything.
     pub fn around(remote: Remote, settings: MediaSettings) -> Self {
         Self {
             remote,
@@ -171,19 +162,18 @@ impl MediaSender {
         }
     }
 
-    /// Adds a stream. Video streams get their rates in the order in which they are added, so the base layer has to be
-    /// added first.
+    /// Adds a stream. Video streams get their rates in the order of adding, base layer first.
     pub fn add_stream(&mut self, settings: StreamSettings) -> StreamId {
         self.streams.push(StreamState::new(settings, self.settings.max_backlog));
         StreamId(self.streams.len() as u32 - 1)
     }
 
-    /// Returns the controller's present decision and its reason.
+    /// Returns the controller's decision.
     pub fn decision(&self) -> Decision {
         self.remote.decision()
     }
 
-    /// Returns the waiting bytes and the number of skipped frames of all streams.
+    /// Returns the waiting bytes and skipped frames of all streams.
     pub fn backlog(&self) -> Backlog {
         self.streams.iter().map(|stream| stream.queue.backlog()).fold(Backlog::default(), |all, one| Backlog {
             bytes: all.bytes + one.bytes,
@@ -191,12 +181,12 @@ impl MediaSender {
         })
     }
 
-    /// Returns the waiting bytes and the number of skipped frames of one stream.
+    /// Returns the waiting bytes and skipped frames of one stream.
     pub fn backlog_of(&self, stream: StreamId) -> Backlog {
         self.streams.get(stream.0 as usize).map(|state| state.queue.backlog()).unwrap_or_default()
     }
 
-    /// Returns the counts of retransmissions, and of requests that were refused.
+    /// Returns the counts of retransmissions and refused requests.
     pub fn repairs(&self) -> Repairs {
         let mut all = Repairs::default();
         for cache in self.streams.iter().filter_map(|stream| stream.cache.as_ref()) {
@@ -205,22 +195,21 @@ impl MediaSender {
         all
     }
 
-    /// Returns the results of the controller's probes.
+    /// Returns the counts of probes.
     pub fn probes(&self) -> Probes {
         self.prober.counts()
     }
 
-    /// Returns the task for the next frame of a stream's encoder. Each request for a key frame is returned only once.
+    /// Returns the task for a stream's next frame. Each key-frame request is returned once.
     ///
-    /// The rate is lower while more than a frame waits in the queues. Audio and parity have their reserved rates. Video
-    /// streams get the rest, in their order: each gets up to its maximum, or is paused if the rest is below its
-    /// minimum. The first video stream is never paused.
+    /// The rate is lower while more than a frame waits. Video streams share what audio and parity leave, in order:
+    /// each gets up to its maximum, or is paused below its minimum. The first one is never paused.
     pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
         let Decision { target, pacing, .. } = self.remote.decision();
-        // Without this reduction, an encoder that produces one per cent too much would fill the queue.
+        // An encoder with one per cent too much would fill the queue.
         let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
         let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
-        // Repair's recent share is subtracted first, because media and repair together must not exceed the target.
+        // Media and repair together must not exceed the target.
         let mut left = self.share.left(now, target).scale(drain);
         let mut rate = Rate::ZERO;
         let mut first = true;
@@ -251,19 +240,18 @@ impl MediaSender {
         self.streams.get_mut(stream.0 as usize)
     }
 
-    /// Begins a frame that was encoded. Returns false if it has to be skipped, because the backlog is too large. The
-    /// packets of a skipped frame should not get sequence numbers. If other frames depend on a skipped frame,
-    /// [`MediaSender::encoder`] requests a key frame as soon as one can be sent. A key frame is always sent, and drops
-    /// frames that wait before it if there are too many.
+    /// Begins an encoded frame. Returns false if it has to be skipped; its packets should not get sequence numbers.
+    /// If others depend on it, [`MediaSender::encoder`] requests a key frame. A key frame is always sent, and drops
+    /// waiting frames if there are too many.
     ///
-    /// A caller that does not know where frames begin need not call this.
+    /// The call is optional.
     pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {
         let (pacing, all) = (self.remote.decision().pacing, self.backlog().bytes);
         let Some(state) = self.stream(stream) else { return false };
-        // The other streams' packets wait for the same pacer, so they count in the backlog of this stream.
+        // All streams share the pacer.
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
-        // If the role is `None`, `push` refuses the packets of the skipped frame.
+        // `push` refuses the packets of a skipped frame.
         (state.role, state.is_announced) = (dropped.is_some().then_some(role), true);
         if role == FrameRole::Key {
             state.on_key_frame(now);
@@ -274,25 +262,24 @@ impl MediaSender {
         true
     }
 
-    /// Adds a packet. Returns false if the packet is not queued: its frame was skipped, the backlog is twice the
-    /// maximum, the packet's size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
+    /// Adds a packet. Returns false if it is not queued: a skipped frame, twice the maximum backlog, a size of zero,
+    /// or no such stream. Call [`MediaSender::poll`] afterwards.
     ///
-    /// The bound of twice the maximum applies to video only. If a frame exceeds it, the rest of the frame is skipped.
-    /// [`MediaSender::encoder`] then requests a key frame, unless the frame was announced as disposable. A key frame is
-    /// never cut.
+    /// Video beyond twice the maximum backlog skips the rest of its frame, but never of a key frame.
+    /// [`MediaSender::encoder`] then requests a key frame, unless the frame was disposable.
     pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
         let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
         let waits = self.backlog().bytes.at(pacing);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
         let Some(role) = state.role.filter(|_| packet.size > Bytes::ZERO) else { return false };
         if waits.is_zero() {
-            // The pacer must not catch up for the time in which no packet waited.
+            // The pacer must not catch up for an empty queue.
             self.pace.resume(now, pacing);
         }
-        // Frames that were not announced by `frame` need a bound, too. Audio does not wait, so it needs none.
+        // Frames without a call of `frame` need a bound, too; audio does not wait.
         if waits > most && role != FrameRole::Key && state.settings.kind == StreamKind::Video {
             if state.is_announced {
-                // A receiver cannot decode a part of a frame, so the rest is refused as well.
+                // A part of a frame can't be decoded.
                 state.role = None;
                 state.queue.skip(role);
             } else {
@@ -304,17 +291,16 @@ impl MediaSender {
         match packet.edge.first {
             false if state.queue.head().is_some() => {
                 if let Some(packets) = state.queue.extend(packet.size) {
-                    // All packets of a frame get the time of its first one, because the deadline of a retransmission
-                    // depends on the frame.
+                    // A retransmission's deadline depends on the frame.
                     let ready = packets.front().map_or(now, |first: &Queued| first.ready);
                     packets.push_back(Queued { ready, ..queued });
                 }
             }
-            // The packet starts a new frame, or continues a frame whose earlier packets have all been sent.
+            // A new frame, or one whose earlier packets have all been sent.
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
-        // The controller gets one report per frame, when the frame's size is known.
+        // At its last packet, the frame's size is known.
         if packet.edge.last && state.settings.kind == StreamKind::Video {
             let frame = state.frame_size;
             self.report_queue(now, Some(frame));
@@ -322,7 +308,6 @@ impl MediaSender {
         true
     }
 
-    /// Reports the queue of video to the controller.
     fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
         let video = self.streams.iter().filter(|stream| stream.settings.kind == StreamKind::Video);
         let waiting = video.clone().fold(Bytes::ZERO, |bytes, stream| bytes + stream.queue.backlog().bytes);
@@ -331,13 +316,11 @@ impl MediaSender {
         self.remote.queued(&MediaQueue { at: now, waiting, age, frame });
     }
 
-    /// Sets the name that feedback will use for a sent packet. From then on [`MediaSender::number`] returns the
-    /// packet's number for this name, for use in [`MediaSender::feedback`]. This is for stacks that assign
-    /// transport-wide sequence numbers themselves, for the sequence numbers of retransmissions (RFC 8888), and for
-    /// packet numbers of another protocol.
+    /// Sets the name of a sent packet in feedback; [`MediaSender::number`] finds the packet by it. It serves other
+    /// transport-wide numbers, retransmissions (RFC 8888) and other protocols.
     pub fn sent_as(&mut self, number: u64, name: PacketName) {
         self.own_transport |= matches!(name, PacketName::Transport(_));
-        // 16-bit numbers wrap. If a newer packet has the same name as the oldest one, the name is kept.
+        // 16-bit numbers wrap, so a newer packet may have the name.
         if self.named.len() == NAMED_PACKETS
             && let Some((name, number)) = self.named.pop_front()
             && self.names.get(&name) == Some(&number)
@@ -348,7 +331,7 @@ impl MediaSender {
         self.named.push_back((name, number));
     }
 
-    /// Returns the number of the packet with this name; `None` if it is unknown.
+    /// Returns the number of the packet with this name; `None` if unknown.
     pub fn number(&self, name: PacketName) -> Option<u64> {
         match name {
             PacketName::Transport(low) if !self.own_transport => self.remote.number(low),
@@ -356,8 +339,8 @@ impl MediaSender {
         }
     }
 
-    /// Reads an RTCP compound: per-packet feedback in the agreed format, NACKs and requests for key frames. All other
-    /// packets are ignored. Call [`MediaSender::poll`] afterwards.
+    /// Reads an RTCP compound: per-packet feedback, NACKs and key-frame requests. Call [`MediaSender::poll`]
+    /// afterwards.
     ///
     /// # Errors
     /// The datagram is not RTCP.
@@ -369,8 +352,7 @@ impl MediaSender {
         let rtt = remote.join(now, |now, history, joined| {
             let (read, refused) =
                 feedback::join(history, now, &compound, settings.format, |history, name| match name {
-                    // If the caller has not set names, a transport-wide number is the low 16 bits of the packet's
-                    // number.
+                    // Without names, a transport-wide number is the low 16 bits.
                     PacketName::Transport(low) if !*own_transport => history.by_low_bits(low),
                     _ => names.get(&name).copied(),
                 });
@@ -379,7 +361,7 @@ impl MediaSender {
                 *joined = read;
             }
             counts.packets = joined.packets.len() as u64;
-            // Only lost retransmissions are considered, because a lost original is requested by a NACK.
+            // A NACK requests a lost original.
             let repairs = joined.packets.iter().filter(|packet| packet.stream == Stream::Repair);
             lost.extend(repairs.filter(|packet| packet.arrived.is_none()).map(|packet| packet.number));
         });
@@ -408,8 +390,7 @@ impl MediaSender {
         self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
     }
 
-    /// Processes the fates of packets as [`Remote::feedback`] does, for a stack that reads feedback itself. Call
-    /// [`MediaSender::poll`] afterwards.
+    /// Processes the fates of packets as [`Remote::feedback`] does. Call [`MediaSender::poll`] afterwards.
     pub fn feedback(&mut self, now: Time, fates: impl IntoIterator<Item = PacketResult>) {
         let mut missing = Vec::new();
         let fates = fates.into_iter().inspect(|fate| {
@@ -421,14 +402,14 @@ impl MediaSender {
         self.after_feedback(now, rtt, &missing);
     }
 
-    /// Retransmits packets again whose retransmissions were lost, and reads the effects of the feedback.
+    /// Repeats lost retransmissions, and reads the effects of the feedback.
     fn after_feedback(&mut self, now: Time, rtt: Option<Span>, lost: &[u64]) {
         let context = self.nack_context(now);
         for cache in self.streams.iter_mut().filter_map(|stream| stream.cache.as_mut()) {
             if let Some(rtt) = rtt {
                 cache.on_round_trip(rtt);
             }
-            // If feedback does not cover retransmissions, their absence has no meaning.
+            // Otherwise their absence has no meaning.
             if self.settings.retransmissions_covered {
                 lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
             }
@@ -442,9 +423,8 @@ impl MediaSender {
         NackContext { now, target, packet, scarce, announced_playout: None }
     }
 
-    /// Requests that a packet is retransmitted, for a stack that reads NACKs itself. Returns false if the request is
-    /// refused. This is the case if the packet is queued already, was sent less than a round trip ago or is not cached.
-    /// It is also the case if repairs have used up their share of the rate. Call [`MediaSender::poll`] afterwards.
+    /// Requests the retransmission of a packet, as a NACK does. Returns false if it is queued already, was sent less
+    /// than a round trip ago, is not cached, or exceeds repair's share. Call [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
@@ -454,30 +434,26 @@ impl MediaSender {
         cache.queued() > before
     }
 
-    /// Requests a key frame, for a stack that reads PLI and FIR itself. One key frame answers all requests within 0.5
-    /// s.
+    /// Requests a key frame, as PLI and FIR do. One key frame answers all requests within 0.5 s.
     pub fn request_key_frame(&mut self, stream: StreamId) {
         if let Some(state) = self.stream(stream) {
             state.requested = true;
         }
     }
 
-    /// Removes the waiting packets of all streams, for example when the caller's pipeline is flushed. The caller can
-    /// free them. Packets that were sent stay in the history and in the cache, so that their feedback and their
-    /// retransmission still work.
+    /// Removes all waiting packets. Sent packets stay in the history and the cache.
     pub fn clear(&mut self) {
         self.dropped.clear();
         self.streams.iter_mut().for_each(|stream| stream.queue.clear());
     }
 
-    /// Declares that feedback will not cover a packet, as [`Remote::forget`] does.
+    /// As [`Remote::forget`]: feedback will not cover a packet.
     pub fn forget(&mut self, number: u64) {
         self.remote.forget(number);
     }
 
-    /// Returns what the caller has to do now. Call it after each other call, and at the time of the last
-    /// [`Output::Wait`], until it returns [`Output::Wait`]. After a late call, the pacer catches up for at most
-    /// [`MediaSettings::credit`].
+    /// Returns what to do now. Call it after each other call and at the time of the last [`Output::Wait`], until it
+    /// returns [`Output::Wait`]. It catches up for at most [`MediaSettings::credit`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some((stream, id)) = self.dropped.pop_front() {
             return Output::Dropped(stream, id);
@@ -486,8 +462,7 @@ impl MediaSender {
             self.remote.timer(now);
             self.prober.request(self.remote.probe());
         }
-        // Audio is not paced. If it were queued after a video frame, it would wait for as long as the frame takes at
-        // the pacing rate.
+        // Audio is not paced; a video frame would delay it.
         if let Some(stream) = self.oldest(StreamKind::Audio) {
             return self.send_head(now, stream);
         }
@@ -498,7 +473,7 @@ impl MediaSender {
                 Some(stream) => self.send_repair(now, stream),
                 None => None,
             };
-            // Parity covers packets that were already sent, so its deadline is earlier than that of queued video.
+            // Parity covers sent packets, so its deadline is earlier than queued video's.
             let next = || self.oldest(StreamKind::Parity).or_else(|| self.oldest(StreamKind::Video));
             if let Some(departure) = sent {
                 return Output::Send(departure);
@@ -514,11 +489,11 @@ impl MediaSender {
     fn wait(&self, now: Time, due: Option<Time>) -> Output {
         let media = due.map(|at| Wake { at, why: "pacer" });
         let soonest = self.remote.wake().into_iter().chain(media).min_by_key(|wake| wake.at);
-        // If the wake-up time were in the past, the caller would poll forever at the same time.
+        // A wake-up in the past would let the caller poll forever.
         Output::Wait(soonest.map(|wake| Wake { at: wake.at.max(now + Span::nanos(1)), ..wake }))
     }
 
-    /// Returns when the next packet, other than audio, may be sent; `None` if there is none or the window is closed.
+    /// Returns when the next packet except audio may be sent; `None` if there is none or the window is closed.
     fn due(&self, repair: bool) -> Option<Time> {
         let waits = repair
             || self.oldest(StreamKind::Parity).is_some()
@@ -528,14 +503,14 @@ impl MediaSender {
         (waits && !closed).then(|| self.pace.due(self.departure_rate()))
     }
 
-    /// Returns the stream of this kind whose oldest frame has waited longest.
+    /// Returns the stream of this kind with the oldest head.
     fn oldest(&self, kind: StreamKind) -> Option<StreamId> {
         let streams = self.streams.iter().enumerate().filter(|(_, stream)| stream.settings.kind == kind);
         let heads = streams.filter_map(|(n, stream)| Some((stream.queue.head()?.since, n)));
         heads.min().map(|(_, n)| StreamId(n as u32))
     }
 
-    /// Returns a stream that has a retransmission to send.
+    /// Returns a stream with a retransmission to send.
     fn waiting_repair(&mut self, now: Time) -> Option<StreamId> {
         let waits = self.streams.iter_mut().position(|stream| stream.cache.as_mut().is_some_and(|c| c.waits(now)));
         waits.map(|n| StreamId(n as u32))
@@ -545,17 +520,16 @@ impl MediaSender {
         self.prober.rate().unwrap_or_else(|| self.remote.decision().pacing)
     }
 
-    /// Returns true if padding is to be sent when no other packet waits, because a probe is in progress.
+    /// Whether a probe may be filled with padding.
     fn pads(&self) -> bool {
         self.settings.padding && self.prober.pads() && self.newest.is_some()
     }
 
-    /// Sends the oldest packet of a stream's queue.
     fn send_head(&mut self, now: Time, stream: StreamId) -> Output {
         let Some(state) = self.stream(stream) else { return Output::Wait(None) };
         let (settings, head) = (state.settings, state.queue.head().and_then(|head| head.content.front()).copied());
         let Some(Queued { packet, role, ready }) = head else {
-            // An admitted frame always has a packet. Without one, there is nothing to send.
+            // An admitted frame always has a packet.
             state.queue.clear();
             return Output::Wait(None);
         };
@@ -579,7 +553,7 @@ impl MediaSender {
             self.report_queue(now, None);
         }
         self.share.on_sent(now, size, kind == Stream::Parity);
-        // RFC 8888 identifies packets by SSRC and sequence number, not by the number across all streams.
+        // RFC 8888 identifies packets by SSRC and sequence number.
         if settings.covered && self.settings.format == FeedbackFormat::Rfc8888 {
             self.sent_as(number, PacketName::Rtp { ssrc: settings.ssrc, seq: packet.seq });
         }
@@ -595,10 +569,8 @@ impl MediaSender {
         Output::Send(Departure { stream, id, seq, number, kind, size })
     }
 
-    /// Sends the next retransmission of a stream.
     fn send_repair(&mut self, now: Time, stream: StreamId) -> Option<Departure> {
-        // The cache stores the number under which this retransmission will be registered. With this number, the cache
-        // recognises a later loss of the retransmission.
+        // The number by which the cache recognises a loss of this retransmission.
         let number = self.next;
         let cache = self.streams.get_mut(stream.0 as usize)?.cache.as_mut()?;
         let Retransmission { packet, .. } = cache.next(now, number)?;
@@ -617,7 +589,7 @@ impl MediaSender {
         pacing: Rate,
     ) -> Departure {
         let size = cached.size;
-        // The absence of a packet from feedback that does not cover it must not count as a loss.
+        // A packet that feedback does not cover must not count as lost.
         let number = match self.settings.retransmissions_covered {
             true => self.remote.sent_extra(now, kind, size),
             false => self.remote.sent_uncovered(now, kind, size),
@@ -629,9 +601,8 @@ impl MediaSender {
         Departure { stream, id, seq, number, kind, size }
     }
 
-    /// Sends the newest packet again as padding.
     fn send_padding(&mut self, now: Time) -> Output {
-        // Padding repeats the newest packet, so that it can also replace a lost original.
+        // It can also replace a lost original.
         let newest = self.newest.and_then(|stream| {
             let cache = self.streams.get(stream.0 as usize)?.cache.as_ref()?;
             Some((stream, cache.newest()?.packet))
@@ -641,7 +612,7 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // The result is zero, because padding is only used in probes that do not count against the pacing rate.
+        // Padding is only in probes that do not count against the pacing rate, so nothing is charged.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

@@ -1,5 +1,4 @@
-//! Bandwidth probes of a controller ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)): a number of packets
-//! that are sent at the probe's rate.
+//! Bandwidth probes of a controller ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)).
 
 use steadycast_control::Probe;
 use steadycast_units::{Bytes, Rate};
@@ -7,24 +6,21 @@ use steadycast_units::{Bytes, Rate};
 /// Counts of a sender's probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
-    /// The number of probes that were sent completely.
+    /// The probes sent completely.
     pub whole: u64,
-    /// The number of probes that ended early, because no packet waited and there was no padding.
+    /// The probes cut short: no packet waited, and there was no padding.
     pub cut: u64,
-    /// The number of probes that the controller withdrew before they began, because no packet waited or the congestion
-    /// window was full.
+    /// The probes withdrawn before they began.
     pub skipped: u64,
 }
 
-/// Sends one probe after the other. A probe begins with the first packet that is sent after the controller requests it.
-/// The probe ends when its numbers of packets and bytes are reached, or when no packet waits. Each probe is sent once,
-/// by its id.
+/// Sends one probe after the other. A probe begins with the first packet after its request, and each id is sent once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prober {
     running: Option<Running>,
-    /// The id of the last probe that has begun.
+    /// The last probe that has begun.
     begun: Option<u32>,
-    /// The id of a requested probe that has not begun.
+    /// A requested probe that has not begun.
     pending: Option<u32>,
     counts: Probes,
 }
@@ -37,12 +33,12 @@ struct Running {
 }
 
 impl Prober {
-    /// Returns the counts of the probes so far.
+    /// Returns the counts.
     pub const fn counts(&self) -> Probes {
         self.counts
     }
 
-    /// Updates the probe that the controller requests.
+    /// Sets the requested probe.
     pub fn request(&mut self, wanted: Option<Probe>) {
         let new = wanted.map(|probe| probe.id).filter(|id| self.begun != Some(*id));
         if self.pending.is_some_and(|pending| new != Some(pending)) {
@@ -51,22 +47,20 @@ impl Prober {
         self.pending = new;
     }
 
-    /// Returns the probe's rate while one is in progress.
+    /// Returns the rate of the probe in progress.
     pub fn rate(&self) -> Option<Rate> {
         self.running.map(|running| running.probe.rate)
     }
 
-    /// Returns true if the probe in progress is filled with padding. A probe whose packets count against the pacing
-    /// rate only uses packets that wait.
+    /// Returns whether padding fills the probe. One that counts against the pacing rate uses only waiting packets.
     pub fn pads(&self) -> bool {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// Counts a sent packet. If no probe is in progress, the packet starts the requested probe, unless the packet is
-    /// padding. If the packet ends a probe that counts against the pacing rate, returns the number of bytes that were
-    /// sent too early.
+    /// Counts a sent packet, which may start the probe `wanted`. At the end of a probe that counts against the pacing
+    /// rate, returns the bytes sent too early.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
-        // A probe starts with a packet that is sent anyway, so that a probe without media never begins.
+        // A probe without media never begins.
         if self.running.is_none() {
             self.running = wanted
                 .filter(|probe| self.begun != Some(probe.id) && probe.rate > Rate::ZERO)
@@ -80,7 +74,7 @@ impl Prober {
         running.bytes += size;
         if running.packets >= running.probe.packets && running.bytes >= running.probe.bytes {
             self.counts.whole += 1;
-            // The pacer charges the last packet itself. Only the packets before it were sent too early.
+            // The pacer charges the last packet itself.
             let early = if running.probe.within { running.bytes.saturating_sub(size) } else { Bytes::ZERO };
             self.running = None;
             return early;

@@ -1,35 +1,34 @@
-//! Settings, budget and counts of a sender's repairs.
+//! A sender's repairs.
 
 use steadycast_units::{Bytes, Rate, Span, Time, sums};
 
-/// Retransmission settings of a session of two members. Both ends need the same values.
+/// Retransmission settings, the same at both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairSettings {
-    /// The SSRC of the retransmission stream.
+    /// The retransmission stream's SSRC.
     pub ssrc: u32,
-    /// The RTP payload type of the retransmission stream.
+    /// The retransmission stream's RTP payload type.
     pub payload_type: u8,
-    /// The time from a frame being ready to its display. `None`: a packet is useful for one second.
+    /// The time from a ready frame to its display; `None` for one second.
     pub playout: Option<Span>,
 }
 
 impl RepairSettings {
-    /// Returns the time for which a packet is useful after its frame was ready.
+    /// Returns how long a packet is useful after its frame was ready.
     pub fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
 }
 
-/// Time for which a packet is useful when no play-out delay is known.
+/// The useful time of a packet without a known play-out delay.
 pub const DEFAULT_USEFUL_TIME: Span = Span::secs(1);
 
-/// Maximum share of the target rate for packets that are sent on request (str0m's bound).
+/// The maximum share of the target rate for retransmissions (str0m's bound).
 const REPAIR_SHARE: f64 = 0.15;
-/// Time over which an unused share accumulates. libwebrtc limits retransmissions over 500 ms, but bursts of losses need
-/// twice that time.
+/// The time over which an unused share accumulates: twice libwebrtc's, for bursts of losses.
 const BUDGET_WINDOW: Span = Span::secs(1);
 
-/// Token bucket for packets that are sent on request.
+/// A token bucket for packets sent on request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepairBudget {
     tokens: f64,
@@ -37,11 +36,10 @@ pub struct RepairBudget {
 }
 
 impl RepairBudget {
-    /// Takes `size` out of the bucket, which fills at `REPAIR_SHARE` of `target` and has room for at least two packets
-    /// of `packet` bytes. Returns false if it contains less than `size`.
+    /// Takes `size` from the bucket. It fills at `REPAIR_SHARE` of `target` and holds at least two packets of size
+    /// `packet`. Returns false if there is too little.
     pub fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
-        // The bucket has room for two packets at any rate. If its size were only 15 % of a low rate, a full packet
-        // could never be retransmitted.
+        // At a low rate, a full packet could never be retransmitted.
         let most = target.scale(REPAIR_SHARE).over(BUDGET_WINDOW).max(packet + packet).as_f64();
         let saved =
             self.refilled.map_or(most, |at| target.scale(REPAIR_SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());
@@ -54,20 +52,20 @@ impl RepairBudget {
     }
 }
 
-/// Counts of a sender's retransmissions, parity packets and refused requests.
+/// Counts of retransmissions, parity packets and refused requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
-    /// The number of retransmitted packets.
+    /// The retransmitted packets.
     pub packets: u64,
-    /// The IP bytes of the retransmitted packets.
+    /// The retransmitted IP bytes.
     pub bytes: Bytes,
-    /// The number of requests that were refused because repair had used its share of the rate.
+    /// The requests refused because repair had used its share.
     pub refused: u64,
-    /// The number of requests that were refused because the packets would have arrived too late.
+    /// The requests refused because the packets would be late.
     pub stale: u64,
-    /// The number of parity packets.
+    /// The parity packets.
     pub parities: u64,
-    /// The IP bytes of the parity packets.
+    /// The IP bytes of parity packets.
     pub parity_bytes: Bytes,
 }
 

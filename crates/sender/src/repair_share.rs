@@ -1,18 +1,14 @@
-//! Division of a sender's rate between media and repair.
-
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Duration of a measurement step.
 const STEP: Span = Span::millis(100);
-/// Number of steps of the short mean: one second.
+/// The steps of the short mean: one second.
 const STEPS: usize = 10;
-/// Time constant, in seconds, of the long mean, which is exponentially weighted.
+/// The long mean's time constant, in seconds.
 const LONG_TIME_CONSTANT: f64 = 5.0;
-/// Maximum share of the rate that repair takes from the encoder.
+/// The maximum share of the rate for repair.
 const MAX_REPAIR_SHARE: f64 = 1.0 / 3.0;
 
-/// The IP bytes of one step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     all: f64,
@@ -22,7 +18,7 @@ struct Step {
 /// Measures repair's share of the sent bytes.
 #[derive(Debug, Default)]
 pub struct RepairShare {
-    /// The steps of the last second, the newest last.
+    /// The last second, newest last.
     steps: VecDeque<Step>,
     began: Time,
     long: f64,
@@ -38,12 +34,10 @@ impl RepairShare {
         }
     }
 
-    /// Returns the part of `rate` that is left for the media. The share of repair is the larger one of its mean over
-    /// the last second and its exponentially weighted mean, but at most a third.
+    /// Returns the part of `rate` for media. Repair's share is the larger of two means, at most a third.
     pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
-        // The short mean follows a burst of repairs immediately, and the long mean keeps the share for a while after
-        // the burst. The maximum leaves two thirds of the rate to the encoder.
+        // The short mean follows a burst, and the long one remembers it.
         let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }
     }
@@ -53,19 +47,17 @@ impl RepairShare {
         if all > 0.0 { repair / all } else { 0.0 }
     }
 
-    /// Ends the steps that have elapsed.
     fn pass(&mut self, now: Time) {
         if self.steps.is_empty() {
             self.began = now;
             self.steps.push_back(Step::default());
         }
         while now.since(self.began) >= STEP {
-            // A step without packets does not show a share.
             if let Some(step) = self.steps.back().filter(|step| step.all > 0.0) {
                 self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG_TIME_CONSTANT;
             }
             if now.since(self.began) > STEP * (2 * STEPS as u64) {
-                // After a pause, earlier steps are not representative.
+                // Steps before a pause say nothing.
                 self.steps.clear();
                 self.began = now;
             } else {

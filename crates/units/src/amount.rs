@@ -1,7 +1,7 @@
 use crate::Span;
 use std::ops::Sub;
 
-/// An amount of data. A packet's size is its IP size: headers of IP, UDP and RTP included.
+/// An amount of data. A packet's size is its IP size, with all headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(u64);
 
@@ -30,13 +30,13 @@ impl Bytes {
         let bits = u128::from(self.0) * 8 * 1_000_000_000 / u128::from(span.as_nanos());
         Rate(u64::try_from(bits).unwrap_or(u64::MAX))
     }
-    /// Returns the time that this amount takes at `rate`, rounded up to a nanosecond; [`Span::MAX`] at rate zero.
+    /// Returns the time that this amount takes at `rate`, rounded up; [`Span::MAX`] at rate zero.
     pub fn at(self, rate: Rate) -> Span {
         if rate.0 == 0 {
             return Span::MAX;
         }
         let bits = self.0.saturating_mul(8);
-        // For a packet the product fits into 64 bits, whose division is faster than that of 128 bits.
+        // A division of 64 bits is faster, and suffices for a packet.
         match bits.checked_mul(1_000_000_000) {
             Some(scaled) => Span::nanos(scaled.div_ceil(rate.0)),
             None => {
@@ -52,14 +52,14 @@ impl Bytes {
     }
 }
 
-/// A rate in bits per second on the wire. Prefixes are always powers of ten.
+/// A rate in bits per second on the wire; prefixes are powers of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
     /// Zero bits per second.
     pub const ZERO: Self = Self(0);
-    /// The largest rate, above that of any link.
+    /// The largest rate.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Creates a rate of `n` bits per second.
@@ -74,11 +74,11 @@ impl Rate {
     pub const fn mbps(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// Creates a rate of `b` bits per second, rounded to the nearest integer. Negative values give zero, infinity gives
-    /// [`Rate::MAX`]. NaN is a bug of the caller: debug builds panic, release builds give zero.
+    /// Creates a rate of `b` bit/s, rounded. Negative values give zero, infinity [`Rate::MAX`]. NaN panics in debug
+    /// builds and gives zero otherwise.
     pub fn from_bps_f64(b: f64) -> Self {
         debug_assert!(!b.is_nan(), "a rate that is not a number");
-        // `as` truncates, so adding 0.5 rounds to nearest. `as` also saturates, and maps NaN to 0.
+        // `as` truncates and saturates.
         Self((b + 0.5) as u64)
     }
     /// Returns the bits per second.
@@ -89,11 +89,11 @@ impl Rate {
     pub fn as_bps_f64(self) -> f64 {
         self.0 as f64
     }
-    /// Returns the bytes per second, the unit of the papers' equations.
+    /// Returns the bytes per second.
     pub fn as_bytes_per_s(self) -> f64 {
         self.0 as f64 / 8.0
     }
-    /// Creates a rate from bytes per second, the unit of the papers' equations.
+    /// Creates a rate from bytes per second.
     pub fn from_bytes_per_s(b: f64) -> Self {
         Self::from_bps_f64(b * 8.0)
     }
@@ -102,7 +102,7 @@ impl Rate {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
-    /// Returns the rate multiplied by `factor`, which must not be negative.
+    /// Returns the rate times `factor` ≥ 0.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self::from_bps_f64(self.0 as f64 * factor)

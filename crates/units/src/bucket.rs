@@ -1,10 +1,9 @@
 use crate::{Bytes, Rate, Span, Time};
 
-/// A token bucket (as in RFC 2697, but a single bucket). It fills at `rate`, contains at most `burst` bytes, and is
-/// full at the start. Callers that wait for enough tokens send at most `rate · T + burst` in any time T.
+/// A token bucket (RFC 2697, with one bucket), full at the start. Callers that wait for tokens send at most `rate · T
+/// + burst` in any time T.
 ///
-/// Instead of the number of tokens, the bucket stores the time at which it will be full. This time does not change
-/// while the bucket fills, so nothing has to be updated.
+/// It stores when it will be full, which does not change while it fills.
 ///
 /// ```
 /// use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
@@ -21,7 +20,7 @@ use crate::{Bytes, Rate, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    /// The time that the empty bucket takes to fill.
+    /// The time to fill the empty bucket.
     depth: Span,
     full: Time,
 }
@@ -39,18 +38,16 @@ impl TokenBucket {
 
     /// Whether the bucket contains `size` tokens at `now`; always false if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
-        // After `size` is taken, the bucket must not need longer to fill than an empty bucket.
+        // The bucket must not become emptier than empty.
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 
-    /// Returns the earliest time at which the bucket contains `size` tokens, if nothing more is taken. For a `size`
-    /// above the burst, this is the time at which the bucket is full.
+    /// Returns when the bucket contains `size` tokens; for more than the burst, when it is full.
     pub fn holds_at(&self, size: Bytes) -> Time {
         self.full.before(self.depth.saturating_sub(size.at(self.rate)))
     }
 
-    /// Takes `size` tokens out of the bucket at `now`. If it contains fewer, the number of tokens becomes negative, and
-    /// later packets wait longer.
+    /// Takes `size` tokens. With too few, later packets wait longer.
     pub fn take(&mut self, now: Time, size: Bytes) {
         self.full = self.full.max(now) + size.at(self.rate);
     }

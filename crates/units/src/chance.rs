@@ -2,20 +2,20 @@ use crate::Span;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The seed of a scenario. Each part of a simulation draws from its own generator, which is derived from the seed and
-/// the part's name. An additional part therefore never changes the random numbers of other parts.
+/// The seed of a scenario. Each part draws from its own generator, so an additional part does not change other parts'
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// Returns the generator of the part called `name`, for example `"link.bottleneck.forward.loss"`.
+    /// Returns the generator of the part `name`, for example `"link.bottleneck.forward.loss"`.
     pub fn part(self, name: &str) -> Chance {
         Chance(Xoshiro256PlusPlus::seed_from_u64(self.derive(name).0))
     }
-    /// Returns the seed of the part called `name`.
+    /// Returns the seed of the part `name`.
     #[must_use]
     pub fn derive(self, name: &str) -> Self {
-        // FNV-1a over the name, started from the seed. There are few names and seeds, so a collision is unlikely.
+        // FNV-1a; with few names, a collision is unlikely.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -24,7 +24,7 @@ impl Seed {
     }
 }
 
-/// A seeded random generator (xoshiro256++): it draws the same values on every machine.
+/// A seeded random generator (xoshiro256++), the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Chance(Xoshiro256PlusPlus);
 
@@ -33,7 +33,7 @@ impl Chance {
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Draws from the uniform distribution in (0, 1]. Zero is excluded, so the logarithm is finite.
+    /// Draws from the uniform distribution in (0, 1], so that a logarithm is finite.
     pub fn unit_open(&mut self) -> f64 {
         1.0 - self.unit()
     }
@@ -53,13 +53,12 @@ impl Chance {
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(self.unit_open())
     }
-    /// Draws from the Pareto distribution with the given mean and shape > 1: density ∝ x^−(shape+1) above the scale
-    /// mean·(shape−1)/shape.
+    /// Draws from the Pareto distribution: density ∝ x^−(shape+1) above mean·(shape−1)/shape, shape > 1.
     pub fn pareto(&mut self, mean: f64, shape: f64) -> f64 {
         let scale = mean * (shape - 1.0) / shape;
         scale / libm::pow(self.unit_open(), 1.0 / shape)
     }
-    /// Draws 32 uniform bits, for example an SSRC or a first sequence number.
+    /// Draws 32 uniform bits.
     pub fn bits32(&mut self) -> u32 {
         (self.0.next_u64() >> 32) as u32
     }

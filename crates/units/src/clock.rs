@@ -10,7 +10,7 @@ pub struct Span(u64);
 impl Span {
     /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The longest span, 584 years: longer than any run.
+    /// The longest span, 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Creates a span of `n` nanoseconds.
@@ -29,8 +29,8 @@ impl Span {
     pub const fn secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
-    /// Creates a span of `s` seconds, rounded to the nearest nanosecond. Negative values and NaN give zero, values that
-    /// are too large give [`Span::MAX`].
+    /// Creates a span of `s` seconds, rounded to nanoseconds. Negative values and NaN give zero; large ones
+    /// [`Span::MAX`].
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * NS_PER_S + 0.5) as u64) // `as` saturates, and maps NaN to 0
     }
@@ -55,7 +55,7 @@ impl Span {
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
-    /// Returns the span multiplied by `factor`, which must not be negative.
+    /// Returns the span times `factor` ≥ 0.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor + 0.5) as u64)
@@ -71,7 +71,7 @@ impl Span {
 }
 
 impl Span {
-    /// Returns this span plus the offset `by`, or zero if the sum is negative.
+    /// Returns this span plus `by`; zero if negative.
     #[must_use]
     pub fn moved(self, by: Offset) -> Self {
         if by < Offset::ZERO { self.saturating_sub(by.abs()) } else { self + by.later() }
@@ -90,15 +90,14 @@ impl Div<u64> for Span {
     }
 }
 
-/// A point in time on the local clock, in whole nanoseconds since that clock's start. The library never reads a clock:
-/// the caller passes the present time.
+/// A point in time on the local clock, in nanoseconds. The caller passes it; no clock is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
     /// The clock's start.
     pub const ZERO: Self = Self(0);
-    /// A time later than the end of any run. It stands for "never".
+    /// Stands for "never".
     pub const NEVER: Self = Self(u64::MAX);
 
     /// Creates the time `n` nanoseconds after the clock's start.
@@ -113,11 +112,11 @@ impl Time {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NS_PER_S
     }
-    /// Returns the span since `earlier`; zero if `earlier` is in the future.
+    /// Returns the span since `earlier`; zero if that is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
-    /// Returns the time that is `span` before this one, or the clock's start if that is later.
+    /// Returns the time `span` before this one, at least the clock's start.
     #[must_use]
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -178,7 +177,7 @@ impl Sub for Offset {
 
 quantities! { Span Offset }
 
-/// A point in time on the remote clock. It can't be subtracted from a [`Time`]: see [`OneWay`].
+/// A point in time on the remote clock, not comparable with a [`Time`]; see [`OneWay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerTime(i64);
 
@@ -191,48 +190,44 @@ impl PeerTime {
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
-    /// Returns the offset from `earlier`, both on the remote clock.
+    /// Returns the offset from `earlier`.
     pub const fn since(self, earlier: Self) -> Offset {
         Offset(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The apparent one-way delay of a packet: its arrival on one clock minus its departure on the other. It includes the
-/// unknown offset between the clocks, so only the difference between two apparent delays is meaningful.
+/// The apparent one-way delay of a packet: arrival on one clock minus departure on another. The clocks' offset is
+/// unknown, so only differences are meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OneWay(i64);
 
 impl OneWay {
-    /// Returns the apparent delay of a packet that was sent at `sent` on the remote clock and arrived at `arrived` on
-    /// the local clock.
+    /// Returns the apparent delay of a received packet.
     pub fn between(sent: PeerTime, arrived: Time) -> Self {
         let arrived = i64::try_from(arrived.0).unwrap_or(i64::MAX);
         Self(arrived.saturating_sub(sent.0))
     }
-    /// Returns the apparent delay of a local packet that was sent at `sent` on the local clock and arrived at `arrived`
-    /// on the remote clock.
+    /// Returns the apparent delay of a sent packet.
     pub fn to_peer(sent: Time, arrived: PeerTime) -> Self {
         let sent = i64::try_from(sent.0).unwrap_or(i64::MAX);
         Self(arrived.0.saturating_sub(sent))
     }
-    /// Returns this delay minus the delay `anchor`; positive if this packet took longer.
+    /// Returns this delay minus `anchor`; positive if this packet took longer.
     pub const fn variation_since(self, anchor: Self) -> Offset {
         Offset(self.0.saturating_sub(anchor.0))
     }
-    /// Returns this delay plus `weight` (0…1) times its difference to `sample`: one step of an exponentially weighted
-    /// mean.
+    /// Returns one step of an exponentially weighted mean, with `weight` (0…1) for `sample`.
     #[must_use]
     pub fn towards(self, sample: Self, weight: f64) -> Self {
         Self(self.0.saturating_add((sample.variation_since(self).0 as f64 * weight) as i64))
     }
-    /// Returns the apparent delay as an offset. It is the true one-way delay in a simulation, where the sender and the
-    /// receiver have the same clock.
+    /// Returns the delay, if both ends have one clock, as in a simulation.
     pub const fn assuming_one_clock(self) -> Offset {
         Offset(self.0)
     }
 }
 
-/// A time in the wire format: 32 bits in units of 2⁻¹⁸ s, modulo 2³² (it wraps after 4.5 hours).
+/// A time on the wire: 32 bits in units of 2⁻¹⁸ s; it wraps after 4.5 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u32);
 
@@ -244,27 +239,25 @@ impl Stamp {
     pub fn of(at: Time) -> Self {
         Self(((u128::from(at.0) << 18) / 1_000_000_000) as u32)
     }
-    /// Converts a stamp that the local clock made to local time. Of all times with this stamp, returns the latest one
-    /// at or before `now`.
+    /// Converts a local clock's stamp to the latest time at or before `now`.
     pub fn own(self, now: Time) -> Time {
-        // A stamp of the local clock is never in the future, so the wrapped difference is its age.
+        // The stamp is never in the future, so the wrapped difference is its age.
         let age = Self::of(now).0.wrapping_sub(self.0);
         now.before(Self::units(age))
     }
-    /// Converts a stamp of the remote clock to remote time. Of all times with this stamp, returns the one nearest to
-    /// `near`, which is the time of an earlier stamp. `near` is `None` for the first stamp.
+    /// Converts a remote clock's stamp to the time nearest to `near`, an earlier stamp's time; `None` for the first
+    /// stamp.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         let Some(near) = near else {
             return PeerTime(Self::units(self.0).0 as i64);
         };
-        // Stamps round down. A plain division rounds towards zero, which is upwards for times before the clock's start.
+        // Stamps round down, also before the clock's start.
         let near_units = ((i128::from(near.0) << 18).div_euclid(1_000_000_000)) as u32;
-        // The wrapped difference as a signed number is the shorter way around: up to 2.3 hours in either direction.
+        // The shorter way around: up to 2.3 hours either way.
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);
         PeerTime(near.0.saturating_add(((i128::from(ahead) * 1_000_000_000) >> 18) as i64))
     }
-    /// Returns this stamp plus `held`. A peer adds the time from a stamp's arrival to its echo, so that this time is
-    /// not counted as round-trip time.
+    /// Returns this stamp plus `held`, the time from its arrival to its echo.
     #[must_use]
     pub fn plus(self, held: Span) -> Self {
         Self(self.0.wrapping_add(((u128::from(held.0) << 18) / 1_000_000_000) as u32))

@@ -1,21 +1,21 @@
-/// The ECN field of a packet's IP header: two bits (RFC 3168, 5; RFC 9331).
+/// The ECN field of an IP header: two bits (RFC 3168, 5; RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ecn {
-    /// Not ECN-capable: a queue can drop the packet, but not mark it.
+    /// Not ECN-capable: a queue drops instead of marking.
     #[default]
     NotEct,
     /// ECT(1): ECN-capable, from an L4S sender.
     Ect1,
     /// ECT(0): ECN-capable.
     Ect0,
-    /// Congestion experienced: a queue has marked it.
+    /// Congestion experienced: a queue has marked the packet.
     Ce,
 }
 
 impl Ecn {
-    /// Returns the field in the two lowest bits, as in an IP header.
+    /// Returns the field in the two lowest bits.
     pub const fn bits(self) -> u8 {
-        // ECT(1) has the lower codepoint: ECT(1) is 0b01, ECT(0) is 0b10 (RFC 3168, section 5).
+        // ECT(1) is 0b01, ECT(0) is 0b10 (RFC 3168, section 5).
         match self {
             Self::NotEct => 0,
             Self::Ect1 => 1,

@@ -1,13 +1,11 @@
 //! The quantities of Steadycast.
 //!
-//! A [`Time`] is a point in time on one clock, a [`Span`] a length of time, a [`Rate`] a number of bits per second on
-//! the wire, and [`Bytes`] an amount of data. They combine with `Bytes::per(Span)` (a rate), `Bytes::at(Rate)` (a span)
-//! and `Rate::over(Span)` (an amount). Other combinations do not compile, which prevents errors by a factor of 8 or
-//! 1000.
+//! A [`Time`] is a point in time, a [`Span`] a length of time, a [`Rate`] in bits per second on the wire, and
+//! [`Bytes`] an amount of data. They combine by `Bytes::per(Span)`, `Bytes::at(Rate)` and `Rate::over(Span)`; other
+//! combinations do not compile.
 //!
-//! Each clock has its own type: [`Time`] is on the local clock, [`PeerTime`] on the remote clock. The difference
-//! between them is a [`OneWay`]. It includes the unknown offset between the clocks, so only its variation is
-//! meaningful.
+//! [`Time`] is on the local clock, [`PeerTime`] on the remote one. Their difference, [`OneWay`], has an unknown
+//! offset, so only its variation is meaningful.
 
 #[macro_use]
 mod sums;

@@ -1,20 +1,17 @@
 use crate::Span;
 
-/// A histogram of spans with logarithmic classes. For spans above 66 µs, a class is at most 1/64 (1.6 %) as wide as its
-/// spans are long, so percentiles are accurate to 0.8 %. For shorter spans, a class is 1.024 µs wide.
+/// A histogram of spans with logarithmic classes. Percentiles are accurate to 0.8 %; below 66 µs a class is 1.024 µs
+/// wide.
 ///
-/// A histogram needs little memory: it grows with the range of its spans. A run can have 100,000 receivers with one
-/// histogram each. A common histogram crate needs 100 kB per histogram for three significant digits, which would be 10
-/// GB in such a run.
+/// It needs little memory, because a run can have 100,000 receivers with one histogram each.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
-    /// The number of spans of zero length. They are counted separately, because most packets do not wait.
+    /// Most packets do not wait, so zeros are counted separately.
     zeros: u64,
-    /// Counts of the classes from `first` on; the classes before it are empty.
+    /// The counts of classes from `first` on.
     classes: Vec<u32>,
     first: usize,
-    /// The sparse form: pairs of a class and its count, in ascending order. It replaces `classes` if there are few
-    /// classes and they are far apart.
+    /// The sparse form: pairs of class and count, ascending, for few classes far apart.
     few: Vec<(u16, u32)>,
     sum_ns: u128,
     max: Span,
@@ -22,10 +19,9 @@ pub struct Spread {
 
 const SUB_BITS: u32 = 6;
 
-/// Maximum number of classes in the sparse form. With more classes, a lookup would cost more time than the saved memory
-/// is worth.
+/// The maximum number of classes in the sparse form.
 const FEW: usize = 128;
-/// If the range from the first to the last class has at most this number of classes, the dense form is used.
+/// Up to this range of classes, the dense form is used.
 const CLOSE: usize = 128;
 
 impl Spread {
@@ -37,7 +33,7 @@ impl Spread {
             return;
         }
         let class = Self::class(span.as_nanos());
-        // For a class below `first`, the index wraps to a value beyond the end.
+        // Below `first`, the index wraps beyond the end.
         match self.classes.get_mut(class.wrapping_sub(self.first)) {
             Some(count) => *count += 1,
             None => self.count_in(class, 1),
@@ -46,7 +42,6 @@ impl Spread {
         self.max = self.max.max(span);
     }
 
-    /// Counts `n` spans in a class that may not be stored yet.
     #[cold]
     fn count_in(&mut self, class: usize, n: u32) {
         if self.few.is_empty() {
@@ -56,8 +51,7 @@ impl Spread {
             }
             let (seen, end) = (self.iter().count() + 1, self.first + self.classes.len());
             let apart = end.max(class + 1) - self.first.min(class);
-            // The dense form is used if it is empty, short or at least half full, or if the sparse form would have too
-            // many classes.
+            // The dense form: empty, short, at least half full, or too many classes.
             if self.classes.is_empty() || seen > FEW || apart <= CLOSE || 2 * seen >= apart {
                 return *self.place(class) += n;
             }
@@ -67,14 +61,12 @@ impl Spread {
         match self.few.binary_search_by_key(&class, |(class, _)| usize::from(*class)) {
             Ok(place) => self.few[place].1 += n,
             Err(place) if self.few.len() < FEW => {
-                // The list grows by an eighth, because doubling would waste memory in the histograms of 100,000
-                // receivers.
+                // Doubling would waste memory with 100,000 receivers.
                 if self.few.len() == self.few.capacity() {
                     self.few.reserve_exact(self.few.len() / 8 + 1);
                 }
                 self.few.insert(place, (class as u16, n));
             }
-            // Too many classes for the sparse form: all of them move to the dense form.
             Err(_) => {
                 for (class, count) in std::mem::take(&mut self.few) {
                     *self.place(usize::from(class)) += count;
@@ -84,7 +76,6 @@ impl Spread {
         }
     }
 
-    /// Extends the dense form to a class, and returns its count.
     fn place(&mut self, class: usize) -> &mut u32 {
         if self.classes.is_empty() {
             self.first = class;
@@ -100,7 +91,6 @@ impl Spread {
         &mut self.classes[place]
     }
 
-    /// Returns the classes that are not empty, in order, with their counts.
     fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, u32)> + '_ {
         let few = self.few.iter().map(|(class, count)| (usize::from(*class), *count));
         let all = self.classes.iter().enumerate().map(|(place, count)| (self.first + place, *count));
@@ -131,7 +121,7 @@ impl Spread {
     /// Returns the `q`-quantile (0…1); `None` without spans.
     pub fn quantile(&self, q: f64) -> Option<Span> {
         let count = self.count();
-        // The quantile is the value at the nearest rank, which is at least 1.
+        // The nearest rank, at least 1.
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
         let mut seen = self.zeros;
         if seen >= rank {
@@ -140,7 +130,7 @@ impl Spread {
         for (class, count) in self.iter() {
             seen += u64::from(count);
             if seen >= rank {
-                // The middle of the last class can exceed the longest span.
+                // A class's middle can exceed the longest span.
                 return Some(Span::nanos(Self::middle(class)).min(self.max));
             }
         }
@@ -157,13 +147,12 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the spans that were counted after `earlier` was copied from this histogram. If the longest span was
-    /// already counted in `earlier`, the maximum of the result is the middle of its class.
+    /// Returns the spans since `earlier` was copied from this histogram. A maximum from before is replaced by its
+    /// class's middle.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
-            // If `earlier` is not an earlier copy of this histogram, the differences could be negative. They are zero
-            // instead.
+            // Zero if `earlier` is no earlier copy.
             zeros: self.zeros - earlier.zeros.min(self.zeros),
             sum_ns: self.sum_ns - earlier.sum_ns.min(self.sum_ns),
             max: self.max,
@@ -184,8 +173,7 @@ impl Spread {
         fresh
     }
 
-    /// Returns the class of a span. Up to 128 units of 1.024 µs, a class is one unit wide. Above, each octave has 64
-    /// classes.
+    /// One unit of 1.024 µs wide up to 128 units, then 64 classes per octave.
     fn class(ns: u64) -> usize {
         let units = ns >> 10;
         let octave = (64 - units.leading_zeros()).saturating_sub(SUB_BITS + 1);
@@ -197,7 +185,6 @@ impl Spread {
         if class == 0 {
             return 0; // Waits shorter than one unit count as zero, because most short waits are in this class.
         }
-        // Classes are one unit wide up to 128 units.
         if class < 2 << SUB_BITS {
             return (class << 10) + 512;
         }

@@ -4,42 +4,42 @@ use crate::{Bytes, Rate, Span};
 use std::fmt;
 use std::str::FromStr;
 
-/// Returns a number with its noun in the singular or plural: "1 packet", "2 packets".
+/// Returns a number with its noun: "1 packet", "2 packets".
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The error for a text that is not a quantity. The message shows a valid example.
+/// The error for a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The number can't be parsed.
     #[error("“{text}” has no number: write for example \"{example}\"")]
     NoNumber {
-        /// The text that has no number.
+        /// The text.
         text: String,
-        /// An example of a valid text.
+        /// A valid example.
         example: &'static str,
     },
     /// The unit is missing or unknown.
     #[error("“{text}” has no unit of {what}: use {units}, for example \"{example}\"")]
     Unit {
-        /// The text that has no valid unit.
+        /// The text.
         text: String,
-        /// The name of the quantity.
+        /// The quantity.
         what: &'static str,
         /// The valid units.
         units: &'static str,
-        /// An example of a valid text.
+        /// A valid example.
         example: &'static str,
     },
     /// The value is negative, infinite, or too large.
     #[error("“{text}” is out of range: a {what} is at least 0 and below {limit}")]
     Range {
-        /// The text whose value is out of range.
+        /// The text.
         text: String,
-        /// The name of the quantity.
+        /// The quantity.
         what: &'static str,
-        /// The exclusive upper limit of the quantity.
+        /// The exclusive upper limit.
         limit: &'static str,
     },
 }
@@ -63,8 +63,7 @@ const SPAN: Kind = Kind {
 };
 const RATE: Kind = Kind {
     what: "rate",
-    // FFmpeg and iperf3 write a rate as a number and a prefix, without a unit (`4M`). Their prefixes are powers of ten,
-    // too.
+    // FFmpeg and iperf3 write a rate without a unit (`4M`), also with powers of ten.
     units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)],
     list: "bps, kbps, Mbps or Gbps (powers of ten)",
     example: "4Mbps",
@@ -82,7 +81,7 @@ const SIZE: Kind = Kind {
 
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
-    // An "e" always belongs to the number, as in "1e3ms", because no unit starts with "e".
+    // No unit starts with "e", as in "1e3ms".
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -98,15 +97,15 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
         });
     };
     let value = number * factor;
-    // The range check also rejects NaN.
+    // NaN is rejected, too.
     if !(0.0..kind.max).contains(&value) {
         return Err(QuantityError::Range { text: text.to_owned(), what: kind.what, limit: kind.limit });
     }
-    // The value is rounded, since 0.1 ms in nanoseconds is not exact in floating point.
+    // 0.1 ms in nanoseconds is not exact in floating point.
     Ok((value + 0.5) as u64)
 }
 
-/// Writes the value in the largest unit in which it is an integer above 0. Zero has the smallest unit.
+/// Writes the value in the largest unit in which it is whole; zero in the smallest.
 fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let best = units.iter().rev().find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor));
     let (name, factor) = best.unwrap_or(&units[0]);
