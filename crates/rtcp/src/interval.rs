@@ -1,28 +1,26 @@
 //! Decides when a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
 //!
-//! A [`Timer`] is called at the time that [`Timer::next`] returns, and answers whether a packet is sent now. Every
-//! other call (a packet's size, a departure, a request for early feedback) may change that time. The caller therefore
-//! reads the time again after each call.
+//! A [`Timer`] is called at [`Timer::next`], and answers whether a packet is sent. That time may change with every
+//! other call.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// e − 3/2: timer reconsideration makes the mean interval longer than the drawn one by this factor (RFC 3550, section
-/// 6.3.1).
+/// e − 3/2, by which timer reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
 /// The senders' share of the RTCP bandwidth, if at most this share of the members are senders.
 const SENDER_SHARE: f64 = 0.25;
-/// Up to this group size, a BYE is sent without delay (RFC 3550, section 6.3.7).
+/// Group size up to which a BYE is sent without delay (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
-/// The shortest interval at any bandwidth. It prevents two reports at the same time.
+/// Prevents two reports at the same time.
 const MIN_INTERVAL: Span = Span::millis(1);
 
-/// The values from which the RTCP interval is computed.
+/// The inputs of the RTCP interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IntervalInputs {
-    /// The number of members of the session, including this participant.
+    /// The number of members, including this participant.
     pub members: u32,
     /// The number of members that send media.
     pub senders: u32,
@@ -30,17 +28,16 @@ pub struct IntervalInputs {
     pub rtcp_bw: Rate,
     /// Whether this participant sends media.
     pub we_sent: bool,
-    /// The mean size of an RTCP packet in bytes, including the IP and UDP headers.
+    /// The mean size of an RTCP packet in bytes, with IP and UDP headers.
     pub avg_size: f64,
-    /// Whether this participant has not sent RTCP yet. In this case `t_min` is halved.
+    /// Whether this participant has not sent RTCP yet, so that `t_min` is halved.
     pub initial: bool,
-    /// The minimum of the interval.
+    /// The minimum interval.
     pub t_min: Span,
 }
 
 impl IntervalInputs {
-    /// Returns the deterministic interval (RFC 3550, section 6.3.1). n is the number of members that share the
-    /// bandwidth b:
+    /// Returns the deterministic interval (RFC 3550, section 6.3.1), where n members share the bandwidth b:
     ///
     /// ```text
     ///             ⎛ avg_size · n         ⎞
@@ -49,8 +46,8 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
-        // While there are few senders, they get a quarter of the bandwidth, so that a receiver that joins soon learns
-        // their CNAMEs (RFC 3550, section 6.2).
+        // Few senders get a quarter of the bandwidth, so that new receivers soon learn their CNAMEs (RFC 3550, section
+        // 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -68,17 +65,17 @@ impl IntervalInputs {
     }
 }
 
-/// The RTP profile. It determines when reports are sent.
+/// The RTP profile, which determines when reports are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// RFC 3550: the interval is at least 5 s.
     Rfc3550,
-    /// RFC 3550 with a minimum of 1 s. The published reaction times of ASMP imply this minimum.
+    /// RFC 3550 with a minimum of 1 s, which ASMP's published reaction times imply.
     Asmp,
-    /// RFC 4585: early feedback is allowed, and there is no minimum interval except 1 s before the first report in a
-    /// group. If `t_rr_interval` is not zero, full regular reports are about this time apart.
+    /// RFC 4585: early feedback, and no minimum interval except 1 s before a group's first report. A `t_rr_interval`
+    /// above zero separates full regular reports.
     Avpf {
-        /// The approximate time between two full regular reports.
+        /// The approximate time between full regular reports.
         t_rr_interval: Span,
     },
 }
@@ -98,21 +95,21 @@ impl Profile {
 pub struct TimerConfig {
     /// The RTP profile.
     pub profile: Profile,
-    /// The bandwidth of the whole session's RTCP. It is 5 % of the session bandwidth by default.
+    /// The bandwidth of the whole session's RTCP, by default 5 % of the session's.
     pub rtcp_bw: Rate,
-    /// The minimum interval. The profile determines when it applies.
+    /// The minimum interval, which applies by the profile.
     pub t_min: Span,
-    /// Whether the session always has two members. AVPF then sends the first report without delay and does not dither.
+    /// Whether the session always has two members. AVPF then sends the first report without delay, and does not dither.
     pub point_to_point: bool,
-    /// The expected size of the first packet, including the IP and UDP headers.
+    /// The first packet's expected size with IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer skips the expiries at which a regular report would certainly be suppressed. The flag is set
-    /// for live participants that send no feedback, because each expiry wakes a thread.
+    /// Whether the timer skips expiries of certainly suppressed reports, each of which would wake a live participant's
+    /// thread.
     pub skips_suppressed: bool,
 }
 
 impl TimerConfig {
-    /// Creates the configuration of a group for this session bandwidth, with the profile's default values.
+    /// Creates a group's configuration for this session bandwidth, with the profile's defaults.
     pub fn new(profile: Profile, session_bw: Rate) -> Self {
         let t_min = profile.minimum();
         Self {
@@ -129,8 +126,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies the reduced minimum of RFC 3550, section 6.2, if it is shorter than the present minimum. The reduced
-    /// minimum is 360 s divided by the session bandwidth in kbit/s. In a group, only active senders may use it.
+    /// Applies RFC 3550's reduced minimum (section 6.2) if it is shorter: 360 s divided by the session bandwidth in
+    /// kbit/s. In a group, only active senders may use it.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
@@ -146,9 +143,9 @@ impl TimerConfig {
 /// The action at [`Timer::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Send a regular compound packet, together with the feedback that waits.
+    /// Send a regular compound packet, with waiting feedback.
     Send,
-    /// Send the feedback that waits. The reduced-size form is sufficient, because no regular report is due (AVPF).
+    /// Send waiting feedback. Reduced size suffices, as no regular report is due (AVPF).
     SendFeedback,
     /// Send the BYE and leave.
     SendBye,
@@ -161,11 +158,11 @@ pub enum Expiry {
 /// When requested feedback is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// The feedback is to be sent as an early packet at this time, unless another member's feedback makes it redundant.
+    /// As an early packet at this time, unless another member's feedback makes it redundant.
     At(Time),
-    /// The feedback is sent with the regular packet of this time.
+    /// With the regular packet of this time.
     WithRegular(Time),
-    /// The feedback is not sent, because it would arrive too late to be useful.
+    /// Not at all, because it would be late.
     TooLate,
 }
 
@@ -174,22 +171,22 @@ pub enum Early {
 pub enum Leave {
     /// Send the BYE now.
     Now,
-    /// Send the BYE when the timer expires. Until then, only BYEs of others are counted.
+    /// Send the BYE at the timer's expiry. Until then, only others' BYEs count.
     AtExpiry(Time),
-    /// Leave without a BYE. Other members do not count a participant that has never sent.
+    /// Leave without a BYE, because a participant that has never sent is not counted.
     Silently,
 }
 
-/// The RTCP transmission state of this participant (RFC 3550, section 6.3).
+/// This participant's RTCP transmission state (RFC 3550, section 6.3).
 #[derive(Clone, Debug)]
 pub struct Timer {
     config: TimerConfig,
     chance: Chance,
-    /// The time at which the previous regular packet was sent, or would have been sent if it was skipped or suppressed.
+    /// When the previous regular packet was sent, skipped or suppressed.
     tp: Time,
-    /// The time at which the next packet is due, before timer reconsideration.
+    /// When the next packet is due, before timer reconsideration.
     tn: Time,
-    /// The number of members when `tn` was last computed.
+    /// The number of members when `tn` was computed.
     pmembers: u32,
     initial: bool,
     avg_size: f64,
@@ -205,16 +202,15 @@ pub struct Timer {
     idle: bool,
 }
 
-/// The bounds of the random share of T_rr_interval that lies between two regular reports (RFC 4585, section 3.5.3).
+/// Bounds of the random share of T_rr_interval between regular reports (RFC 4585, section 3.5.3).
 const T_RR_SHARE_MIN: f64 = 0.5;
 const T_RR_SHARE_MAX: f64 = 1.5;
 
-/// The minimum interval in a group without a source, also under AVPF. It is the minimum of RFC 3550 (section 6.2),
-/// because frequent reports are not useful without a source.
+/// The minimum interval in a group without a source, also under AVPF (RFC 3550, section 6.2).
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// Creates the timer of a participant that joins now, with the profile's default values.
+    /// Creates the timer of a participant that joins now, with the profile's defaults.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
@@ -238,20 +234,18 @@ impl Timer {
             feedback_waits: false,
             idle: false,
         };
-        // The first interval is that of a session with one member, because no other member is known yet (RFC 3550,
-        // section 6.3.2).
+        // No other member is known yet (RFC 3550, section 6.3.2).
         timer.t_rr = timer.draw(&Census::alone());
         timer.tn = now + timer.t_rr;
         timer
     }
 
-    /// Returns when [`Timer::on_expiry`] has to be called.
+    /// Returns when [`Timer::on_expiry`] is due.
     pub fn next(&self) -> Time {
         self.early.map_or(self.tn, |early| early.min(self.tn))
     }
 
-    /// Handles the expiry of the timer at [`Timer::next`]. If the answer is to send, the caller sends the packet and
-    /// passes its size to [`Timer::on_rtcp`].
+    /// Handles the expiry at [`Timer::next`]. A packet to be sent has to be passed to [`Timer::on_rtcp`].
     pub fn on_expiry(&mut self, now: Time, census: &Census) -> Expiry {
         if let Some(early) = self.early
             && early <= now
@@ -262,8 +256,8 @@ impl Timer {
         if now < self.tn {
             return Expiry::Rearm(self.next());
         }
-        // Timer reconsideration: the interval is drawn again with the current group size. Otherwise, if all members of
-        // a group join at the same time, they would report as often as in a small group (RFC 3550, section 6.3.6).
+        // Timer reconsideration: the interval is drawn again for the current group size, because many may have joined
+        // at once (RFC 3550, section 6.3.6).
         let census = self.counted(census);
         self.pmembers = census.members;
         let reconsidered = self.tp + self.draw(&census);
@@ -279,9 +273,8 @@ impl Timer {
         self.on_regular(now, &census)
     }
 
-    /// Handles the first source of a session, or the departure of the last source. While there is no source, reports
-    /// after the first report are sent at `IDLE_MIN_INTERVAL`. When a source appears, the random interval until the
-    /// next report is drawn again.
+    /// Handles a session's first source, or its last source's departure. Without a source, reports after the first have
+    /// at least 5 s between them.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {
@@ -295,20 +288,19 @@ impl Timer {
         avpf && !self.config.point_to_point && !self.initial
     }
 
-    /// Handles a compound packet that was sent or received. `size` includes the IP and UDP headers. While this
-    /// participant is leaving, only BYEs count ([`Timer::on_bye`]).
+    /// Handles a sent or received compound of `size` with IP and UDP headers. While leaving, only BYEs count
+    /// ([`Timer::on_bye`]).
     pub fn on_rtcp(&mut self, size: Bytes) {
         if self.leaving.is_none() {
             self.average(size);
         }
     }
 
-    /// Handles members that have left or timed out. `census` no longer counts them. The interval shrinks in proportion
-    /// to the group (reverse reconsideration; RFC 3550, section 6.3.4).
+    /// Handles departed members, which `census` leaves out. The interval shrinks with the group (reverse
+    /// reconsideration; RFC 3550, section 6.3.4).
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
-        // The reference is the group size at the last draw, because the interval was drawn for that size. If the group
-        // has grown since then, no correction is needed here, because the reconsideration lengthens the interval.
+        // Relative to the size at the last draw. Reconsideration handles growth.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -318,10 +310,10 @@ impl Timer {
         self.pmembers = census.members;
     }
 
-    /// Handles a BYE. `size` includes the IP and UDP headers. `census` no longer counts the sources of the BYE.
+    /// Handles a BYE of `size` with IP and UDP headers; `census` leaves out its sources.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
-            // A participant that waits to send its BYE counts the BYEs of the others (section 6.3.7).
+            // A participant with a waiting BYE counts the others' (section 6.3.7).
             Some(leavers) => {
                 *leavers = leavers.saturating_add(1);
                 self.average(size);
@@ -330,8 +322,7 @@ impl Timer {
         }
     }
 
-    /// Begins to leave the session. `bye` is the size of the BYE packet. `sent_rtp` says whether this participant has
-    /// ever sent media.
+    /// Begins to leave with a BYE packet of size `bye`; `sent_rtp` is whether media was ever sent.
     pub fn leave(&mut self, now: Time, bye: Bytes, sent_rtp: bool, census: &Census) -> Leave {
         if !self.sent && !sent_rtp {
             self.tn = Time::NEVER;
@@ -343,8 +334,8 @@ impl Timer {
             self.early = None;
             return Leave::Now;
         }
-        // A leaving member behaves as if it had just joined, and counts only BYEs. If many members leave at the same
-        // time, their BYEs thus stay within RTCP's bandwidth (RFC 3550, section 6.3.7).
+        // Like a new member that counts only BYEs, so that many BYEs stay within RTCP's bandwidth (RFC 3550, section
+        // 6.3.7).
         self.tp = now;
         self.pmembers = 1;
         self.initial = true;
@@ -356,14 +347,13 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Requests feedback before the next regular report (RFC 4585, section 3.5.2). The feedback is useless after the
-    /// time `useful`. Under a profile without early feedback, it is sent with the regular report.
+    /// Requests feedback before the next regular report, unless useless after the time `useful` (RFC 4585, section
+    /// 3.5.2). Other profiles send it with the regular report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
 
-    /// Requests early feedback like [`Timer::request_early`], but without dithering. This is for feedback whose
-    /// suppression timer has already expired (RFC 5401).
+    /// Like [`Timer::request_early`] without dithering, for feedback whose suppression timer has expired (RFC 5401).
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }
@@ -372,7 +362,7 @@ impl Timer {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
-        // If feedback is already scheduled, its packet also carries this request's feedback.
+        // A scheduled packet also carries this request's feedback.
         if let Some(early) = self.early {
             return Early::At(early);
         }
@@ -382,14 +372,13 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
-        // If the regular packet is due before the dithering ends, an early packet brings no gain (RFC 4585, section
-        // 3.5.2).
+        // An early packet after the regular one brings no gain (RFC 4585, section 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
         }
-        // There is at most one early packet per regular interval. Further feedback waits for the next regular packet.
-        // It is dropped if it would be useless by then (RFC 4585, section 3.5.2).
+        // At most one early packet per regular interval. Other feedback waits, or is dropped if useless by then (RFC
+        // 4585, section 3.5.2).
         if !self.allow_early {
             if self.tn.since(now) >= useful {
                 return Early::TooLate;
@@ -402,23 +391,23 @@ impl Timer {
         Early::At(at)
     }
 
-    /// Cancels the requested feedback, because another member has sent the same feedback.
+    /// Cancels the requested feedback, because another member has sent it.
     pub fn cancel_early(&mut self) {
         self.early = None;
         self.feedback_waits = false;
     }
 
-    /// Whether early feedback may be requested now.
+    /// Returns whether early feedback may be requested now.
     pub const fn allows_early(&self) -> bool {
         self.allow_early
     }
 
-    /// Returns the time after which a member without a packet times out: 5 · Td. Td is computed with the full minimum
-    /// and as for a receiver (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
+    /// Returns the silence after which a member times out: 5 · Td with the full minimum, as for a receiver (RFC 3550,
+    /// section 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
-            // Other members do not know our reduced minimum, so the full one is used.
+            // Other members do not know our reduced minimum.
             profile => profile.minimum().max(self.config.t_min),
         };
         let t_min = if self.idle && self.slows_when_idle() { t_min.max(IDLE_MIN_INTERVAL) } else { t_min };
@@ -426,8 +415,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Returns the time after which a sender without media counts as a receiver: 2 · T. With AVPF it is at least 1 s,
-    /// because two intervals of AVPF can be shorter than the time between two frames.
+    /// Returns the time without media after which a sender counts as a receiver: 2 · T, with AVPF at least 1 s, because
+    /// a frame interval may be longer.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -435,22 +424,22 @@ impl Timer {
         }
     }
 
-    /// Sets the mean size of the group's RTCP packets to the value that the source has announced, in bytes with IP and
-    /// UDP headers (RFC 5760, section 9.2).
+    /// Sets the mean RTCP packet size that the source has announced, in bytes with IP and UDP headers (RFC 5760,
+    /// section 9.2).
     pub fn on_told_size(&mut self, size: f64) {
         self.avg_size = size;
     }
 
-    /// Returns the mean size of the RTCP packets that were sent and received, in bytes with IP and UDP headers.
+    /// Returns the mean RTCP packet size, in bytes with IP and UDP headers.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size
     }
 
-    /// Returns the current values for the computation of the interval.
+    /// Returns the current inputs of the interval.
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        // The minimum of one second that AVPF has before the first report is not halved (RFC 4585, section 3.5.1).
+        // AVPF's second before the first report is not halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
             _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,
@@ -483,8 +472,7 @@ impl Timer {
     }
 
     fn on_regular(&mut self, now: Time, census: &Census) -> Expiry {
-        // The times at which the two reports were due are compared, because a late call must not lengthen the time
-        // between them.
+        // By due times, because a late call must not lengthen the time between reports.
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
@@ -502,19 +490,17 @@ impl Timer {
             self.t_rr_last = Some(due);
         }
         self.sent |= expiry != Expiry::Suppress;
-        // A regular packet allows the next early packet, even if the regular packet is suppressed (RFC 4585, section
-        // 3.5.3).
+        // Even a suppressed regular packet allows the next early one (RFC 4585, section 3.5.3).
         self.allow_early = true;
         self.initial = false;
         self.tp = now;
-        // A new interval is drawn, because an interval that has passed the reconsideration is biased (RFC 3550,
-        // appendix A.7).
+        // An interval that has passed the reconsideration is biased (RFC 3550, appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
             (self.config.profile, self.t_rr_last, self.config.skips_suppressed)
         {
-            // A regular report before this time would be suppressed whatever share of T_rr_interval is drawn.
+            // Any draw of T_rr_interval would suppress an earlier report.
             self.tn = self.tn.max(last + t_rr_interval.scale(T_RR_SHARE_MIN));
         }
         expiry
@@ -524,8 +510,7 @@ impl Timer {
         self.early = None;
         self.allow_early = false;
         self.sent = true;
-        // The next regular packet is skipped, so that early feedback does not raise the RTCP rate (RFC 4585, section
-        // 3.5.3).
+        // Skips the next regular packet, so that early feedback does not raise the RTCP rate (RFC 4585, section 3.5.3).
         let skipped = self.tn;
         self.tn = self.tp + self.t_rr * 2;
         self.tp = skipped;

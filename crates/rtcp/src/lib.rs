@@ -1,8 +1,5 @@
-//! RTCP without I/O: when a member may send a report ([`interval`]), which members are in the session ([`members`]),
-//! and which packets of a source arrived ([`reception`]).
-//!
-//! The caller passes the time and a seeded generator of random numbers ([`Chance`](steadycast_units::Chance)).
-//! `steadycast-wire` writes and parses the bytes.
+//! RTCP without I/O: when a member may report ([`interval`]), who is in the session ([`members`]), and which packets
+//! arrived ([`reception`]). `steadycast-wire` writes and parses the bytes.
 
 pub mod interval;
 pub mod members;

@@ -5,56 +5,53 @@ use steadycast_wire::ntp;
 use steadycast_wire::rtcp::ReportBlock;
 use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 
-/// The result of checking a packet's sequence number.
+/// The result of checking a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// A new packet of a source that is still on probation (RFC 3550, appendix A.1).
+    /// A new packet of a source on probation (RFC 3550, appendix A.1).
     Probation,
-    /// A new packet with its extended sequence number. If the packet is reordered, this number is lower than the newest
-    /// one.
+    /// A new packet's extended sequence number, below the newest one if reordered.
     New(i64),
-    /// A packet whose sequence number has already arrived.
+    /// A packet that has already arrived.
     Duplicate(i64),
-    /// The first packet after a restart of the source. All counters have been reset.
+    /// The first packet after a restart, which has reset all counters.
     Restarted(i64),
-    /// A packet whose number fits neither the stream nor a restart of the stream. The packet is not counted.
+    /// A number that fits neither the stream nor a restart. It is not counted.
     Stray,
 }
 
 /// Packet counts between two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// The number of packets that were sent, according to the sequence numbers.
+    /// Packets sent, by the sequence numbers.
     pub expected: u64,
-    /// The number of packets that arrived, including duplicates and reordered packets.
+    /// Packets that arrived, with duplicates and reordered ones.
     pub received: u64,
     /// `expected` minus `received`, but at least 0.
     pub lost: u64,
-    /// The share of packets that were lost, from 0 to 1.
+    /// The share of lost packets, from 0 to 1.
     pub fraction: f64,
 }
 
-/// If no packet arrives for this time, the stream is paused. The packet that ends the pause may have a number up to
-/// [`MAX_DROPOUT`] ahead, whatever the stream's packet rate is.
+/// Silence after which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
 const PAUSE: Span = Span::millis(500);
-/// The largest plausible ratio of the packet rate since the last arrival to the mean packet rate.
+/// The largest plausible ratio of the rate since the last arrival to the mean.
 const FASTER: u64 = 4;
-/// The number of packets over which the spacing is averaged.
+/// Packets over which the spacing is averaged.
 const SPACED: u64 = 64;
-/// The number of packets after which the spacing is considered known.
+/// Packets after which the spacing is known.
 const KNOWN: u64 = 16;
 
-/// The unexplained packets that arrived since the last packet of the stream, while their sequence numbers ascend. They
-/// belong to the stream if a heavy loss lies between them and the stream's last packet ([`Reception::hold`]).
+/// Unexplained packets in ascending order, which may follow the stream after a heavy loss ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// The distances of the first and of the last of these packets from the stream's newest number.
+    /// The distances of the first and last one from the stream's newest number.
     first: u32,
     last: u32,
 }
 
-/// The reception state of one source at one receiver.
+/// One source's reception state at one receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
     ssrc: u32,
@@ -62,15 +59,13 @@ pub struct Reception {
     seq: ExtendedSeq,
     received: u64,
     duplicates: u64,
-    /// Bit i is set if the packet whose number is the newest number minus i has arrived. Reordered packets are at most
-    /// 99 behind.
+    /// Bit i: the newest number minus i has arrived. Reordered packets are at most 99 behind.
     seen: u128,
-    /// The time at which the last packet of the stream arrived.
     last_arrival: Time,
-    /// The mean time per sequence number, and the number of packets over which it is averaged.
+    /// The mean time per sequence number, and over how many packets.
     spacing: Span,
     spaced: u64,
-    /// The growth of the sequence number since the last counted inter-arrival time.
+    /// The growth of the number since the last counted gap.
     numbers_since: u64,
     line: Line,
     transit: Option<u32>,
@@ -82,14 +77,12 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Creates the reception state of the source `ssrc`. Its timestamps count `clock_rate` ticks per second (90,000 for
-    /// video).
+    /// Creates a source's state; `clock_rate` is its ticks per second (90,000 for video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self { ssrc, clock_rate, ..Self::default() }
     }
 
-    /// Creates the state of a source whose SSRC was signalled. The source needs no probation, so its first packet
-    /// counts.
+    /// Creates the state of a source of signalled SSRC, without probation.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
         Self { seq: ExtendedSeq::with_probation(0), ..Self::new(ssrc, clock_rate) }
     }
@@ -113,7 +106,7 @@ impl Reception {
             }
             Verdict::Restarted(extended) => {
                 let Self { seq, sender_report, spacing, spaced, .. } = *self;
-                // A restart changes the sequence numbers, but not the source's clock or its packet rate.
+                // A restart keeps the source's clock and packet rate.
                 *self = Self { seq, sender_report, spacing, spaced, ..Self::new(self.ssrc, self.clock_rate) };
                 (self.received, self.seen) = (1, 1);
                 Arrived::Restarted(extended)
@@ -121,7 +114,7 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // The unexplained packets with lower numbers than this one belong to the stream after all.
+                // The unexplained packets with lower numbers belong to the stream after all.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
@@ -146,16 +139,15 @@ impl Reception {
         arrived
     }
 
-    /// Handles a packet whose number fits neither the stream nor a restart ([`Arrived::Stray`]). Returns whether it
-    /// belongs to the stream after all, because under heavy loss the arriving packets are farther apart than
-    /// `Reception::reach` allows. Three conditions must hold: no other packet has arrived for `PAUSE`, the numbers of
-    /// `KNOWN` packets ascend, and the first of them is no farther ahead than the numbers have grown since.
+    /// Handles an unexplained packet ([`Arrived::Stray`]). Returns whether it follows the stream after a heavy loss:
+    /// nothing else has arrived for `PAUSE`, `KNOWN` numbers ascend, and have grown by at least the first one's
+    /// distance.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // The packet is reordered, or it belongs to another stream. The collection of packets starts anew with it.
+            // Reordered or of another stream: the collection starts anew.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }
@@ -167,15 +159,13 @@ impl Reception {
         self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Whether the numbers of the unexplained packets have grown by at least their distance from the stream. If so,
-    /// they may belong to the stream ([`Reception::hold`]).
+    /// Returns whether the unexplained numbers have grown by their distance from the stream ([`Reception::hold`]).
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// Returns the largest step of the sequence number that a loss can explain at `arrival`. A burst loss takes time,
-    /// and the stream's packet spacing gives the number of packets sent in that time. A forged packet arrives between
-    /// two packets of the stream, when there was no time for a large loss.
+    /// Returns the largest step that a loss can explain at `arrival`, by the time since the last arrival. A forged
+    /// packet between two others has no such time.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
@@ -186,7 +176,7 @@ impl Reception {
         u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
     }
 
-    /// Updates the packet spacing with a packet whose number is `ahead` of the newest number before it.
+    /// Updates the packet spacing with a number `ahead` of the newest.
     fn space(&mut self, arrival: Time, ahead: u64) {
         let gap = arrival.since(self.last_arrival);
         if gap >= PAUSE || self.received <= 2 {
@@ -197,8 +187,7 @@ impl Reception {
             return;
         }
         self.numbers_since = self.numbers_since.saturating_add(ahead.max(1));
-        // Packets that the kernel or a link has batched arrive at the same time. The next gap that is not zero is
-        // divided by the number of all these packets.
+        // Batched packets arrive at the same time. The next gap is divided by their number.
         if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
             let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.numbers_since));
@@ -206,13 +195,12 @@ impl Reception {
         }
     }
 
-    /// Handles a sender report of the source. `ntp` is the report's NTP timestamp.
+    /// Handles a sender report of the source with this NTP timestamp.
     pub fn on_sr(&mut self, arrival: Time, ntp: u64) {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// Returns the report block for the time since the previous block, and begins the next interval. Returns `None`
-    /// while the source is on probation.
+    /// Returns the report block since the previous one, and begins the next interval. `None` on probation.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -225,7 +213,7 @@ impl Reception {
         let (lsr, dlsr) = self.sender_report.map_or((0, 0), |(at, middle)| (middle, ntp::dlsr(now.since(at))));
         Some(ReportBlock {
             ssrc: self.ssrc,
-            // If all packets were lost, the value would be 256, but the field has only eight bits.
+            // With all packets lost, the value would exceed eight bits.
             fraction: (fraction * 256.0).min(255.0) as u8,
             cumulative_lost: self.cumulative_lost(),
             highest_seq: newest as u32,
@@ -243,7 +231,7 @@ impl Reception {
     pub const fn ssrc(&self) -> u32 {
         self.ssrc
     }
-    /// Whether the source has passed its probation (RFC 3550, appendix A.1).
+    /// Returns whether the source has passed its probation (RFC 3550, appendix A.1).
     pub const fn is_valid(&self) -> bool {
         self.seq.is_valid()
     }
@@ -251,7 +239,7 @@ impl Reception {
     pub const fn expected(&self) -> u64 {
         self.seq.expected()
     }
-    /// Returns the number of packets that have arrived, including duplicates.
+    /// Returns the number of arrived packets, with duplicates.
     pub const fn received(&self) -> u64 {
         self.received
     }
@@ -259,16 +247,16 @@ impl Reception {
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Returns expected minus received packets, clamped to a signed 24-bit number (RFC 3550, section 6.4.1).
+    /// Returns expected minus received packets as a signed 24-bit number (RFC 3550, section 6.4.1).
     pub fn cumulative_lost(&self) -> i32 {
         let lost = self.expected() as i64 - self.received as i64;
         lost.clamp(-0x80_0000, 0x7f_ffff) as i32
     }
-    /// Returns the highest extended sequence number; `None` while the source is on probation.
+    /// Returns the highest extended sequence number; `None` on probation.
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }
-    /// Returns the interarrival jitter in ticks of the media clock: J += (|D| − J)/16 (RFC 3550, appendix A.8).
+    /// Returns the interarrival jitter in ticks: J += (|D| − J)/16 (RFC 3550, appendix A.8).
     pub const fn jitter_ticks(&self) -> f64 {
         self.jitter
     }
@@ -278,8 +266,7 @@ impl Reception {
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // Seconds and nanoseconds are converted separately, because each part fits into 64 bits. A 128-bit division per
-        // packet would be slow.
+        // Seconds and nanoseconds each fit into 64 bits; a 128-bit division per packet would be slow.
         let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
         let rate = u64::from(self.clock_rate);
         let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);

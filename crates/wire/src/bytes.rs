@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns `n` rounded up to whole 32-bit words.
+/// Rounds up to whole 32-bit words.
 pub(crate) const fn to_words(n: usize) -> usize {
     n.div_ceil(4) * 4
 }

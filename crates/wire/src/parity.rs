@@ -40,11 +40,11 @@ use crate::bytes::Reader;
 
 /// Maximum number of packets in a block.
 pub const MAX_PACKETS: u8 = 64;
-/// Maximum number of parity packets of a block, with indices 0…63.
+/// Maximum number of a block's parity packets, with indices 0…63.
 pub const MAX_PARITIES: u8 = 64;
 /// Length of the payload header in bytes.
 pub const HEADER: usize = 8;
-/// Length of the part of a symbol before the contributing sources and the payload, in bytes.
+/// Bytes of a symbol before the contributing sources and the payload.
 pub const SYMBOL_HEAD: usize = 8;
 const FIXED: usize = 12;
 const EXTENSION: u8 = 0x10;
@@ -52,14 +52,13 @@ const EXTENSION: u8 = 0x10;
 /// The payload header of a parity packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityHeader {
-    /// The number of packets in the block, 1…64.
+    /// Packets in the block, 1…64.
     pub packets: u8,
     /// The sequence number of the block's first packet.
     pub base: u16,
-    /// The index of this parity packet in its block, 0…63.
+    /// This parity packet's index in its block, 0…63.
     pub index: u8,
-    /// The number of parity packets of the block sent so far, including this one. It is larger than `index`, and at
-    /// most 64.
+    /// The block's parity packets sent so far with this one: above `index`, at most 64.
     pub sent: u8,
 }
 
@@ -96,7 +95,7 @@ impl ParityHeader {
         if sent > MAX_PARITIES || index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
-        // `sent` includes this packet, so it has to exceed the packet's index.
+        // `sent` includes this packet.
         if sent <= index {
             return malformed("a parity that hasn't been sent, by its own count");
         }
@@ -106,7 +105,7 @@ impl ParityHeader {
     }
 }
 
-/// Returns the symbol of an RTP packet, given from the first byte of the header to the last byte of the payload.
+/// Returns the symbol of an RTP packet from the header to the end of the payload.
 ///
 /// # Errors
 /// It is not an RTP packet, or is longer than a datagram can be.
@@ -128,7 +127,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
         .map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
     let mut symbol = Vec::with_capacity(SYMBOL_HEAD + usize::from(len));
     symbol.extend_from_slice(&len.to_be_bytes());
-    // The version is implied, and the extension is not part of the symbol.
+    // The version is implied, and the extension left out.
     symbol.extend_from_slice(&[head[0] & 0x3f & !EXTENSION, head[1]]);
     symbol.extend_from_slice(&head[4..8]);
     symbol.extend_from_slice(sources);
@@ -136,8 +135,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     Ok(symbol)
 }
 
-/// Returns the RTP packet of a symbol: the inverse of [`symbol`]. The sequence number and the SSRC are not part of the
-/// symbol, and the packet has no header extension.
+/// Returns a symbol's RTP packet: the inverse of [`symbol`], without header extension.
 ///
 /// # Errors
 /// The symbol announces more bytes than it has, or has nonzero bytes after them, so that it belongs to no packet.
@@ -159,8 +157,7 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     Ok(packet)
 }
 
-/// Returns parity `index` (0…63) of a block's symbols (at most 64, in sequence). The parity is as long as the longest
-/// symbol.
+/// Returns parity `index` (0…63) of a block's symbols (at most 64, in sequence), as long as the longest one.
 pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     debug_assert!(index < MAX_PARITIES && symbols.len() <= MAX_PACKETS.into());
     let len = symbols.iter().map(|symbol| symbol.as_ref().len()).max().unwrap_or(0);
@@ -171,9 +168,9 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     parity
 }
 
-/// Recovers the missing symbols of a block of `packets`, each with its position in the block, in order. `sources` are
-/// positions and symbols of received packets, `parities` are indices and symbols of received parity. Of duplicates,
-/// only the first is used. A symbol may have trailing zeros, which [`packet`] removes.
+/// Recovers the missing symbols of a block of `packets`, with their positions, in order. `sources` are received
+/// packets' positions and symbols, `parities` received parity's indices and symbols. Only the first of duplicates is
+/// used. A symbol may have trailing zeros, which [`packet`] removes.
 ///
 /// # Errors
 /// There are fewer than `packets` symbols; a position or index exceeds its limit; a packet is longer than its parity.
@@ -199,8 +196,7 @@ pub fn recover(
         if *index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
-        // The number of rows has to equal the number of unknowns. Duplicates would make the matrix singular, so they
-        // are left out.
+        // As many rows as unknowns. Duplicates would make the matrix singular.
         if rows.len() < missing.len() && rows.iter().all(|(other, _)| other != index) {
             rows.push((*index, symbol.to_vec()));
         }
@@ -208,10 +204,10 @@ pub fn recover(
     if rows.len() < missing.len() {
         return malformed("fewer symbols of a block than it has packets");
     }
-    // After subtraction of the received packets, each parity is a combination of the missing packets only.
+    // Without the received packets, each parity combines missing ones only.
     let len = rows.iter().map(|(_, symbol)| symbol.len()).max().unwrap_or(0);
     for (index, row) in &mut rows {
-        // A symbol is padded with zeros to the longest one of its block.
+        // Symbols are padded to the longest one of their block.
         row.resize(len, 0);
         for (place, symbol) in (0..).zip(known).filter_map(|(place, known)| Some((place, known?))) {
             if symbol.len() > len {
@@ -226,7 +222,7 @@ pub fn recover(
     Ok(missing.into_iter().zip(solved).collect())
 }
 
-/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. No pivot is zero, because every square submatrix is
+/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. Pivots are not zero, as every square submatrix is
 /// invertible.
 fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for at in 0..matrix.len() {
@@ -244,7 +240,7 @@ fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     right
 }
 
-/// Adds `factor` · `symbol` to `sum`, byte by byte. In GF(2⁸), addition and subtraction are the same operation.
+/// Adds `factor` · `symbol` to `sum`, which in GF(2⁸) also subtracts.
 fn add(sum: &mut [u8], factor: u8, symbol: &[u8]) {
     // One table per call replaces a multiplication per byte.
     let product: [u8; 256] = std::array::from_fn(|byte| mul(byte as u8, factor));
@@ -259,7 +255,7 @@ fn coefficient(index: u8, place: u8) -> u8 {
 
 const POLYNOMIAL: u16 = 0x11d;
 
-/// The powers of 2, repeated once so that sums of two logarithms need no modulo, and the logarithms.
+/// The powers of 2, twice so that sums of logarithms need no modulo, and the logarithms.
 static TABLES: ([u8; 510], [u8; 256]) = {
     let (mut powers, mut logs) = ([0; 510], [0; 256]);
     let (mut power, mut n) = (1u16, 0);
@@ -281,9 +277,9 @@ fn mul(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { 0 } else { TABLES.0[log(a) + log(b)] }
 }
 
-/// Divides `a` by `b`, which is not 0.
+/// `b` is not 0.
 fn div(a: u8, b: u8) -> u8 {
     let log = |byte: u8| usize::from(TABLES.1[usize::from(byte)]);
-    // Adding 255 keeps the difference of the logarithms positive, and the powers repeat after 255.
+    // Keeps the difference positive, as powers repeat after 255.
     if a == 0 { 0 } else { TABLES.0[log(a) + 255 - log(b)] }
 }

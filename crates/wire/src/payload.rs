@@ -11,11 +11,8 @@
 //! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
 //! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and an OBU's header or the length of the first of two | OBUs |
 //!
-//! Parameter sets and sequence headers are sent in band, as the encoder emits them. [`is_key_frame`] returns whether a
-//! decoder can start at a frame.
-//!
-//! [`fragments`] computes the boundaries without allocation; [`payloads`] has the same boundaries and adds the bytes.
-//! [`Depacketiser`] reassembles frames, and [`picture_kind`] returns the dependencies of a frame.
+//! Parameter sets and sequence headers are sent in band. [`fragments`] computes boundaries without allocation, and
+//! [`payloads`] adds the bytes.
 
 mod av1;
 mod depacketise;
@@ -56,7 +53,7 @@ pub enum PayloadFormat {
     Av1,
 }
 
-/// The RTP clock rate in Hz, which all formats share.
+/// The RTP clock rate of all formats, in Hz.
 pub const CLOCK_RATE: u32 = 90_000;
 
 impl PayloadFormat {
@@ -87,8 +84,7 @@ impl PayloadFormat {
         Self::ALL.into_iter().find(|format| format.codec() == name)
     }
 
-    /// Returns the encoding name of `a=rtpmap` in a session description: the media subtype that the format's document
-    /// registers.
+    /// Returns the encoding name in `a=rtpmap`, a registered media subtype.
     pub const fn encoding(self) -> &'static str {
         self.row().encoding
     }
@@ -101,24 +97,22 @@ impl PayloadFormat {
         Self::ALL.into_iter().find(known).or(other)
     }
 
-    /// Returns the static payload type of RFC 3551. Formats without one use a dynamic type, 96…127.
+    /// Returns RFC 3551's static payload type. Other formats use a dynamic type, 96…127.
     pub const fn static_type(self) -> Option<u8> {
         self.row().static_type
     }
 }
 
-/// The properties of a format.
 #[derive(Clone, Copy)]
 struct Row {
     codec: &'static str,
     encoding: &'static str,
     static_type: Option<u8>,
-    /// Length of the payload header before whole units, in bytes.
+    /// Bytes of the payload header before whole units.
     whole_header: usize,
-    /// Length of the payload header before a part of a unit, in bytes.
+    /// Bytes of the payload header before a part of a unit.
     part_header: usize,
-    /// Number of bytes of a divided unit that are not sent, because the payload header contains their information: the
-    /// header of a NAL unit.
+    /// Bytes of a divided unit's NAL unit header, which the payload header replaces.
     stood_for: usize,
     /// Whether several whole units may share a payload.
     shares: bool,
@@ -134,14 +128,14 @@ impl Row {
 /// Minimum payload limit. Smaller limits are raised to it.
 pub const MIN_PAYLOAD: usize = 8;
 
-/// A payload as a range of the access unit, with its properties.
+/// A payload as a range of the access unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The offset of the fragment's first byte in the access unit.
+    /// The offset in the access unit.
     pub offset: usize,
-    /// The number of bytes of the access unit that the fragment covers.
+    /// The covered bytes of the access unit.
     pub len: usize,
-    /// The number of leading bytes that are not sent because the payload header implies them: start codes.
+    /// Leading bytes that the payload header implies, such as start codes.
     pub implied: usize,
     /// Length of the payload header in bytes.
     pub header_len: usize,
@@ -154,19 +148,17 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Returns the length of the payload in bytes, including its header.
+    /// Returns the payload's length in bytes, with its header.
     pub const fn payload_len(&self) -> usize {
         self.header_len + self.len - self.implied
     }
 }
 
-/// Packetises a frame into payloads of at most `max_payload` bytes, see [`MIN_PAYLOAD`]. H.264 and H.265 are in the
-/// byte stream format of their annexes B, or a single NAL unit. AV1 is in the low-overhead format of the AV1
-/// specification, section 5.
+/// Packetises a frame into payloads of at most `max_payload` bytes ([`MIN_PAYLOAD`]). H.264 and H.265 are in annex B's
+/// byte stream format or single NAL units, AV1 in the low-overhead format (AV1, section 5).
 ///
-/// Whole units share a payload as far as they fit, except NAL units. A unit that is longer than a payload is divided,
-/// and does not share a payload with other units, so that a loss damages as few units as possible. OBUs are an
-/// exception: an OBU may start in the payload in which the previous one ends.
+/// Whole units other than NAL units share a payload if they fit. A divided unit has its payloads alone, so that a loss
+/// damages few units. OBUs may start in the payload in which the previous one ends.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }
@@ -205,7 +197,7 @@ impl Iterator for Fragments<'_> {
         }
         let mut len = unit.len;
         if self.format.row().shares {
-            // The start code of the first unit is not sent, which leaves room for the same number of further bytes.
+            // The first unit's start code is not sent, which leaves room.
             let room = self.max - header_len + unit.prefix;
             while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
                 len += more.len;
@@ -218,7 +210,7 @@ impl Iterator for Fragments<'_> {
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
         let header_len = self.format.row().part_header;
-        // The FU header contains the fields of the NAL unit header, so the NAL unit header is not sent again.
+        // The FU header contains the NAL unit header's fields.
         let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
@@ -258,8 +250,8 @@ impl Payload<'_> {
     }
 }
 
-/// Packetises a frame as [`fragments`] does, with the bytes of the payloads. `picture` is the frame number, whose lower
-/// 15 bits are the picture ID of VP8 and VP9.
+/// Like [`fragments`], with the payloads' bytes. The low 15 bits of the frame number `picture` are the picture ID of
+/// VP8 and VP9.
 pub fn payloads(
     format: PayloadFormat,
     frame: &[u8],
@@ -271,8 +263,7 @@ pub fn payloads(
     fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
-        // Each packet of a NAL unit repeats the fields of the unit's header. Only the first fragment contains the
-        // header, so it is kept for the other fragments.
+        // Each packet repeats the fields of the NAL unit header, which only the first fragment contains.
         if fragment.starts_unit && format.row().stood_for > 0 {
             let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
@@ -303,19 +294,19 @@ pub fn payloads(
     })
 }
 
-/// The fields of the latest picture header, which RFC 2250 repeats in each payload.
+/// The latest picture header's fields, which RFC 2250 repeats in each payload.
 #[derive(Clone, Copy, Default)]
 struct Mpeg2Picture {
     temporal_reference: u16,
     coding_type: u8,
-    /// The fields FBV, BFC, FFV and FFC in one byte (RFC 2250, section 3.4).
+    /// FBV, BFC, FFV and FFC in one byte (RFC 2250, section 3.4).
     vectors: u8,
     sequence: bool,
 }
 
 impl Mpeg2Picture {
     fn update(&mut self, unit: &[u8]) {
-        // S is only set where a sequence header is present (RFC 2250, section 3.4).
+        // S is only set with a sequence header (RFC 2250, section 3.4).
         self.sequence = false;
         for (at, code) in units::start_codes(unit) {
             match code {
@@ -326,8 +317,7 @@ impl Mpeg2Picture {
                     };
                     self.temporal_reference = u16::from(a) << 2 | u16::from(b >> 6);
                     self.coding_type = b >> 3 & 7;
-                    // The forward vector's flag and code are the last three bits of one byte and the first bit of the
-                    // next.
+                    // The forward vector's flag and code span two bytes.
                     let forward = (d << 1 & 0x0e | e >> 7) & 0x0f;
                     let backward = e >> 3 & 0x0f;
                     self.vectors = match self.coding_type {
@@ -336,7 +326,7 @@ impl Mpeg2Picture {
                         _ => 0,
                     };
                 }
-                // Headers only occur before the first slice, so the search ends here.
+                // Headers only occur before the first slice.
                 units::FIRST_SLICE..=units::LAST_SLICE => return,
                 _ => {}
             }

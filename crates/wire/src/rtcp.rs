@@ -1,7 +1,7 @@
 //! RTCP packets (RFC 3550, section 6; feedback of RFC 4585) as owned values.
 //!
-//! The parser is lenient: it accepts single reports as FFmpeg sends them and reduced-size RTCP (RFC 5506), and keeps
-//! packets of unknown types as bytes. The writer is strict.
+//! The parser is lenient: it accepts FFmpeg's single reports and reduced-size RTCP (RFC 5506), and keeps unknown types
+//! as bytes. The writer is strict.
 
 mod acknowledged;
 mod congestion;
@@ -31,34 +31,33 @@ const GROUP_SIZE: u8 = 12;
 
 const CNAME: u8 = 1;
 const BLOCK: usize = 24;
-/// Maximum of the 5-bit count field. More items are written into further packets.
+/// Maximum of the 5-bit count field.
 const MAX_COUNT: usize = 31;
-/// Maximum number of packets in a compound. Legitimate compounds have fewer than ten.
+/// Legitimate compounds have fewer than ten packets.
 const MAX_PACKETS: usize = 256;
 
-/// A report block: reception statistics of one source (RFC 3550, section 6.4.1).
+/// A report block on one source (RFC 3550, section 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportBlock {
     /// The SSRC of the source.
     pub ssrc: u32,
     /// Fraction of packets lost since the previous report, in 1/256.
     pub fraction: u8,
-    /// Number of packets lost since the beginning: 24 bits, negative if duplicates outnumber losses. The value
-    /// saturates when it is written.
+    /// Packets lost since the beginning: 24 bits, negative if duplicates outnumber losses, saturating when written.
     pub cumulative_lost: i32,
     /// The extended highest sequence number received.
     pub highest_seq: u32,
-    /// Interarrival jitter, in ticks of the media clock.
+    /// Interarrival jitter in ticks of the media clock.
     pub jitter: u32,
-    /// LSR: the middle of the last sender report's NTP time, or 0 if there was none.
+    /// LSR: the middle of the last sender report's NTP time, or 0 without one.
     pub lsr: u32,
-    /// DLSR: the time since the arrival of that report, in 1/65536 s.
+    /// DLSR: the time since that report's arrival, in 1/65536 s.
     pub dlsr: u32,
 }
 
 impl ReportBlock {
     fn encode(&self, out: &mut Vec<u8>) {
-        // The field is a signed number of 24 bits.
+        // A signed number of 24 bits.
         let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
         let words =
             [self.ssrc, u32::from(self.fraction) << 24 | lost, self.highest_seq, self.jitter, self.lsr, self.dlsr];
@@ -82,7 +81,7 @@ impl ReportBlock {
     }
 }
 
-/// The layer that a feedback message is addressed to.
+/// The layer of a feedback message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackKind {
     /// The transport layer (RTPFB, packet type 205).
@@ -91,7 +90,7 @@ pub enum FeedbackKind {
     Payload,
 }
 
-/// The size of the group, as its source knows it (RFC 5760, section 7.1.12).
+/// A group's size, as its source knows it (RFC 5760, section 7.1.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSize {
     /// Average size of the group's RTCP datagrams in bytes.
@@ -107,9 +106,9 @@ pub enum Packet {
     SenderReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,
-        /// NTP time of this report: seconds in 32.32 fixed point.
+        /// NTP time of the report: seconds in 32.32 fixed point.
         ntp: u64,
-        /// The time of this report as an RTP timestamp.
+        /// The same time as an RTP timestamp.
         rtp: u32,
         /// The number of RTP packets sent so far.
         packets: u32,
@@ -125,7 +124,7 @@ pub enum Packet {
         /// Report blocks. Those beyond 31 are written into further reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Source description. Only CNAME items are kept. A CNAME is cut to 255 bytes when written.
+    /// Source description with CNAME items only, which are cut to 255 bytes when written.
     Sdes {
         /// Pairs of SSRC and CNAME.
         chunks: Vec<(u32, String)>,
@@ -134,7 +133,7 @@ pub enum Packet {
     Bye {
         /// The SSRCs that leave.
         ssrcs: Vec<u32>,
-        /// The reason, or an empty text. It is cut to 255 bytes when written.
+        /// The reason, if any, which is cut to 255 bytes when written.
         reason: String,
     },
     /// APP: an application-defined packet.
@@ -145,25 +144,25 @@ pub enum Packet {
         subtype: u8,
         /// The name: four ASCII characters.
         name: [u8; 4],
-        /// The data. It is padded with zeros to whole words when written.
+        /// The data, padded with zeros to whole words when written.
         data: Vec<u8>,
     },
     /// Any feedback message of RFC 4585.
     Feedback {
         /// The transport layer or the codec.
         kind: FeedbackKind,
-        /// The format of the message (FMT), 0…31.
+        /// The message's format (FMT), 0…31.
         fmt: u8,
         /// The SSRC of the sender of the message.
         sender: u32,
-        /// The SSRC of the media source. In RFC 8888, it is the SSRC of the first stream.
+        /// The SSRC of the media source; in RFC 8888, of the first stream.
         media: u32,
-        /// Feedback control information. When it is written, it is padded to whole words: in transport-wide feedback
-        /// with RTCP padding, otherwise with zeros.
+        /// Feedback control information, padded to whole words when written: in transport-wide feedback with RTCP
+        /// padding, otherwise with zeros.
         fci: Vec<u8>,
     },
-    /// Receiver summary information (RSI). A source sends it to a group whose receivers send their reports to the
-    /// source only (RFC 5760, section 7.1.1). Only the sub-report with the group size is kept.
+    /// Receiver summary information (RSI) for a group that reports to its source only (RFC 5760, section 7.1.1). Only
+    /// the group size is kept.
     Summary {
         /// The SSRC of the sender of the summary.
         ssrc: u32,
@@ -171,7 +170,7 @@ pub enum Packet {
         media: u32,
         /// NTP time of the summary: seconds in 32.32 fixed point.
         ntp: u64,
-        /// The size of the group, if it is included.
+        /// The size of the group, if included.
         group: Option<GroupSize>,
     },
     /// A packet of an unknown type.
@@ -180,7 +179,7 @@ pub enum Packet {
         packet_type: u8,
         /// The count field, 0…31.
         count: u8,
-        /// The bytes after the first word. They are padded with zeros to whole words when written.
+        /// The bytes after the first word, padded with zeros to whole words when written.
         body: Vec<u8>,
     },
 }
@@ -230,7 +229,7 @@ impl Compound {
         let mut reader = Reader::new(datagram);
         let mut packets = Vec::new();
         loop {
-            // This limits the memory for datagrams that consist of many tiny packets.
+            // Limits the memory for many tiny packets.
             if packets.len() == MAX_PACKETS {
                 return Err(ParseError::TooMany { what: "packets in a compound", limit: MAX_PACKETS });
             }
@@ -243,8 +242,8 @@ impl Compound {
             let is_last = reader.rest.is_empty();
             if flags & 0x20 != 0 {
                 let count = usize::from(body.last().copied().unwrap_or(0));
-                // Padding is allowed in the last packet only, and in whole words (RFC 3550, section 6.4.1). libwebrtc's
-                // transport-wide feedback ends in less than a word of padding, anywhere in a compound.
+                // Padding is allowed in the last packet only, in whole words (RFC 3550, section 6.4.1), but libwebrtc
+                // pads transport-wide feedback by less than a word, anywhere in a compound.
                 let aligned = count % 4 == 0 && is_last || fills_up(packet_type, flags & 0x1f);
                 if count == 0 || count > body.len() || !aligned {
                     return Err(ParseError::Padding { count, len: body.len() });
@@ -269,7 +268,7 @@ impl Packet {
                 rtp: reader.u32("sender report")?,
                 packets: reader.u32("sender report")?,
                 octets: reader.u32("sender report")?,
-                // Bytes after the blocks are a profile-specific extension, which is skipped.
+                // Skips a profile-specific extension after the blocks.
                 blocks: parse_blocks(count, &mut reader)?,
             },
             RR => {
@@ -278,7 +277,6 @@ impl Packet {
             SDES => Self::Sdes { chunks: parse_chunks(count, reader)? },
             BYE => {
                 let ssrcs = (0..count).map(|_| reader.u32("BYE")).collect::<Result<_, _>>()?;
-                // The reason is optional.
                 let reason = match reader.u8("BYE reason") {
                     Ok(len) => text(reader.take(usize::from(len), "BYE reason")?),
                     Err(_) => String::new(),
@@ -307,14 +305,14 @@ impl Packet {
         })
     }
 
-    /// Returns true if this is per-packet feedback in a known format, by its type and FMT. Its content is not checked.
+    /// Returns whether the type and FMT are those of per-packet feedback.
     pub fn is_packet_feedback(&self) -> bool {
         CongestionFeedback::is(self) || TransportFeedback::is(self)
     }
 
     /// Returns the length of the packet in bytes.
     pub fn encoded_len(&self) -> usize {
-        // Each further report of up to 31 blocks needs another header and SSRC, 8 bytes.
+        // Each further report of up to 31 blocks has a header and SSRC of 8 bytes.
         let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;
         match self {
             Self::SenderReport { blocks, .. } => 28 + blocks.len() * BLOCK + continued(blocks),
@@ -340,7 +338,7 @@ impl Packet {
         match self {
             Self::SenderReport { ssrc, ntp, rtp, packets, octets, blocks } => {
                 let (first, more) = blocks.split_at(blocks.len().min(MAX_COUNT));
-                // The report count has five bits. The other blocks follow in receiver reports (RFC 3550, section 6.1).
+                // Further blocks follow in receiver reports (RFC 3550, section 6.1).
                 let at = open(SR, first.len(), out);
                 put(*ssrc, out);
                 out.extend_from_slice(&ntp.to_be_bytes());
@@ -432,8 +430,7 @@ impl Packet {
     }
 }
 
-/// Returns true if padding to whole words may occur anywhere in a compound. RFC 3550 allows padding in whole words at
-/// the end only, but libwebrtc pads transport-wide feedback in this way.
+/// Returns whether padding may occur anywhere in a compound, as in libwebrtc's transport-wide feedback.
 const fn fills_up(packet_type: u8, fmt: u8) -> bool {
     packet_type == RTPFB && fmt == transport::TRANSPORT_WIDE
 }
@@ -455,13 +452,12 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
             }
             let len = reader.u8("SDES item")?;
             let value = reader.take(usize::from(len), "SDES item")?;
-            // Only the first CNAME of a chunk counts; other items are skipped.
+            // Only a chunk's first CNAME counts.
             if item == CNAME && cname.is_none() {
                 cname = Some(text(value));
             }
         }
-        // The next chunk starts at a word boundary. Zeros can't be skipped by value, because an SSRC may start with
-        // one.
+        // The next chunk is word-aligned, and its SSRC may begin with zeros.
         let used = start - reader.rest.len();
         reader.take(to_words(used) - used, "SDES chunk")?;
         chunks.extend(cname.map(|cname| (ssrc, cname)));
@@ -469,12 +465,12 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
     Ok(chunks)
 }
 
-/// Parses the sub-reports, each of which has its length in words.
+/// Parses sub-reports, each with its length in words.
 fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseError> {
     let (what, mut group) = ("receiver summary's sub-report", None);
     while !reader.rest.is_empty() {
         let [kind, words] = reader.array(what)?;
-        // The length counts 32-bit words, and includes the two bytes that have just been read (RFC 5760, section 7.1).
+        // Counts 32-bit words, including the two bytes just read (RFC 5760, section 7.1).
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });
@@ -493,8 +489,7 @@ fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     close(at, out);
 }
 
-/// Splits items into groups whose size fits a count field. Without items it returns one empty group, because an empty
-/// packet is still written.
+/// Splits items by the count field; without items, into one empty group for an empty packet.
 fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
     let none: &[T] = &[];
     all.chunks(MAX_COUNT).chain(all.is_empty().then_some(none))
@@ -503,12 +498,11 @@ fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
 fn open(packet_type: u8, count: usize, out: &mut Vec<u8>) -> usize {
     debug_assert!(count <= MAX_COUNT, "{count} doesn't fit the five bits of packet type {packet_type}");
     let at = out.len();
-    // This is version 2 without padding (RFC 3550, section 6.4.1).
+    // Version 2 without padding (RFC 3550, section 6.4.1).
     out.extend_from_slice(&[0x80 | (count & 0x1f) as u8, packet_type, 0, 0]);
     at
 }
 
-/// Pads the packet to whole words and writes its length.
 fn close(at: usize, out: &mut Vec<u8>) {
     let len = to_words(out.len() - at);
     out.resize(at + len, 0);
@@ -522,17 +516,17 @@ fn put(word: u32, out: &mut Vec<u8>) {
 }
 
 fn chunk_len(cname: &str) -> usize {
-    // The chunk has the SSRC, the type and length of the item, its text, and the zero that ends the items.
+    // SSRC, type and length, text, and the zero that ends the items.
     to_words(4 + 2 + cname.len() + 1)
 }
 
-/// Cuts the text to at most 255 bytes, at a character boundary.
+/// Cuts a text to 255 bytes, at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(255)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Decodes a text of one line. Line breaks are removed, because a name must not span several lines of a display.
+/// Decodes a text without line breaks.
 fn text(bytes: &[u8]) -> String {
     crate::plain_text(bytes).replace(['\r', '\n'], "")
 }

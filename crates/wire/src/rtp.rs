@@ -11,23 +11,22 @@ const FIXED: usize = 12;
 const ONE_BYTE_PROFILE: u16 = 0xBEDE;
 const TWO_BYTE_PROFILE: u16 = 0x1000;
 
-/// Returns the low 24 bits of a send time, which is the format of libwebrtc's abs-send-time extension.
+/// Returns the low 24 bits of a send time, as in libwebrtc's abs-send-time extension.
 pub fn absolute(Stamp(stamp): Stamp) -> [u8; 3] {
     let [_, low @ ..] = stamp.to_be_bytes();
     low
 }
 
-/// An element of a header extension to be written: its ID (not 0) and up to 255 bytes.
+/// An extension element to be written: its ID (not 0) and up to 255 bytes.
 pub type Element<'a> = (u8, &'a [u8]);
 
-/// The header extension of transport-wide feedback, with a number that counts all packets of a transport
-/// (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2). Version 2 (`transport-wide-cc-02` of libwebrtc)
-/// adds a request for a report. The session description sets the ID of the element.
+/// The extension of transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2). Version 2
+/// (libwebrtc's `transport-wide-cc-02`) adds a request for a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportNumber {
     /// The transport-wide sequence number, modulo 2¹⁶.
     pub seq: u16,
-    /// A request for an immediate report, in version 2 only.
+    /// A request for an immediate report (version 2).
     pub request: Option<ReportRequest>,
 }
 
@@ -36,13 +35,12 @@ pub struct TransportNumber {
 pub struct ReportRequest {
     /// Whether the report includes arrival times.
     pub timed: bool,
-    /// Number of packets that the report has to cover, up to and including this one: 0…32767. With 0 no report is
-    /// requested.
+    /// Packets to cover, up to this one: 0…32767. With 0, no report is requested.
     pub packets: u16,
 }
 
 impl TransportNumber {
-    /// Appends the element's data, 2 or 4 bytes, to `out`.
+    /// Appends the element's 2 or 4 bytes of data to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.seq.to_be_bytes());
         if let Some(ReportRequest { timed, packets }) = self.request {
@@ -50,7 +48,7 @@ impl TransportNumber {
         }
     }
 
-    /// Parses an element's data. Returns `None` if its length is neither 2 nor 4.
+    /// Parses an element's data; `None` if its length is neither 2 nor 4.
     pub fn read(data: &[u8]) -> Option<Self> {
         let word = |at: usize| data.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let request = |word: u16| ReportRequest { timed: word & 0x8000 != 0, packets: word & 0x7fff };
@@ -58,8 +56,8 @@ impl TransportNumber {
     }
 }
 
-/// Writes a transport-wide sequence number into an RTP packet of any stack. The number goes into the existing element
-/// `id` or, if there is none, into a new element after the others. The packet grows by at most 8 bytes.
+/// Writes a transport-wide sequence number into any stack's RTP packet, in the element `id`, which is added at the end
+/// if missing. The packet grows by at most 8 bytes.
 ///
 /// # Errors
 /// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into that
@@ -80,12 +78,12 @@ pub fn set_transport_number(packet: &mut Vec<u8>, id: u8, seq: u16) -> Result<()
     let mut elements = extensions.rest.to_vec();
     form.write((id, &seq.to_be_bytes()), &mut elements);
     elements.resize(to_words(elements.len()), 0);
-    // An element that ends the list, for example one with ID 15, hides the elements after it.
+    // An element that ends the list, for example ID 15, hides those after it.
     let readable = Extensions { form: Some(form), rest: &elements }.place(id, elements.len()).is_some();
     let words = u16::try_from(elements.len() / 4).ok().filter(|_| readable);
     let Some(words) = words else { return Err(unfit) };
     let profile_at = FIXED + usize::from(packet[0] & 0x0f) * 4;
-    // The low four bits of the two-byte form's profile stay as they are.
+    // Keeps the low four bits of the two-byte form's profile.
     let profile = if extended { [packet[profile_at], packet[profile_at + 1]] } else { form.profile().to_be_bytes() };
     packet[0] |= 0x10;
     packet.splice(profile_at..payload_at, [&profile[..], &words.to_be_bytes(), &elements].concat());
@@ -97,40 +95,40 @@ pub fn set_transport_number(packet: &mut Vec<u8>, id: u8, seq: u16) -> Result<()
 pub struct PayloadTypes(u128);
 
 impl PayloadTypes {
-    /// Returns true if the payload type is in the set.
+    /// Returns whether the payload type is in the set.
     pub const fn contains(self, payload_type: u8) -> bool {
         payload_type < 128 && self.0 >> payload_type & 1 == 1
     }
 }
 
 impl FromIterator<u8> for PayloadTypes {
-    /// Creates the set of these payload types. Values above 127 are ignored.
+    /// Creates the set of these payload types; values above 127 are ignored.
     fn from_iter<T: IntoIterator<Item = u8>>(types: T) -> Self {
         Self(types.into_iter().filter(|each| *each < 128).fold(0, |set, each| set | 1 << each))
     }
 }
 
-/// An RTP header and its send time. Other extension elements and the payload are not part of it.
+/// An RTP header and its send time, without other extension elements and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {
     /// The payload type, 0…127.
     pub payload_type: u8,
-    /// The marker bit. In video it marks the last packet of a frame.
+    /// The marker bit, in video a frame's last packet.
     pub marker: bool,
     /// The sequence number.
     pub seq: u16,
-    /// The RTP timestamp: presentation time in ticks of the payload's clock.
+    /// The RTP timestamp, in ticks of the payload's clock.
     pub timestamp: u32,
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The send time on the sender's clock, from the element [`SEND_TIME_ID`].
+    /// The send time on the sender's clock ([`SEND_TIME_ID`]).
     pub send_time: Option<Stamp>,
-    /// Length of the payload in bytes. The payload itself may be stored elsewhere or not exist.
+    /// The payload's length in bytes, even if it is stored elsewhere.
     pub payload_len: u16,
 }
 
 impl RtpHeader {
-    /// Returns the length of the header with its extension, in bytes.
+    /// Returns the length of header and extension in bytes.
     pub fn wire_size(&self, extensions: &[Element<'_>]) -> usize {
         let form = Form::of(extensions);
         let elements = self.send_time.map_or(0, |_| form.element_size(4))
@@ -143,8 +141,8 @@ impl RtpHeader {
         Bytes::new((IP_UDP_OVERHEAD + self.wire_size(extensions) + usize::from(self.payload_len)) as u64)
     }
 
-    /// Appends the packet to `out`. The extension has the one-byte form of RFC 8285, unless an element requires the
-    /// two-byte form: an ID above 14, no bytes, or more than 16 bytes.
+    /// Appends the packet to `out`, with a one-byte extension (RFC 8285) unless an element needs the two-byte form: an
+    /// ID above 14, no bytes, or more than 16 bytes.
     ///
     /// Each element must have an ID other than 0 and other than that of the send time, and at most 255 bytes.
     pub fn encode(&self, extensions: &[Element<'_>], payload: &[u8], out: &mut Vec<u8>) {
@@ -154,7 +152,7 @@ impl RtpHeader {
         out.reserve(size + payload.len());
         let start = out.len();
         let extended = size > FIXED;
-        // The first byte has version 2, and the bit X if there is an extension (RFC 3550, section 5.1).
+        // Version 2, and X if there is an extension (RFC 3550, section 5.1).
         out.push(0x80 | if extended { 0x10 } else { 0 });
         out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
         out.extend_from_slice(&self.seq.to_be_bytes());
@@ -170,19 +168,18 @@ impl RtpHeader {
             for &element in extensions {
                 form.write(element, out);
             }
-            // The extension is padded with zeros to whole words.
             out.resize(start + size, 0);
         }
         out.extend_from_slice(payload);
     }
 
-    /// Parses a datagram into the header, the extension elements other than the send time, and the payload without
-    /// padding. Contributing sources and extensions of unknown profiles are skipped.
+    /// Parses a datagram into header, extension elements other than the send time, and payload without padding.
+    /// Contributing sources and unknown profiles are skipped.
     pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let (mut header, extensions, mut payload) = Self::padded(datagram)?;
         if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
             let count = usize::from(payload.last().copied().unwrap_or(0));
-            // The padding length counts its own byte, so it can't be 0 (RFC 3550, section 5.1).
+            // The padding length counts its own byte (RFC 3550, section 5.1).
             if count == 0 || count > payload.len() {
                 return Err(ParseError::Padding { count, len: payload.len() });
             }
@@ -192,15 +189,14 @@ impl RtpHeader {
         Ok((header, extensions, payload))
     }
 
-    /// Parses a datagram that may belong to another protocol. Returns the header and the payload, which includes the
-    /// padding, because under SRTP the length of the padding is encrypted. STUN, DTLS, TURN and most of QUIC differ in
-    /// the version bits (RFC 7983, section 7).
+    /// Parses a datagram that may be another protocol, by the version bits (RFC 7983, section 7). The payload includes
+    /// padding, whose length is encrypted under SRTP.
     pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
         read.map(|(header, _, payload)| (header, payload))
     }
 
-    /// Parses a datagram as [`RtpHeader::parse`] does, with the padding as part of the payload.
+    /// Like [`RtpHeader::parse`], with the padding in the payload.
     fn padded(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let mut reader = Reader::new(datagram);
         let [flags, kind] = reader.array("RTP header")?;
@@ -263,7 +259,7 @@ impl Form {
         debug_assert!(id != 0 && data.len() <= 255, "element {id} of {} bytes", data.len());
         let data = &data[..data.len().min(255)];
         match self {
-            // The field contains the length minus one (RFC 8285, section 4.2).
+            // The length minus one (RFC 8285, section 4.2).
             Self::OneByte => out.push(id << 4 | (data.len() - 1) as u8),
             Self::TwoByte => out.extend_from_slice(&[id, data.len() as u8]),
         }
@@ -271,8 +267,7 @@ impl Form {
     }
 }
 
-/// The elements of a received header extension, without the send time. A truncated element ends the iteration, because
-/// RFC 8285 requires that elements which can't be parsed are ignored.
+/// A received header extension's elements, without the send time. A truncated element ends the iteration (RFC 8285).
 #[derive(Clone, Copy, Debug)]
 pub struct Extensions<'a> {
     form: Option<Form>,
@@ -293,7 +288,7 @@ impl<'a> Extensions<'a> {
         Self { form, rest }
     }
 
-    /// Returns where the data of an element of at least two bytes begins, if the extension ends at `end`.
+    /// Returns where an element of at least two bytes begins, in an extension that ends at `end`.
     fn place(mut self, id: u8, end: usize) -> Option<usize> {
         while let Some((found, data)) = self.any() {
             if found == id && data.len() >= 2 {
@@ -328,8 +323,7 @@ impl<'a> Extensions<'a> {
                     (first, usize::from(len))
                 }
             };
-            // In the one-byte form, the list ends at ID 15, and at ID 0 with a length other than 0 (RFC 8285, section
-            // 4.2).
+            // The one-byte list ends at ID 15, or ID 0 with a length (RFC 8285, section 4.2).
             let ends = form == Form::OneByte && matches!(id, 0 | 15);
             let Some((data, rest)) = self.rest.split_at_checked(len).filter(|_| !ends) else {
                 self.rest = &[];

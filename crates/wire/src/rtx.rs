@@ -1,8 +1,7 @@
 //! Retransmission of RTP packets in a separate stream (RFC 4588).
 //!
-//! A retransmission has the timestamp, marker and payload of the original. The sequence number and the payload type are
-//! those of the retransmission stream, and also the SSRC if both streams share a session. The original sequence number
-//! (OSN) precedes the payload:
+//! A retransmission has the original's timestamp, marker and payload, and its own stream's sequence number, payload
+//! type and, in a shared session, SSRC. The original sequence number (OSN) precedes the payload:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -15,7 +14,7 @@ use crate::ParseError;
 use crate::bytes::Reader;
 use crate::rtp::RtpHeader;
 
-/// Length of the OSN in bytes. Media packets must leave this much room below the MTU.
+/// Length of the original sequence number in bytes. Media packets must leave this much room below the MTU.
 pub const OSN: usize = 2;
 
 /// The relation between a retransmission stream and its media (RFC 4588, sections 5.2 and 8.1).
@@ -25,16 +24,14 @@ pub struct RtxStream {
     pub payload_type: u8,
     /// The payload type of the originals, the parameter `apt`.
     pub apt: u8,
-    /// The SSRC of the retransmissions. A group requires a separate session for retransmissions, in which the
-    /// retransmissions have the media's SSRC.
+    /// The SSRC of the retransmissions. A group needs a separate session for them, with the media's SSRC.
     pub ssrc: u32,
     /// The SSRC of the media.
     pub media: u32,
 }
 
 impl RtxStream {
-    /// Returns the header of a retransmission with the sequence number `seq`. The header has no send time, because the
-    /// send time of the original packet does not apply. The sender adds the time of the retransmission.
+    /// Returns a retransmission's header, without the original's send time.
     ///
     /// # Errors
     /// The payload leaves no room for the OSN in a datagram.
@@ -46,13 +43,13 @@ impl RtxStream {
         Ok(RtpHeader { payload_type, seq, ssrc, send_time: None, payload_len, ..*original })
     }
 
-    /// Appends the payload of the retransmission of packet `osn`. `payload` does not include padding.
+    /// Appends the payload of packet `osn`'s retransmission; `payload` has no padding.
     pub fn write_payload(osn: u16, payload: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&osn.to_be_bytes());
         out.extend_from_slice(payload);
     }
 
-    /// Restores the header and the payload of the original. The original's send time is unknown.
+    /// Restores the original's header, without send time, and payload.
     ///
     /// # Errors
     /// The packet belongs to another stream, or has no OSN because it is padding.
@@ -66,7 +63,6 @@ impl RtxStream {
         let payload_len = u16::try_from(payload.len())
             .map_err(|_| ParseError::TooMany { what: "bytes of payload", limit: usize::from(u16::MAX) })?;
         let (payload_type, ssrc) = (self.apt, self.media);
-        // The original's send time is not part of its retransmission.
         Ok((RtpHeader { payload_type, seq, ssrc, send_time: None, payload_len, ..*header }, payload))
     }
 }

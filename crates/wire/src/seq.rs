@@ -1,36 +1,33 @@
 //! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// Minimum jump ahead that may be a restart. If the sequence number jumps by at least this without an explanation, and
-/// the next packet confirms the jump, the source has restarted, and the jump is not a loss.
+/// Minimum jump ahead that a next packet confirms as a restart of the source.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet that is at least this far behind the newest is not a late packet of the stream. After a jump ahead of at
-/// least this, late packets from before the jump would therefore be rejected. For this reason, such a jump is accepted
-/// only if it can be explained ([`ExtendedSeq::on_packet_within`]).
+/// Distance behind the newest number from which a packet is not late. A jump ahead of this size needs an explanation
+/// ([`ExtendedSeq::on_packet_within`]), because it makes earlier packets invalid.
 pub const MAX_MISORDER: u16 = 100;
-/// Number of consecutive packets after which a source is valid.
+/// Number of consecutive packets that make a source valid.
 pub const MIN_SEQUENTIAL: u8 = 2;
 
 /// The classification of a received sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The source is not valid yet; its consecutive packets are on probation.
+    /// A packet on probation; the source is not valid yet.
     Probation,
-    /// The source is valid from this packet on. The preceding packets of the probation count as received.
+    /// The packet that makes the source valid. The probation's packets count as received.
     Started(i64),
-    /// The packet is the newest so far.
+    /// The newest packet so far.
     Newer(i64),
-    /// The packet is not newer than the newest: it is reordered or a duplicate.
+    /// A reordered or duplicate packet.
     Late(i64),
-    /// The source restarted, and the counts restart with this packet. Either two consecutive packets were far from the
-    /// others, or this packet continues the stream from before the last restart.
+    /// The counts restart with this packet, either after two consecutive packets far from the others, or back in the
+    /// stream from before the last restart.
     Restarted(i64),
-    /// The packet does not belong to the stream: it is far from all others, and neither a loss nor a restart explains
-    /// this.
+    /// A packet far from all others, which neither a loss nor a restart explains.
     Stray,
 }
 
 impl Verdict {
-    /// Returns the extended sequence number of a packet that belongs to the stream.
+    /// Returns a stream packet's extended sequence number.
     pub const fn extended(self) -> Option<i64> {
         match self {
             Self::Started(seq) | Self::Newer(seq) | Self::Late(seq) | Self::Restarted(seq) => Some(seq),
@@ -39,15 +36,14 @@ impl Verdict {
     }
 }
 
-/// Extends the sequence numbers of one source: cycles · 2¹⁶ + number. Cycles count from the cycle of the first packet,
-/// so that the number of an earlier packet may be negative.
+/// Extends one source's sequence numbers: cycles · 2¹⁶ + number, from the first packet's cycle on, so that earlier
+/// numbers may be negative.
 ///
-/// This differs from the sample code of A.1 in three points. First, packets of the probation count as expected and
-/// received, because they were received. A.1 starts to count with the last packet of the probation. Second, a jump
-/// ahead of [`MAX_MISORDER`] or more counts as a loss only if the caller can explain it. A.1 accepts any jump below
-/// [`MAX_DROPOUT`], which allows forged numbers to invent losses and to make genuine packets look late. Third, a
-/// restart uses the nearest cycle, and stores the previous position. A single packet that continues at that position
-/// restores the previous stream and its numbers.
+/// Unlike the sample code of A.1:
+/// - Packets of the probation count as expected and received.
+/// - A jump of [`MAX_MISORDER`] or more needs the caller's explanation, because A.1's limit, [`MAX_DROPOUT`], lets
+///   forged numbers invent losses.
+/// - A restart uses the nearest cycle, and a single packet can restore the previous stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -55,33 +51,31 @@ pub struct ExtendedSeq {
     probation: u8,
     needed: u8,
     stray: Option<u16>,
-    /// The number of sequence numbers covered since the last restart.
+    /// Sequence numbers covered since the last restart.
     ran: u64,
-    /// The stream that was current before the last restart: its newest number, and how many sequence numbers it had
-    /// covered.
+    /// The stream before the last restart: its newest number, and how many it had covered.
     left: Option<(i64, u64)>,
 }
 
 impl ExtendedSeq {
-    /// Creates a counter that considers a source valid after [`MIN_SEQUENTIAL`] consecutive packets.
+    /// Creates a counter that needs [`MIN_SEQUENTIAL`] consecutive packets.
     pub const fn new() -> Self {
         Self::with_probation(MIN_SEQUENTIAL)
     }
-    /// Creates a counter that considers a source valid after `needed` consecutive packets. With 0 and 1 the first
-    /// packet is enough.
+    /// Creates a counter that needs `needed` consecutive packets; with 0 and 1 the first one is enough.
     pub const fn with_probation(needed: u8) -> Self {
         let needed = if needed == 0 { 1 } else { needed };
         Self { newest: 0, base: 0, probation: needed, needed, stray: None, ran: 0, left: None }
     }
-    /// Returns true if the source is valid.
+    /// Returns whether the source is valid.
     pub const fn is_valid(&self) -> bool {
         self.probation == 0
     }
-    /// Returns the highest extended number, or `None` during probation.
+    /// Returns the highest extended number; `None` during probation.
     pub const fn newest(&self) -> Option<i64> {
         if self.is_valid() { Some(self.newest) } else { None }
     }
-    /// Returns the first extended number of the stream, or `None` during probation.
+    /// Returns the stream's first extended number; `None` during probation.
     pub const fn base(&self) -> Option<i64> {
         if self.is_valid() { Some(self.base) } else { None }
     }
@@ -89,16 +83,15 @@ impl ExtendedSeq {
     pub const fn expected(&self) -> u64 {
         if self.is_valid() { (self.newest - self.base) as u64 + 1 } else { 0 }
     }
-    /// Returns the number of packets of the probation before the one that ended it.
+    /// Returns the number of the probation's packets before its last.
     pub const fn probation_packets(&self) -> u64 {
         self.needed as u64 - 1
     }
-    /// Classifies the sequence number of a packet that has arrived.
+    /// Classifies an arrived packet's sequence number.
     pub fn on_packet(&mut self, seq: u16) -> Verdict {
         self.on_packet_within(seq, MAX_MISORDER)
     }
-    /// Classifies a packet. A jump ahead of less than `reach` counts as explained: this many packets may have been lost
-    /// since the previous packet. See [`ExtendedSeq::on_packet`].
+    /// Like [`ExtendedSeq::on_packet`], but a jump ahead of less than `reach` counts as a loss.
     pub fn on_packet_within(&mut self, seq: u16, reach: u16) -> Verdict {
         if !self.is_valid() {
             return self.on_probation(seq);
@@ -117,14 +110,14 @@ impl ExtendedSeq {
             && let ahead = seq.wrapping_sub(left as u16)
             && near_left.contains(&ahead)
         {
-            // The restart was caused by packets of another stream, so the stored position is dropped.
+            // Another stream caused the restart.
             (self.left, self.ran) = (None, ran);
             return self.restart(left + i64::from(ahead));
         }
         if confirmed && ahead >= MAX_DROPOUT {
-            // The nearest cycle is kept, so that extended numbers stay comparable across the restart.
+            // Keeps extended numbers comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
-            // A stream that has covered only a few numbers was probably a stray one, so its position is not stored.
+            // A stream of few numbers was probably a stray one.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
                 self.left = Some((self.newest, self.ran));
             }
@@ -135,7 +128,7 @@ impl ExtendedSeq {
         Verdict::Stray
     }
 
-    /// Advances the newest number by `ahead`, which may exceed the 16 bits of a sequence number.
+    /// Advances the newest number by `ahead`, which may exceed 16 bits.
     pub fn go_on(&mut self, ahead: u32) -> Verdict {
         self.stray = None;
         self.newest += i64::from(ahead);

@@ -4,14 +4,13 @@
 //! | Z | Y | W (2) | N | 0 (3) |, then OBU elements
 //! ```
 //!
-//! Z: the first element continues the last element of the previous packet. Y: the last element continues in the next
-//! packet. W: the number of elements, of which the last has no length field; with 0 each has a length (leb128). N: a
-//! coded video sequence starts.
+//! Z: the first element continues the previous packet's last. Y: the last element continues in the next packet. W: the
+//! number of elements, the last without a length field; with 0 each has a length (leb128). N: a coded video sequence
+//! starts.
 //!
-//! A sent packet contains one or two OBUs or parts of them. Only the last packet of a frame ends at the end of an OBU,
-//! because libwebrtc, if there is no dependency descriptor, interprets Z 0 as the start and Y 0 as the end of a frame.
-//! The size field of an OBU is removed if the OBU starts a packet and is alone in it. Temporal delimiters and tile
-//! lists are not sent, and are ignored on reception.
+//! A sent packet has one or two OBUs or parts of them. Only a frame's last packet ends at the end of an OBU, because
+//! libwebrtc takes Z 0 as a frame's start and Y 0 as its end. Temporal delimiters and tile lists are neither sent nor
+//! used.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
@@ -29,22 +28,20 @@ const HAS_SIZE: u8 = 2;
 /// A temporal delimiter in the low-overhead format.
 const DELIMITER: [u8; 2] = [TEMPORAL_DELIMITER << 3 | HAS_SIZE, 0];
 
-/// The layout of an OBU (AV1, section 5.3): | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the
-/// payload.
+/// An OBU (AV1, section 5.3): | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the payload.
 #[derive(Clone, Copy, Debug)]
 struct Obu {
     kind: u8,
-    /// Length of the header in bytes.
+    /// Bytes of the header.
     head: usize,
-    /// Length of the size field in bytes.
+    /// Bytes of the size field.
     size: usize,
-    /// Length of the payload in bytes.
+    /// Bytes of the payload.
     body: usize,
 }
 
 impl Obu {
-    /// Parses the first OBU of these bytes, which are not empty. A truncated OBU, or one without a size field, extends
-    /// to the end.
+    /// Parses the first OBU of bytes that are not empty. A truncated one, or one without a size, extends to the end.
     fn first(bytes: &[u8]) -> Self {
         let flags = bytes.first().copied().unwrap_or(0);
         let head = (1 + usize::from(flags & HAS_EXTENSION != 0)).min(bytes.len());
@@ -61,8 +58,8 @@ impl Obu {
     }
 }
 
-/// Decodes a value, and returns it with its length in bytes (AV1, section 4.10.5). Returns `None` if it is truncated or
-/// exceeds 32 bits.
+/// Decodes a value, and returns it with its length in bytes (AV1, section 4.10.5). `None` if truncated or above 32
+/// bits.
 fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0u64;
     // leb128 has at most eight bytes (AV1, section 4.10.5).
@@ -83,7 +80,6 @@ fn write_leb128(mut value: usize, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Returns the encoded length of a value that is at most the length of a packet.
 const fn leb128_len(value: usize) -> usize {
     match value {
         0..0x80 => 1,
@@ -92,7 +88,7 @@ const fn leb128_len(value: usize) -> usize {
     }
 }
 
-/// Returns the next OBU that is sent, and the number of bytes of preceding OBUs that are not sent.
+/// Returns the next OBU that is sent, and the bytes to skip before it.
 fn next(rest: &[u8]) -> (usize, Obu) {
     let mut at = 0;
     loop {
@@ -110,9 +106,8 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 impl Fragments<'_> {
-    /// Returns the next payload: the rest of an OBU or the next OBU, as far as it fits. If that OBU fits completely and
-    /// is not the last one, the payload also contains the start of the OBU after it. An OBU that continues keeps at
-    /// least one byte for the next packet, so that Z and Y show that the frame continues.
+    /// Returns the next payload: the rest of an OBU or the next one. If it fits and is not the last, the start of the
+    /// following OBU is added. A continuing OBU keeps at least one byte, so that Z and Y show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -121,10 +116,9 @@ impl Fragments<'_> {
         };
         let unsent = |at: usize| next(&self.frame[at..]).0;
         let skipped = if starts_unit { unsent(offset) } else { 0 };
-        // The next OBU is only added if it directly follows this one, without an omitted OBU in between.
+        // The next OBU must directly follow, without an omitted one.
         let second = self.units.peek().copied().filter(|second| unsent(second.offset) == 0);
-        // If this OBU and the start of the next one share a payload, the payload also has the aggregation header and
-        // the length of this OBU.
+        // A shared payload has the aggregation header and this OBU's length.
         let shared = 1 + leb128_len(left - skipped);
         let room = self.max.saturating_sub(shared + left - skipped);
         let alone = (self.max - 1 - head + prefix).min(left);
@@ -141,8 +135,8 @@ impl Fragments<'_> {
     }
 }
 
-/// Returns the aggregation header. After it follows the length of the first of two elements, or the header of an OBU
-/// that starts in this packet and is alone.
+/// Returns the aggregation header, with the length of the first of two elements, or the header of a lone OBU that
+/// starts here.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     // N is set in the first packet of a coded video sequence only.
     let begins = key && fragment.offset == 0;
@@ -159,17 +153,16 @@ pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
         let rest = &frame[fragment.offset..];
         let (at, obu) = next(rest);
         header[1..=obu.head].copy_from_slice(&rest[at..at + obu.head]);
-        // The element's length implies the size of the OBU, whose size field is not sent.
+        // The element's length implies the OBU's size.
         header[1] &= !HAS_SIZE;
     }
     header
 }
 
-/// An OBU element of a payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'a> {
     pub(super) bytes: &'a [u8],
-    /// Whether the element continues the last element of the previous packet.
+    /// Whether the element continues the previous packet's last.
     pub(super) continues: bool,
     /// Whether the element continues in the next packet.
     pub(super) goes_on: bool,
@@ -180,14 +173,14 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let mut reader = Reader::new(payload);
     let flags = reader.u8("AV1 aggregation header")?;
     let count = usize::from(flags >> 4 & 3);
-    // N (a coded video sequence begins) and Z (the first OBU began in an earlier packet) contradict each other.
+    // N (a coded video sequence begins) contradicts Z (the first OBU began earlier).
     if flags & 0x88 == 0x88 {
         return malformed("a coded video sequence of AV1 that begins inside an OBU");
     }
     let mut elements = Vec::new();
     while !reader.rest.is_empty() {
         let mut len = reader.rest.len();
-        // With W set, the last element has no length field, because it ends with the payload.
+        // With W set, the last element ends with the payload.
         if count == 0 || elements.len() + 1 < count {
             let Some((told, size)) = leb128(reader.rest) else { return malformed("length of an AV1 OBU element") };
             reader.take(size, "AV1 OBU element")?;
@@ -208,8 +201,8 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     Ok(elements)
 }
 
-/// Completes the last OBU of a frame, which starts at `at`. Adds its size field, and a temporal delimiter before the
-/// first OBU. An OBU that is not sent, or is malformed, is removed.
+/// Completes the frame's last OBU, which starts at `at`: adds its size field, and a temporal delimiter before the first
+/// OBU. Removes OBUs that are malformed or not sent.
 pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
     let bytes = &frame[at..];
     if bytes.is_empty() {
@@ -217,7 +210,7 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
     }
     let obu = Obu::first(bytes);
     let whole = bytes.len() > usize::from(bytes[0] & HAS_EXTENSION != 0);
-    // If the sender has kept an OBU's size field, the size must be right.
+    // A size field that the sender has kept must be right.
     let sized = bytes[0] & HAS_SIZE != 0;
     let right = !sized
         || obu.size > 0 && obu.len() == bytes.len() && leb128(&bytes[obu.head..]).map(|it| it.0) == Some(obu.body);
@@ -233,14 +226,14 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
         frame.splice(at + obu.head..at + obu.head, size);
     }
     if at == 0 {
-        // Decoders expect a temporal delimiter at the start of each temporal unit.
+        // Decoders expect a temporal delimiter at each temporal unit's start.
         frame.splice(0..0, DELIMITER);
     }
     Ok(())
 }
 
-/// Returns true if a temporal unit starts a coded video sequence: it has a sequence header, and its first frame is a
-/// shown key frame (AV1, section 7.5).
+/// Returns whether a temporal unit starts a coded video sequence: a sequence header, then a shown key frame (AV1,
+/// section 7.5).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let (mut rest, mut still, mut sequence) = (frame, false, false);
     while !rest.is_empty() {
@@ -250,12 +243,11 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
         match obu.kind {
             SEQUENCE_HEADER => {
                 sequence = true;
-                // The fields are seq_profile (3 bits), still_picture (1 bit) and reduced_still_picture_header (1 bit).
-                // If the last one is set, frame headers have no frame type, and the picture is a key frame.
+                // seq_profile (3 bits), still_picture (1), reduced_still_picture_header (1): with the last one, the
+                // picture is a key frame without a frame type.
                 still = first & 0x08 != 0;
             }
-            // In a key frame that is shown, show_existing_frame (1 bit) is 0, frame_type (2 bits) is 0, and show_frame
-            // (1 bit) is 1.
+            // show_existing_frame (1 bit) 0, frame_type (2 bits) 0, show_frame (1 bit) 1.
             FRAME | FRAME_HEADER => return sequence && (still || first >> 4 == 1),
             _ => {}
         }
@@ -264,7 +256,6 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
     false
 }
 
-/// Returns true if a temporal unit contains a part of a picture.
 pub(super) fn holds_picture(frame: &[u8]) -> bool {
     let mut rest = frame;
     while !rest.is_empty() {

@@ -10,8 +10,7 @@ pub const MAX_FRAME: usize = 16 << 20;
 /// A reassembled frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reassembled {
-    /// The usable bytes. Each NAL unit follows a start code of four bytes. An AV1 frame has a temporal delimiter, and
-    /// each OBU has its size.
+    /// The usable bytes: NAL units after start codes of four bytes, or an AV1 temporal delimiter and OBUs with sizes.
     pub bytes: Vec<u8>,
     /// Whether a part is missing or was rejected.
     pub damaged: bool,
@@ -19,21 +18,20 @@ pub struct Reassembled {
     pub unsupported: bool,
 }
 
-/// Reassembles the payloads of one frame. Payloads are pushed in the order of their sequence numbers, and
-/// [`Depacketiser::finish`] is called between frames.
+/// Reassembles one frame from payloads in sequence. [`Depacketiser::finish`] is called between frames.
 #[derive(Clone, Debug)]
 pub struct Depacketiser {
     format: PayloadFormat,
     frame: Reassembled,
-    /// Whether the start of the present unit was lost. If so, bytes are dropped until another unit starts.
+    /// Whether a unit's start was lost, so that bytes are dropped until the next unit.
     headless: bool,
-    /// Whether a divided unit is incomplete. For VP9, whether a frame is incomplete.
+    /// Whether a divided unit (for VP9, a frame) is incomplete.
     open: bool,
-    /// The offset of the incomplete unit in the frame (AV1).
+    /// The incomplete unit's offset in the frame (AV1).
     unit: usize,
-    /// The unsupported packetisation of the unit that the next payload continues, if it has one.
+    /// The unsupported packetisation of a unit that continues.
     skipped: Option<&'static str>,
-    /// Whether the latest payload was dropped, see [`Depacketiser::is_orphaned`].
+    /// See [`Depacketiser::is_orphaned`].
     orphaned: bool,
 }
 
@@ -54,31 +52,28 @@ impl Depacketiser {
         }
     }
 
-    /// Handles a gap before the next packet. Parts that can't be decoded are dropped. These are the rest of a slice, a
-    /// GOB or a NAL unit, the rest of a VP8 or VP9 frame, and a whole OBU, because its size is not known. MPEG-4 data
-    /// is kept, because its decoders resynchronise at the next marker.
+    /// Handles a gap before the next packet. Drops what can't be decoded: the rest of a slice, GOB, NAL unit, VP8 or
+    /// VP9 frame, or a whole OBU. MPEG-4 decoders resynchronise, so their data is kept.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;
         self.give_up();
     }
 
-    /// Closes the incomplete unit, because its end is lost.
     fn give_up(&mut self) {
         if std::mem::take(&mut self.open) {
             self.frame.damaged = true;
             if self.format == PayloadFormat::Av1 {
-                // An incomplete OBU has no valid size, so that a decoder could not skip it.
+                // An incomplete OBU has no valid size for a decoder to skip.
                 self.frame.bytes.truncate(self.unit);
             }
         }
     }
 
-    /// Processes the payload of the next packet.
+    /// Processes the next packet's payload.
     ///
     /// # Errors
-    /// The payload contradicts its format, or its packetisation or layer is not supported. It counts as lost only in
-    /// the first case.
+    /// The payload contradicts its format, and counts as lost, or its packetisation or layer is not supported.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
             PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),
@@ -92,14 +87,14 @@ impl Depacketiser {
         };
         match pushed {
             Err(ParseError::Unsupported { .. }) => self.frame.unsupported = true,
-            // A payload of an unused layer leaves no gap in the layers that are used.
+            // An unused layer leaves no gap in the others.
             Ok(_) | Err(ParseError::OtherLayer { .. }) => {}
             Err(_) => self.gap(),
         }
         pushed.map(|kept| self.orphaned = !kept)
     }
 
-    /// Returns true if the latest payload was dropped because the start of its unit was lost.
+    /// Returns whether the latest payload was dropped because its unit's start was lost.
     pub const fn is_orphaned(&self) -> bool {
         self.orphaned
     }
@@ -109,7 +104,7 @@ impl Depacketiser {
         &self.frame.bytes
     }
 
-    /// Returns true if the unit of the latest payload continues in the next one, as far as the format shows it.
+    /// Returns whether the latest payload's unit continues, as far as the format shows it.
     pub const fn is_within_unit(&self) -> bool {
         self.open
     }
@@ -131,7 +126,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Returns whether a payload is kept. `begins` is true if it starts a unit.
+    /// Returns whether a payload is kept; `begins` if it starts a unit.
     fn keeps(&mut self, begins: bool) -> bool {
         self.headless &= !begins;
         !self.headless
@@ -174,7 +169,7 @@ impl Depacketiser {
         let indicator = reader.u8("NAL unit header")?;
         let kind = indicator & 0x1f;
         if kind != units::FU_A {
-            // A payload of another kind follows, so the end of the incomplete unit was lost.
+            // The end of the incomplete unit was lost.
             self.give_up();
             (self.headless, self.skipped) = (false, None);
         }
@@ -200,7 +195,7 @@ impl Depacketiser {
         }
     }
 
-    /// Processes an aggregation packet: NAL units, each preceded by its length in 16 bits.
+    /// An aggregation packet: NAL units after their lengths of 16 bits.
     fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
         while !reader.rest.is_empty() {
             let len = reader.u16("aggregated NAL unit")?;
@@ -210,12 +205,11 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Processes a fragment of a NAL unit. The first bits of `fu` mark the first and the last fragment. `nal` is the
-    /// header of the unit.
+    /// Processes a NAL unit's fragment; `fu` marks the first and last, and `nal` is the unit's header.
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {
-            // If the previous unit has not ended, the frame is damaged.
+            // The previous unit has not ended.
             self.frame.damaged |= self.open;
             (self.headless, self.skipped) = (false, None);
             self.append(&START, nal)?;
@@ -253,7 +247,7 @@ impl Depacketiser {
 
     fn push_vp8(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (begins, body) = vp8::parse(payload)?;
-        // The start of this frame or the end of the previous one was lost without a call of `gap`.
+        // A frame's start or end was lost without a call of `gap`.
         if begins != self.frame.bytes.is_empty() && !self.headless {
             self.gap();
         }
@@ -266,7 +260,7 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
-        // The payload starts a frame while a frame is open, or continues one while none is open.
+        // Starts a frame while one is open, or continues one while none is.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

@@ -9,26 +9,22 @@
 use super::units::{behind_start_codes, nal_unit_of};
 use super::{Fragment, PictureKind, sei};
 
-/// Type of an aggregation packet.
 pub(super) const AP: u8 = 48;
-/// Type of a fragmentation unit.
 pub(super) const FU: u8 = 49;
-/// Type of payload content information, which encloses another payload.
+/// Payload content information, which encloses another payload.
 pub(super) const PACI: u8 = 50;
 /// NAL unit types below this one contain picture data (H.265, table 7-1).
 pub(super) const FIRST_OTHER: u8 = 32;
 
-/// NAL unit types of pictures at which a decoder can start (H.265, section 3.62 and table 7-1).
+/// Pictures at which a decoder can start (H.265, section 3.62 and table 7-1).
 pub(super) const IRAP: std::ops::Range<u8> = 16..24;
-/// NAL unit type of SEI messages that precede their picture (H.265, table 7-1).
+/// SEI messages before their picture (H.265, table 7-1).
 const PREFIX_SEI: u8 = 39;
 
-/// Returns the kind of a frame, or `None` if no picture data has been received. Disposable frames are not detected,
-/// because our encoders do not make them.
+/// Returns a frame's kind; `None` without picture data. Disposable frames are not detected, as our encoders make none.
 pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
     let mut recovers = false;
     for unit in behind_start_codes(frame) {
-        // The type is in the first of the two header bytes.
         match kind([*unit.first()?, 0]) {
             kind if IRAP.contains(&kind) => return Some(PictureKind::Intra),
             kind if kind < FIRST_OTHER => {
@@ -41,23 +37,22 @@ pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
     None
 }
 
-/// Returns the type of a NAL unit or a payload.
+/// Returns the type of a NAL unit or payload.
 pub(super) const fn kind(header: [u8; 2]) -> u8 {
     header[0] >> 1 & 0x3f
 }
 
-/// Returns the header with its type replaced by `kind`.
 const fn with_kind(header: [u8; 2], kind: u8) -> [u8; 2] {
     // F and the highest bit of LayerId stay as they are.
     [header[0] & 0x81 | kind << 1, header[1]]
 }
 
-/// Returns the NAL unit's header, from the payload header and the FU header of one of the unit's fragments.
+/// Returns the NAL unit's header from a fragment's payload header and FU header.
 pub(super) const fn of_part(header: [u8; 2], fu: u8) -> [u8; 2] {
     with_kind(header, fu & 0x3f)
 }
 
-/// Returns the payload header and FU header of a fragment of the unit with the header `nal`.
+/// Returns a fragment's payload header and FU header, for the unit's header `nal`.
 pub(super) fn header(nal: [u8; 2], fragment: &Fragment) -> [u8; 4] {
     let [first, second] = with_kind(nal, FU);
     let fu = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | kind(nal);

@@ -6,9 +6,9 @@ use super::{PayloadFormat, PictureKind, av1, h265, picture_kind, vp8, vp9};
 /// Start code of a video object plane (ISO/IEC 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
-/// Returns true if a decoder can start at a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an
-/// IRAP picture (H.265, section 3.62), a picture with a recovery point (H.264, D.2.8; H.265, D.3.8), a key frame (VP8,
-/// VP9), or the start of a coded video sequence (AV1, section 7.5).
+/// Returns whether a decoder can start at a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an
+/// IRAP picture (H.265, section 3.62), a recovery point (H.264, D.2.8; H.265, D.3.8), a key frame (VP8, VP9), or the
+/// start of a coded video sequence (AV1, section 7.5).
 pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     let byte = |at: usize| frame.get(at).copied();
     let after = |code: u8, bytes: usize| {
@@ -19,11 +19,11 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     match format {
         // A vop_coding_type of 0 is an I picture.
         PayloadFormat::Mpeg4 => after(VOP, 0).is_some_and(|byte| byte >> 6 == 0),
-        // Ten bits of temporal_reference precede picture_coding_type, which is 1 for an I picture.
+        // After ten bits of temporal_reference, a picture_coding_type of 1 is an I picture.
         PayloadFormat::Mpeg2 => after(PICTURE, 1).is_some_and(|byte| byte >> 3 & 7 == 1),
         PayloadFormat::H263p => is_h263_intra(frame),
         PayloadFormat::H264 => {
-            // NAL unit types 1 to 5 contain picture data, and 5 is an IDR picture (H.264, table 7-1).
+            // Types 1 to 5 are picture data, and 5 is an IDR picture (H.264, table 7-1).
             first_slice(format, frame, |nal| Some(nal.first()? & 0x1f).filter(|kind| (1..=5).contains(kind)))
                 .is_some_and(|kind| kind == 5)
                 || recovers()
@@ -41,15 +41,14 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     }
 }
 
-/// Returns the type of the first NAL unit with picture data. `kind` returns the type of a NAL unit if the unit contains
-/// picture data, and otherwise `None`.
+/// Returns the type of the first NAL unit with picture data, for which `kind` returns `Some`.
 fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Option<u8>) -> Option<u8> {
     Units::new(format, frame).find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
 }
 
-/// Returns true if an H.263 picture is intra-coded. The header has a picture start code (22 bits), the temporal
-/// reference (8) and PTYPE. Bits 6 to 8 of PTYPE are the source format, bit 9 is the coding type. With source format 7,
-/// PLUSPTYPE follows, and contains the coding type (H.263, sections 5.1.1 to 5.1.4).
+/// Returns whether an H.263 picture is intra-coded: after a picture start code (22 bits) and temporal reference (8),
+/// PTYPE's bits 6 to 8 are the source format and bit 9 the coding type. Format 7 has the coding type in PLUSPTYPE
+/// (H.263, sections 5.1.1 to 5.1.4).
 fn is_h263_intra(frame: &[u8]) -> bool {
     let bits = |from: usize, count: usize| {
         (from..from + count)
@@ -59,7 +58,7 @@ fn is_h263_intra(frame: &[u8]) -> bool {
         return false;
     }
     match (bits(35, 3), bits(38, 3)) {
-        // With UFEP 1, OPPTYPE of 18 bits precedes MPPTYPE, which starts with the coding type.
+        // With UFEP 1, OPPTYPE of 18 bits precedes MPPTYPE and its coding type.
         (Some(7), Some(1)) => bits(59, 3) == Some(0),
         (Some(7), _) => bits(41, 3) == Some(0),
         _ => bits(38, 1) == Some(0),

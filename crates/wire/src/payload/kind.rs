@@ -6,11 +6,11 @@ use super::{PayloadFormat, av1, h265, is_key_frame, sei};
 /// The dependencies of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureKind {
-    /// The frame has no reference frames.
+    /// Without reference frames.
     Intra,
-    /// The frame references earlier frames, and is itself a reference.
+    /// With earlier reference frames, and itself one.
     Predicted,
-    /// No other frame references the frame.
+    /// Not a reference of any frame.
     Disposable,
 }
 
@@ -21,19 +21,17 @@ const SEI: u8 = 6;
 /// MPEG-4's `vop_start_code` (ISO/IEC 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
-/// Returns the kind of a frame from its reassembled bytes, or `None` if its header is missing.
+/// Returns a reassembled frame's kind; `None` if its header is missing.
 pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> {
     match format {
-        // The first two bits are vop_coding_type: 0 is I, 1 is P, 2 is B, and 3 is S, a P frame with global motion
-        // compensation.
+        // vop_coding_type: 0 is I, 1 is P, 2 is B, and 3 is S, a P frame with global motion compensation.
         PayloadFormat::Mpeg4 => Some(by_number(u32::from(after(frame, VOP)?.first()? >> 6), [0, 2])),
-        // Ten bits of temporal_reference precede picture_coding_type: 1 is I, 2 is P, and 3 is B.
+        // After ten bits of temporal_reference, picture_coding_type: 1 is I, 2 is P, and 3 is B.
         PayloadFormat::Mpeg2 => Some(by_number(u32::from(after(frame, PICTURE)?.get(1)? >> 3 & 7), [1, 3])),
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),
         PayloadFormat::H265 => h265::picture_kind(frame),
-        // Our encoders produce no disposable frames in these formats. This program therefore does not detect disposable
-        // frames in them.
+        // Our encoders produce no disposable frames in these formats.
         PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
             let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
             holds_picture(format, frame).then_some(kind)
@@ -41,7 +39,7 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
     }
 }
 
-/// Returns true if the frame contains a part of a picture, and not only stream headers.
+/// Returns whether the frame has a part of a picture, not only stream headers.
 fn holds_picture(format: PayloadFormat, frame: &[u8]) -> bool {
     match format {
         PayloadFormat::Av1 => av1::holds_picture(frame),
@@ -57,14 +55,13 @@ fn by_number(number: u32, [intra, disposable]: [u32; 2]) -> PictureKind {
     }
 }
 
-/// Returns the bytes after the first start code with this value.
+/// Returns the bytes after the first such start code.
 fn after(frame: &[u8], code: u8) -> Option<&[u8]> {
     let at = frame.windows(4).position(|bytes| bytes == [0, 0, 1, code])?;
     frame.get(at + 4..)
 }
 
-/// Returns the kind of an H.263 picture (ITU-T H.263, section 5.1): start code of 22 bits, temporal reference of 8,
-/// PTYPE or PLUSPTYPE.
+/// An H.263 picture (ITU-T H.263, section 5.1): start code of 22 bits, temporal reference of 8, PTYPE or PLUSPTYPE.
 fn h263(frame: &[u8]) -> Option<PictureKind> {
     let mut bits = Bits::new(frame);
     if bits.take(22)? != 0b10_0000 {
@@ -74,7 +71,7 @@ fn h263(frame: &[u8]) -> Option<PictureKind> {
     if bits.take(3)? != 7 {
         return Some(if bits.take(1)? == 0 { PictureKind::Intra } else { PictureKind::Predicted });
     }
-    // With UFEP (update full extended PTYPE) 1, OPPTYPE precedes MPPTYPE.
+    // With UFEP 1, OPPTYPE precedes MPPTYPE.
     if bits.take(3)? == 1 {
         bits.take(18)?;
     }
@@ -89,7 +86,7 @@ fn h264(frame: &[u8]) -> Option<PictureKind> {
         match head & 0x1f {
             IDR => return Some(PictureKind::Intra),
             SEI => recovers |= sei::has_recovery_point(nal_unit_of(body)),
-            // A decoder can start at a recovery point, although its picture is no IDR picture.
+            // A decoder can start at a recovery point.
             SLICE if recovers => return Some(PictureKind::Intra),
             SLICE if head & 0x60 == 0 => return Some(PictureKind::Disposable),
             SLICE => return Some(PictureKind::Predicted),

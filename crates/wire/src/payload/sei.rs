@@ -6,24 +6,23 @@
 //! payload type | size | payload | the next message, or the trailing bits
 //! ```
 
-/// The payload type of a recovery point message in both standards. A decoder can start at its picture (H.264, D.2.8;
-/// H.265, D.3.8).
+/// A recovery point, at whose picture a decoder can start (H.264, D.2.8; H.265, D.3.8).
 const RECOVERY_POINT: usize = 6;
 
-/// Returns true if a NAL unit contains a recovery point message. `body` are the bytes after the NAL unit header.
+/// Returns whether a NAL unit has a recovery point message; `body` follows its header.
 pub(super) fn has_recovery_point(body: &[u8]) -> bool {
     let mut bytes = Unescaped { bytes: body.iter(), zeros: 0 };
     loop {
         let (Some(kind), Some(size)) = (number(&mut bytes), number(&mut bytes)) else { return false };
         let whole = (0..size).all(|_| bytes.next().is_some());
         if !whole || kind == RECOVERY_POINT {
-            // This message is never empty, because it contains the number of frames until recovery.
+            // Never empty, because it contains the number of frames until recovery.
             return whole && size > 0;
         }
     }
 }
 
-/// Reads a payload type or a size: the sum of all bytes up to and including the first one below 255.
+/// Reads a payload type or size: the sum of bytes up to the first one below 255.
 fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
     let mut sum = 0usize;
     loop {
@@ -35,10 +34,10 @@ fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
     }
 }
 
-/// The bytes of a NAL unit without emulation prevention bytes (`emulation_prevention_three_byte`).
+/// A NAL unit's bytes without `emulation_prevention_three_byte`.
 struct Unescaped<'a> {
     bytes: std::slice::Iter<'a, u8>,
-    /// Number of zeros before the next byte.
+    /// Zeros before the next byte.
     zeros: u32,
 }
 

@@ -15,7 +15,7 @@ pub(super) const MTAP24: u8 = 27;
 pub(super) const FU_A: u8 = 28;
 pub(super) const FU_B: u8 = 29;
 
-/// Returns the sizes of the units of a frame, including start codes.
+/// Returns the sizes of a frame's units, with start codes.
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
     Units::new(format, frame).map(|unit| unit.len).collect()
 }
@@ -24,12 +24,11 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// Number of leading bytes that are not sent unchanged: the start code or, in AV1, everything before the OBU's
-    /// payload.
+    /// Leading bytes that are not sent unchanged: the start code, or in AV1 all before the OBU's payload.
     pub(super) prefix: usize,
-    /// Length of the unit's header that is sent after the payload header, in bytes (AV1).
+    /// Bytes of the unit's header after the payload header (AV1).
     pub(super) head: usize,
-    /// Whether the unit must not share a payload with preceding units.
+    /// Whether the unit must not share a payload with preceding ones.
     pub(super) apart: bool,
 }
 
@@ -71,7 +70,7 @@ impl Iterator for Units<'_> {
     }
 }
 
-/// Returns the position and the value xx of each start code 00 00 01 xx.
+/// Returns the position and value xx of each start code 00 00 01 xx.
 pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -81,8 +80,8 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
     })
 }
 
-/// Returns the bytes after each start code of a frame (byte stream format of H.264 and H.265, annexes B), up to the end
-/// of the frame. Only [`nal_unit_of`] searches for the end of a unit, because slices are long.
+/// Returns the bytes after each start code (H.264 and H.265, annexes B) to the frame's end. Slices are long, so only
+/// [`nal_unit_of`] searches for the end.
 pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -91,7 +90,7 @@ pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the NAL unit at the start of a slice that [`behind_start_codes`] has returned.
+/// Returns the NAL unit at the start of a slice from [`behind_start_codes`].
 pub(super) fn nal_unit_of(behind: &[u8]) -> &[u8] {
     &behind[..behind.windows(3).position(|three| *three == [0, 0, 1]).unwrap_or(behind.len())]
 }
@@ -114,7 +113,7 @@ fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 fn h263_unit(offset: usize, rest: &[u8]) -> Unit {
-    // Start code of a picture, a GOB or a slice: sixteen zero bits and a one.
+    // A picture, GOB or slice begins with sixteen zero bits and a one.
     let code = |three: &[u8]| three[0] == 0 && three[1] == 0 && three[2] & 0x80 != 0;
     let prefix = if rest.len() > 2 && code(rest) { 2 } else { 0 };
     let next = rest.get(1..).and_then(|later| later.windows(3).position(code));
@@ -127,7 +126,7 @@ fn nal_unit(offset: usize, rest: &[u8]) -> Unit {
     let prefix = if zeros >= 2 && rest.get(zeros) == Some(&1) { zeros + 1 } else { 0 };
     let next = rest[prefix..].windows(3).position(|three| *three == [0, 0, 1]);
     let len = next.map_or(rest.len(), |at| {
-        // Zeros before the next start code belong to this start code, because a NAL unit does not end with a zero.
+        // A NAL unit does not end with a zero, so zeros belong to the next start code.
         let end = prefix + at;
         end - rest[prefix..end].iter().rev().take_while(|&&byte| byte == 0).count()
     });

@@ -12,14 +12,13 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// Returns the descriptor of a sent payload: X, I and M. The frame counts as one partition, which RFC 7741 allows.
+/// Returns a sent payload's descriptor: X, I and M. RFC 7741 allows the frame to count as one partition.
 pub(super) fn header(picture: u32, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     [0x80 | u8::from(fragment.starts_unit) << 4, 0x80, high, low]
 }
 
-/// Parses a payload. Returns whether the payload starts a frame (S is set and the partition is the first), and its part
-/// of the frame.
+/// Parses a payload. Returns whether it starts a frame, and its part of the frame.
 pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     let what = "VP8 payload descriptor";
     let mut reader = Reader::new(payload);
@@ -41,11 +40,11 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     if reader.rest.is_empty() {
         return Err(ParseError::Malformed { what: "a VP8 payload without any of a frame" });
     }
-    // The payload starts a frame if S is set and the partition index is 0.
+    // A frame starts with S set and the partition index 0.
     Ok((flags & 0x17 == 0x10, reader.rest))
 }
 
-/// Returns true if a frame is a key frame: P, the lowest bit of its tag, is 0 (RFC 6386, section 9.1).
+/// A key frame has P, the lowest bit of its tag, 0 (RFC 6386, section 9.1).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     frame.first().is_some_and(|tag| tag & 1 == 0)
 }

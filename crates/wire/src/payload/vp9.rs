@@ -12,7 +12,7 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// The fields of a payload descriptor that are used.
+/// The used fields of a payload descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     /// B: start of the frame.
@@ -21,15 +21,14 @@ pub(super) struct Descriptor {
     pub(super) ends: bool,
 }
 
-/// Returns the descriptor of a sent payload: I with M, P, B and E. P is set in all frames except key frames, and also
-/// in intra-only frames, because a decoder can't start there.
+/// Returns a sent payload's descriptor: I with M, P, B and E. Intra-only frames have P, too, because a decoder can't
+/// start there.
 pub(super) fn header(picture: u32, key: bool, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     let bounds = u8::from(fragment.starts_unit) << 3 | u8::from(fragment.ends_unit) << 2;
     [0x80 | u8::from(!key) << 6 | bounds, high, low, 0]
 }
 
-/// Parses a payload into its descriptor and its part of the frame.
 pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     let what = "VP9 payload descriptor";
     let malformed = |what| Err(ParseError::Malformed { what });
@@ -69,8 +68,8 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     Ok((Descriptor { begins: has(3), ends: has(2) }, reader.rest))
 }
 
-/// Skips the scalability structure: | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and the pictures of
-/// a group if G.
+/// Skips the scalability structure: | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and a group's
+/// pictures if G.
 fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     let what = "VP9 scalability structure";
     let flags = reader.u8(what)?;
@@ -78,7 +77,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
         reader.take(4 * (usize::from(flags >> 5) + 1), what)?;
     }
     if flags & 0x08 != 0 {
-        // Each of the N_G pictures has a count of references, and one byte for each reference.
+        // Each of the N_G pictures has a count of references, and a byte for each.
         for _ in 0..reader.u8(what)? {
             let references = reader.u8(what)? >> 2 & 3;
             reader.take(references.into(), what)?;
@@ -87,11 +86,11 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Returns true if a frame is a key frame, by its uncompressed header (VP9, section 6.2): frame marker 2, two profile
-/// bits, one more in profile 3, `show_existing_frame`, `frame_type`.
+/// A key frame by its uncompressed header (VP9, section 6.2): frame marker 2, two profile bits, one more in profile 3,
+/// `show_existing_frame`, `frame_type`.
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
-    // In profile 3, a further reserved bit follows the profile's bits, so the next fields come one bit later.
+    // Profile 3 has a further reserved bit.
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
     first >> 6 == 2 && bits & 0x0c == 0
 }

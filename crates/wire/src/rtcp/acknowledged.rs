@@ -1,27 +1,26 @@
-//! The common form of per-packet feedback: one record per packet.
+//! The common form of per-packet feedback.
 
 use steadycast_units::{Ecn, PeerTime};
 
 /// The arrival of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// The arrival time on the receiver's clock; `None` if the report does not contain it.
+    /// The time on the receiver's clock, if the report contains it.
     pub at: Option<PeerTime>,
-    /// The ECN field of the packet's IP header; `None` if the feedback format does not contain it.
+    /// The ECN field, if the feedback format contains it.
     pub ecn: Option<Ecn>,
 }
 
 /// The feedback on one packet, in any format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// The packet's sequence number: of RTP (RFC 8888) or transport-wide.
+    /// The packet's sequence number: RTP's (RFC 8888) or transport-wide.
     pub seq: u16,
     /// The arrival of the packet; `None` if it has not arrived so far.
     pub arrival: Option<Arrived>,
 }
 
-/// Extends a 32-bit count of units to the value nearest to `near`, a time on the same clock. Returns `first` if `near`
-/// is `None`.
+/// Extends a 32-bit count of units to the value nearest to the time `near`, or to `first` without one.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
     // Times before the clock's start are rounded down as well.
@@ -29,7 +28,7 @@ pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first:
     near.saturating_add(i64::from(units.wrapping_sub(near as u32) as i32))
 }
 
-/// Converts a count of units to a time, rounded down to the nanosecond.
+/// Rounds down to the nanosecond.
 pub(super) fn peer_time(units: i64, per_second: i64) -> PeerTime {
     let nanos = (i128::from(units) * NANOS).div_euclid(i128::from(per_second));
     PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)

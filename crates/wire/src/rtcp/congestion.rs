@@ -7,38 +7,38 @@ use crate::bytes::{Reader, to_words};
 use steadycast_units::{Ecn, PeerTime, Span};
 
 const CCFB: u8 = 11;
-/// Maximum number of packets per stream in a report: a quarter of the sequence space (RFC 8888, section 3.1).
+/// Per stream and report: a quarter of the sequence space (RFC 8888, section 3.1).
 pub(super) const MAX_REPORTS: usize = 16_384;
 const MAX_STREAMS: usize = 256;
-/// Length of a report without streams in bytes: RTCP header, sender's SSRC and report timestamp.
+/// Bytes of a report without streams: RTCP header, sender's SSRC and report timestamp.
 const FRAME: usize = 12;
-/// Length of a stream without packets in bytes: its SSRC, first number and count.
+/// Bytes of a stream without packets: SSRC, first number and count.
 const STREAM: usize = 8;
 
 /// The arrival of a packet (RFC 8888, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketArrival {
-    /// The ECN field of the packet's IP header; [`Ecn::Ce`] if any copy of the packet was marked.
+    /// The ECN field; [`Ecn::Ce`] if any copy of the packet was marked.
     pub ecn: Ecn,
-    /// The arrival time offset: 13 bits, in 1/1024 s.
+    /// 13 bits, in 1/1024 s.
     offset: u16,
 }
 
 impl PacketArrival {
-    /// The value for an offset of more than 8189/1024 s.
+    /// More than 8189/1024 s.
     const TOO_LONG: u16 = 0x1ffe;
     const UNAVAILABLE: u16 = 0x1fff;
 
-    /// Creates the arrival of a packet at the time `report` before the report, rounded down to 1/1024 s.
+    /// Creates an arrival at the time `report` before the report, rounded down to 1/1024 s.
     pub fn before(report: Span, ecn: Ecn) -> Self {
         let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
         Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
     }
-    /// Creates the arrival of a packet at an unknown time, or after the report's time.
+    /// Creates an arrival at an unknown time, or after the report's time.
     pub fn unknown_time(ecn: Ecn) -> Self {
         Self { ecn, offset: Self::UNAVAILABLE }
     }
-    /// Returns the time between the arrival and the report; `None` if it is unknown or above 8189/1024 s.
+    /// Returns the time from arrival to report; `None` if unknown or above 8189/1024 s.
     pub fn offset(self) -> Option<Span> {
         self.units().map(|units| Span::nanos(u64::from(units) * 1_000_000_000 / 1024))
     }
@@ -52,14 +52,13 @@ impl PacketArrival {
 pub struct StreamArrivals {
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The first reported sequence number. If no packet has arrived since the last report, it is the highest number
-    /// received, and `arrivals` is empty.
+    /// The first reported sequence number; the highest one received if there are no arrivals.
     pub begin_seq: u16,
-    /// The arrivals from `begin_seq` on; `None` for a packet that has not arrived. At most 16384 are written.
+    /// The arrivals from `begin_seq` on; `None` if missing. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
 }
 
-/// The per-packet feedback of RFC 8888, section 3.1.
+/// Per-packet feedback (RFC 8888, section 3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionFeedback {
     /// The SSRC of the reporting participant.
@@ -71,8 +70,7 @@ pub struct CongestionFeedback {
 }
 
 impl CongestionFeedback {
-    /// Returns the report as one packet of a compound, of any length. [`CongestionFeedback::split`] limits the length
-    /// first.
+    /// Returns the report as one packet of any length; see [`CongestionFeedback::split`].
     pub fn to_packet(&self) -> Packet {
         let mut body = Vec::new();
         for stream in &self.streams {
@@ -88,15 +86,14 @@ impl CongestionFeedback {
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // A header of RFC 8888 has no media source. Where RFC 4585 has its media source field, the report has the SSRC
-        // of the first stream, or, if it has no streams, the report timestamp.
+        // In place of RFC 4585's media source, the first stream's SSRC or, without streams, the report timestamp.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
     }
 
-    /// Splits the report into reports of at most `max` bytes each, including the RTCP header. The minimum is 24 bytes,
-    /// for two packets of one source.
+    /// Splits the report into reports of at most `max` bytes with RTCP header, at least 24 for two packets of one
+    /// source.
     pub fn split(&self, max: usize) -> Vec<Self> {
         let room = max.saturating_sub(FRAME).max(STREAM + 4);
         let fresh = || Self { streams: Vec::new(), ..*self };
@@ -105,13 +102,12 @@ impl CongestionFeedback {
             let mut done = 0;
             loop {
                 let rest = &arrivals[done..];
-                // A stream begins in this report only if its header and at least one word of its packets fit. A header
-                // alone would waste the rest of the report.
+                // A stream's header without at least one word of packets would waste space.
                 if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
                     reports.push(std::mem::replace(&mut report, fresh()));
                     left = room;
                 }
-                // Packets are reported in pairs, because two fill a word.
+                // Two packets fill a word.
                 let taken = rest.len().min((left - STREAM) / 4 * 2).min(MAX_REPORTS);
                 let begin_seq = begin_seq.wrapping_add(done as u16);
                 report.streams.push(StreamArrivals { ssrc: *ssrc, begin_seq, arrivals: rest[..taken].to_vec() });
@@ -126,12 +122,12 @@ impl CongestionFeedback {
         reports
     }
 
-    /// Returns true if the packet has the type and format of this report. It may still be malformed.
+    /// Returns whether the packet has this report's type and format. It may be malformed.
     pub fn is(packet: &Packet) -> bool {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, .. })
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
+    /// Parses a packet of a compound; `Ok(None)` for another type.
     ///
     /// # Errors
     /// The packet ends before the announced length, or announces more than 256 streams or more than 16384 packets per
@@ -163,18 +159,16 @@ impl CongestionFeedback {
         Ok(Some(Self { sender: *sender, streams, report_time: word }))
     }
 
-    /// Returns the time of the report on the receiver's clock, as the value nearest to `near`. `near` is an earlier
-    /// time on that clock, or `None` for the first report.
+    /// Returns the report's time on the receiver's clock, as the value nearest to the earlier time `near`, if any.
     pub fn reported_at(&self, near: Option<PeerTime>) -> PeerTime {
         peer_time(self.reported(near), PER_SECOND)
     }
 
-    /// Returns each packet with its source, in the order of the report. `near` is an earlier time on the receiver's
-    /// clock, or `None` for the first report.
+    /// Returns each packet with its source. `near` is an earlier time on the receiver's clock, if any.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = (u32, Acknowledged)> + '_ {
         let reported = self.reported(near);
         let arrived = move |arrival: PacketArrival| {
-            // The offset counts 1/1024 s and the report timestamp 1/65536 s, hence the factor 64.
+            // The offset counts 1/1024 s, the timestamp 1/65536 s.
             let at = arrival.units().map(|units| peer_time(reported - i64::from(units) * 64, PER_SECOND));
             Arrived { at, ecn: Some(arrival.ecn) }
         };
@@ -192,5 +186,4 @@ impl CongestionFeedback {
     }
 }
 
-/// Units of the report timestamp per second.
 const PER_SECOND: i64 = 65_536;

@@ -1,27 +1,26 @@
-//! Extended reports (RFC 3611). Only the two blocks that give a receiver the round-trip time are supported.
+//! Extended reports (RFC 3611): the two blocks that give a receiver the round-trip time.
 
 use super::Packet;
 use crate::ParseError;
 use crate::bytes::Reader;
 
 const XR: u8 = 207;
-/// Type of the receiver reference time report block (RFC 3611, section 4.4).
+/// Receiver reference time report block (RFC 3611, section 4.4).
 const REFERENCE_TIME: u8 = 4;
-/// Type of the DLRR report block (RFC 3611, section 4.5).
+/// DLRR report block (RFC 3611, section 4.5).
 const SINCE_REFERENCE: u8 = 5;
 
-/// A receiver reference time. A receiver sends it to measure the round-trip time, because receivers send no sender
-/// reports.
+/// A receiver's reference time, by which it measures the round-trip time without sender reports of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferenceTime {
     /// The SSRC of the receiver.
     pub ssrc: u32,
-    /// The NTP time at which the report was sent: seconds in 32.32 fixed point.
+    /// The NTP time of the report: seconds in 32.32 fixed point.
     pub ntp: u64,
 }
 
 impl ReferenceTime {
-    /// Parses a packet of a compound. Returns `Ok(None)` if the packet has no such block.
+    /// Parses a packet of a compound; `Ok(None)` without such a block.
     ///
     /// # Errors
     /// The packet ends inside a block.
@@ -39,7 +38,8 @@ impl ReferenceTime {
         Ok(None)
     }
 
-    /// Returns the DLRR block of the participant `from`. `since` is the time since the reference arrived, in 1/65536 s.
+    /// Returns the DLRR block of the participant `from`; `since` is the time since this reference arrived, in 1/65536
+    /// s.
     pub fn answer(self, from: u32, since: u32) -> Packet {
         let words = [from, u32::from_be_bytes([SINCE_REFERENCE, 0, 0, 3]), self.ssrc, (self.ntp >> 16) as u32, since];
         Packet::Unknown { packet_type: XR, count: 0, body: words.iter().flat_map(|word| word.to_be_bytes()).collect() }

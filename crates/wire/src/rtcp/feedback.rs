@@ -12,20 +12,19 @@ const FIR: u8 = 4;
 /// Format of "application layer feedback" (RFC 4585, section 6.4).
 const ALFB: u8 = 15;
 
-/// Maximum number of entries written into a generic NACK. With the IP and RTCP headers they take 296 bytes.
+/// Entries written into a generic NACK: 296 bytes with IP and RTCP headers.
 const MAX_WRITTEN: usize = 64;
-/// Maximum number of entries read from a generic NACK.
+/// Entries read from a generic NACK.
 const MAX_READ: usize = 512;
 
-/// A request for retransmissions: the generic NACK of RFC 4585, section 6.2.1.
+/// A request for retransmissions: the generic NACK (RFC 4585, section 6.2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
     /// The SSRC of the requesting participant.
     pub sender: u32,
     /// The SSRC of the media source.
     pub media: u32,
-    /// The sequence numbers of the missing packets. The message is shortest if they are in order (modulo 2¹⁶). Numbers
-    /// beyond 64 entries are not written; [`Nack::fitting`] returns how many fit.
+    /// The missing sequence numbers, best in order (modulo 2¹⁶). At most 64 entries are written ([`Nack::fitting`]).
     pub missing: Vec<u16>,
 }
 
@@ -35,8 +34,8 @@ impl Nack {
         pack(missing).1
     }
 
-    /// Returns the message as a packet of a compound. Its entries are pairs of a sequence number and a bit mask. Bit i
-    /// of the mask (0 is the lowest) stands for the sequence number + i + 1.
+    /// Returns the message as a packet of a compound: pairs of a sequence number and a mask, whose bit i (0 is the
+    /// lowest) stands for the sequence number + i + 1.
     pub fn to_packet(&self) -> Packet {
         let entries = pack(&self.missing).0;
         let fci = entries.iter().flat_map(|(pid, blp)| (u32::from(*pid) << 16 | u32::from(*blp)).to_be_bytes());
@@ -44,8 +43,7 @@ impl Nack {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci: fci.collect() }
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type. The numbers keep the order of
-    /// the message, including duplicates.
+    /// Parses a packet of a compound; `Ok(None)` for another type. Keeps order and duplicates.
     ///
     /// # Errors
     /// The message contains no number, ends inside an entry, or has more than 512 entries.
@@ -69,13 +67,12 @@ impl Nack {
     }
 }
 
-/// Returns the entries of these numbers, and how many numbers they cover.
+/// Returns the numbers' entries, and how many numbers they cover.
 fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
     let mut entries: Vec<(u16, u16)> = Vec::new();
     for (n, number) in missing.iter().enumerate() {
         let full = entries.len() == MAX_WRITTEN;
-        // A number that exceeds the entry's first number by at most 16 fits into the entry's mask. Duplicates change
-        // nothing.
+        // An entry's mask covers the 16 numbers after its first. Duplicates change nothing.
         match entries.last_mut().map(|(pid, blp)| (number.wrapping_sub(*pid), blp)) {
             Some((0, _)) => {}
             Some((ahead @ 1..=16, blp)) => *blp |= 1 << (ahead - 1),
@@ -96,13 +93,13 @@ pub enum KeyFrameRequest {
         /// The SSRC of the media source.
         media: u32,
     },
-    /// Full intra request (FIR): a decoder has to start. If the request is repeated, it keeps its number.
+    /// Full intra request (FIR): a decoder has to start. A repetition keeps the number.
     FullIntra {
         /// The SSRC of the requesting participant.
         sender: u32,
         /// The SSRC of the media source.
         media: u32,
-        /// The number of the request, modulo 256.
+        /// The request's number, modulo 256.
         number: u8,
     },
 }
@@ -113,15 +110,14 @@ impl KeyFrameRequest {
         let (fmt, sender, media, fci) = match self {
             Self::PictureLoss { sender, media } => (PLI, sender, media, Vec::new()),
             Self::FullIntra { sender, media, number } => {
-                // In a FIR the SSRC of the media source is in the entry, and the field for it in the common header is
-                // 0.
+                // A FIR has the media's SSRC in its entry, not in the common header.
                 let [a, b, c, d] = media.to_be_bytes();
                 (FIR, sender, 0, vec![a, b, c, d, number, 0, 0, 0])
             }
         };
         Packet::Feedback { kind: FeedbackKind::Payload, fmt, sender, media, fci }
     }
-    /// Returns all requests in a packet, and none for another kind of packet.
+    /// Returns all requests in a packet, none for another kind.
     pub fn all(packet: &Packet) -> impl Iterator<Item = Self> {
         let (pli, entries): (_, &[u8]) = match packet {
             Packet::Feedback { kind: FeedbackKind::Payload, fmt: PLI, sender, media, .. } => {
@@ -143,19 +139,19 @@ impl KeyFrameRequest {
     }
 }
 
-/// A receiver's bandwidth estimate (REMB). It is only parsed, because our receivers do not send it.
+/// A receiver's bandwidth estimate (REMB), which is only parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverEstimate {
     /// The SSRC of the estimating participant.
     pub sender: u32,
     /// The maximum total rate of the sources.
     pub rate: Rate,
-    /// The sources whose total rate is limited to `rate`.
+    /// The sources that share `rate`.
     pub ssrcs: Vec<u32>,
 }
 
 impl ReceiverEstimate {
-    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
+    /// Parses a packet of a compound; `Ok(None)` for another type.
     ///
     /// # Errors
     /// The packet has fewer sources than it announces.
@@ -167,10 +163,9 @@ impl ReceiverEstimate {
         if reader.array("REMB").ok() != Some(*b"REMB") {
             return Ok(None);
         }
-        // The word consists of the number of sources (8 bits), the exponent (6 bits) and the mantissa (18 bits).
+        // Number of sources (8 bits), exponent (6), mantissa (18).
         let word = reader.u32("REMB")?;
-        // The exponent can be up to 63, so the rate can exceed 64 bits. The rate is computed in 128 bits, and then
-        // saturated.
+        // With an exponent of up to 63, the rate can exceed 64 bits.
         let rate = u128::from(word & 0x3_ffff) << (word >> 18 & 0x3f);
         let ssrcs = (0..word >> 24).map(|_| reader.u32("sources of REMB")).collect::<Result<_, _>>()?;
         Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))
@@ -194,7 +189,7 @@ pub struct ParityRequest {
     pub sender: u32,
     /// The SSRC of the media source.
     pub media: u32,
-    /// The blocks that need more parity. At most [`ParityRequest::MOST`] are written.
+    /// The blocks that need more parity; at most [`ParityRequest::MOST`] are written.
     pub blocks: Vec<BlockRequest>,
 }
 
@@ -205,7 +200,7 @@ pub struct BlockRequest {
     pub base: u16,
     /// The number of packets in the block.
     pub packets: u8,
-    /// The total number of the block's parity packets that the receiver needs, including those already sent.
+    /// The total of the block's parity packets that the receiver needs, including those already sent.
     pub parities: u8,
 }
 
@@ -226,7 +221,7 @@ impl ParityRequest {
         Packet::App { ssrc: self.sender, subtype: 0, name: PARITY, data }
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
+    /// Parses a packet of a compound; `Ok(None)` for another type.
     ///
     /// # Errors
     /// The request ends inside a block, or has more than [`ParityRequest::MOST`] blocks.
@@ -265,7 +260,7 @@ pub struct ParityUse {
     pub sender: u32,
     /// The SSRC of the media source.
     pub media: u32,
-    /// The time from a frame's completion at the sender to its play-out. It is written in whole milliseconds.
+    /// The time from a frame's completion at the sender to its play-out, written in whole milliseconds.
     pub playout: Span,
 }
 
@@ -277,8 +272,7 @@ impl ParityUse {
         Packet::App { ssrc: self.sender, subtype: 1, name: PARITY, data }
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type. Bytes after the delay are
-    /// ignored.
+    /// Parses a packet of a compound; `Ok(None)` for another type. Bytes after the delay are ignored.
     ///
     /// # Errors
     /// The packet ends before the delay.

@@ -9,13 +9,11 @@ use crate::bytes::Reader;
 use steadycast_units::{PeerTime, Span, Time};
 
 pub(super) const TRANSPORT_WIDE: u8 = 15;
-/// Bytes before the chunks: RTCP header, both SSRCs, base sequence number, status count, reference time and report
-/// count.
+/// Bytes before the chunks: RTCP header, SSRCs, base number, status count, reference time and report count.
 const HEAD: usize = 20;
 const MAX_RUN: usize = 0x1fff;
 
-/// An arrival time in units of 250 µs on the receiver's clock, modulo 2³². The upper 24 bits are the reference time in
-/// units of 64 ms.
+/// An arrival time on the receiver's clock in 250 µs, modulo 2³². The upper 24 bits are the reference time in 64 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks(pub u32);
 
@@ -27,8 +25,8 @@ impl Ticks {
     pub const fn of(at: Time) -> Self {
         Self((at.as_nanos() / Self::UNIT.as_nanos()) as u32)
     }
-    /// Returns the time on the peer's clock. It is the value nearest to `near`, which is an earlier time on that clock.
-    /// For the first report (`None`), the reference time is interpreted as a signed number.
+    /// Returns the time on the peer's clock nearest to the earlier time `near`, or with a signed reference time for the
+    /// first report.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         peer_time(unwrap(self.0, PER_SECOND, near, i64::from(self.0 as i32)), PER_SECOND)
     }
@@ -63,9 +61,8 @@ pub struct TransportFeedback {
 }
 
 impl TransportFeedback {
-    /// Returns the report as RTCP packets of at most `max` bytes. Each packet has at least one status, even if it then
-    /// exceeds `max`. The feedback counts of these packets start at the report's `count`. If two consecutive arrivals
-    /// are more than 8.19 s apart, a new packet starts, because a delta has 16 bits.
+    /// Returns the report as RTCP packets of at most `max` bytes, but at least one status each. Their feedback counts
+    /// begin at `count`. A delta has 16 bits, so arrivals more than 8.19 s apart are split.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
@@ -91,7 +88,7 @@ impl TransportFeedback {
         packets
     }
 
-    /// Returns a report on a range of packets whose deltas fit.
+    /// Returns a report on packets whose deltas fit.
     fn part(&self, range: std::ops::Range<usize>, number: usize) -> Packet {
         let statuses = &self.packets[range.clone()];
         let first = statuses.iter().find_map(|status| match status {
@@ -115,7 +112,7 @@ impl TransportFeedback {
                 delta
             })
             .collect();
-        // In a report without times, received packets have the symbol of a small delta, but no deltas follow.
+        // Without times, received packets have the symbol of a small delta, but no delta.
         let symbols: Vec<u8> = deltas
             .iter()
             .map(|delta| match delta {
@@ -138,12 +135,12 @@ impl TransportFeedback {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, sender, media, fci }
     }
 
-    /// Returns true if the packet has the type and format of this report. It may still be malformed.
+    /// Returns whether the packet has this report's type and format. It may be malformed.
     pub fn is(packet: &Packet) -> bool {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, .. })
     }
 
-    /// Parses a packet of a compound. Returns `Ok(None)` for a packet of another type.
+    /// Parses a packet of a compound; `Ok(None)` for another type.
     ///
     /// # Errors
     /// The packet ends before the announced length, or announces more than 16384 packets.
@@ -164,7 +161,7 @@ impl TransportFeedback {
             let chunk = reader.u16(what)?;
             let left = expected - symbols.len();
             match chunk >> 14 {
-                // A run-length chunk is recognised by its first bit alone. The second bit belongs to its symbol.
+                // A run-length chunk's second bit belongs to its symbol.
                 0 | 1 => {
                     let run = usize::from(chunk) & MAX_RUN;
                     symbols.resize(symbols.len() + run.min(left), (chunk >> 13) as u8 & 3);
@@ -173,10 +170,9 @@ impl TransportFeedback {
                 _ => symbols.extend((0..7).rev().take(left).map(|pair| (chunk >> (2 * pair)) as u8 & 3)),
             }
         }
-        // Symbol 1 has a delta of one byte and symbol 2 a delta of two bytes. Symbols 0 and 3 have no delta.
+        // Symbols 1 and 2 have deltas of one and two bytes; 0 and 3 none.
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
-        // A report that was requested without times has no deltas (version 2 of the header extension). Only padding
-        // follows in this case, which is less than a word of zeros.
+        // A report without times has no deltas (version 2 of the header extension), only up to three zeros of padding.
         let rest = reader.rest;
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;
@@ -194,7 +190,7 @@ impl TransportFeedback {
     }
 
     /// Returns each packet with its transport-wide sequence number. `near` is an earlier time on the receiver's clock,
-    /// or `None` for the first report.
+    /// if any.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = Acknowledged> + '_ {
         let seqs = (0..=u16::MAX).map(|n| self.begin_seq.wrapping_add(n));
         seqs.zip(&self.packets).map(move |(seq, status)| {
@@ -218,14 +214,14 @@ enum Delta {
 }
 
 impl Delta {
-    /// Returns the delta to the previous arrival at `last`, or `None` if it exceeds 16 bits.
+    /// Returns the delta to the arrival at `last`; `None` if it exceeds 16 bits.
     fn of(status: PacketStatus, last: Option<Ticks>) -> Option<Self> {
         let at = match status {
             PacketStatus::Missing => return Some(Self::Missing),
             PacketStatus::Untimed => return Some(Self::Untimed),
             PacketStatus::At(at) => at.0,
         };
-        // The first delta is relative to the reference time, which is rounded down to 64 ms.
+        // The first delta is relative to the reference time of 64 ms.
         let delta = last.map_or(at & 0xff, |last| at.wrapping_sub(last.0)) as i32;
         match u8::try_from(delta) {
             Ok(small) => Some(Self::Small(small)),
@@ -241,8 +237,8 @@ impl Delta {
     }
 }
 
-/// Writes the status chunks. A run-length chunk (0, symbol 2 bits, run 13 bits) is used if it covers at least as many
-/// packets as a status vector would (1, 0 and fourteen symbols of one bit, or 1, 1 and seven symbols of two bits).
+/// Writes the status chunks: a run (0, symbol 2 bits, run 13 bits) if it covers at least as many packets as a vector
+/// (1, 0 and fourteen one-bit symbols, or 1, 1 and seven two-bit symbols).
 fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
     while let Some(first) = symbols.first() {
         let run = symbols.iter().take_while(|symbol| *symbol == first).count().min(MAX_RUN);
