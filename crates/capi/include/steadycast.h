@@ -16,8 +16,8 @@
 #define STEADYCAST_SENDER_SETTINGS { sizeof(SteadycastSenderSettings), 1, 0, 0, 1000, 20 }
 
 
-// The version of this interface, which the program passes to `steadycast_new`. The library also accepts programs that
-// were compiled for an earlier version. Version 2 has added the functions `steadycast_sender_…` to version 1.
+// The version of this interface, for `steadycast_new`. Programs of an earlier version are accepted. Version 2 has
+// added `steadycast_sender_…`.
 #define STEADYCAST_ABI 2
 
 // The call has succeeded.
@@ -26,55 +26,53 @@
 // A handle or another required pointer is null.
 #define STEADYCAST_NULL -1
 
-// A fault of the library has ended this handle. Free it and continue without it.
+// A fault of the library has ended the handle. Free it and continue without it.
 #define STEADYCAST_BROKEN -2
 
-// The `size` of a struct is not the size that the struct has in this version.
+// The `size` of a struct is wrong for this version.
 #define STEADYCAST_SIZE -3
 
 // A value is not valid for its field.
 #define STEADYCAST_VALUE -4
 
-// Returned in place of a packet number if the call is invalid or the packet is unknown.
+// The packet number of an invalid call or an unknown packet.
 #define STEADYCAST_NO_NUMBER UINT64_MAX
 
-// An arrival time that is not in the feedback.
+// The arrival time is not in the feedback.
 #define STEADYCAST_NO_TIME INT64_MIN
 
 // The packet had not arrived when the feedback was written.
 #define STEADYCAST_MISSING INT64_MAX
 
-// An ECN field that is not in the feedback.
+// The ECN field is not in the feedback.
 #define STEADYCAST_NO_ECN -1
 
-// The wake time if no timer is needed.
+// No timer is needed.
 #define STEADYCAST_NEVER INT64_MAX
 
-// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
+// Stream of `steadycast_sent_extra`: retransmissions (RFC 4588).
 #define STEADYCAST_REPAIR 1
 
 // Stream of `steadycast_sent_extra`: parity.
 #define STEADYCAST_PARITY 2
 
-// Stream of `steadycast_sent_extra`: packets without content, for a probe.
+// Stream of `steadycast_sent_extra`: padding.
 #define STEADYCAST_PADDING 3
 
-// Flag of `steadycast_sent`: the packet is the first of its frame.
+// Flag of `steadycast_sent`: the first packet of a frame.
 #define STEADYCAST_FRAME_FIRST 1
 
-// Flag of `steadycast_sent`: the packet is the last of its frame.
+// Flag of `steadycast_sent`: the last packet of a frame.
 #define STEADYCAST_FRAME_LAST 2
 
-// Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
-// controller.
+// Flag of `steadycast_sent`: the queue is empty after the packet, so the encoder limits the rate.
 #define STEADYCAST_DATA_LIMITED 4
 
 // Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: no feedback will cover the packet, so it
-// never counts as lost. For example, browsers leave retransmissions out of transport-wide feedback, and QUIC does not
-// acknowledge packets that only contain acknowledgements.
+// is never lost.
 #define STEADYCAST_UNCOVERED 8
 
-// Feedback format: the program reads feedback itself, and passes the packets' fates to `steadycast_sender_feedback`.
+// Feedback format: the program reads feedback and calls `steadycast_sender_feedback`.
 #define STEADYCAST_JOINED 0
 
 // Feedback format of `steadycast_sender_rtcp`: transport-wide.
@@ -83,13 +81,13 @@
 // Feedback format of `steadycast_sender_rtcp`: RFC 8888.
 #define STEADYCAST_RFC8888 2
 
-// Kind of a stream: audio, which is sent at once.
+// Kind of a stream: audio, sent at once.
 #define STEADYCAST_AUDIO 1
 
-// Kind of a stream: video, which is sent at the pacing rate.
+// Kind of a stream: video, at the pacing rate.
 #define STEADYCAST_VIDEO 2
 
-// Kind of a stream: parity that the program makes, which is sent at the pacing rate before video.
+// Kind of a stream: the program's parity, at the pacing rate before video.
 #define STEADYCAST_PARITY_STREAM 3
 
 // Role of a frame: a key frame.
@@ -110,22 +108,22 @@
 // Result of `steadycast_sender_poll`: the packet `id` is not sent; free it.
 #define STEADYCAST_DROPPED 2
 
-// Name of a packet in feedback: a transport-wide sequence number.
+// Name of a packet in feedback: the transport-wide sequence number.
 #define STEADYCAST_NAME_TRANSPORT 1
 
-// Name of a packet in feedback: a sequence number of RTP, of the source `ssrc`.
+// Name of a packet in feedback: the RTP sequence number, of the source `ssrc`.
 #define STEADYCAST_NAME_RTP 2
 
-// Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
+// Name of a packet in feedback: the program's number, for example QUIC's.
 #define STEADYCAST_NAME_OWN 3
 
-// The handle of a controller.
+// A controller's handle.
 typedef struct SteadycastRemote SteadycastRemote;
 
 // The handle of a sender's kit: a controller with a pacer, a frame queue, retransmissions, probes and RTCP feedback.
 typedef struct SteadycastSender SteadycastSender;
 
-// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
+// A controller's limits. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 typedef struct {
   // `sizeof(SteadycastBounds)`.
   size_t size;
@@ -133,85 +131,81 @@ typedef struct {
   uint64_t floor_bps;
   // The upper limit of the rate, in bit/s.
   uint64_t cap_bps;
-  // The size of a full packet in bytes, including IP and UDP headers.
+  // The size of a full packet in bytes, with IP and UDP headers.
   uint32_t packet_bytes;
-  // The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
+  // The ECN field of sent packets: 0 none, 1 ECT(1), 2 ECT(0).
   uint32_t ecn;
-  // 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
+  // 1 if the program sends the probes of `steadycast_probe`, else 0.
   uint32_t probes;
-  // The seed of the controller's random numbers.
+  // The seed of random numbers.
   uint64_t seed;
-  // 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if the program
-  // calls it when the packet is sent. With 1 a controller with a window is rejected, because the bytes in flight are
-  // unknown. For a program that was compiled without this field, the value is 0.
+  // 1 if `steadycast_sent` is called only when the packet's feedback arrives, else 0. With 1, a controller with a
+  // window is rejected. 0 for a program compiled without this field.
   uint32_t late;
-  // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
-  // window is clocked by acknowledgements is rejected.
+  // The longest interval between feedback messages in ms; 0 if unknown. Above 100, a controller whose window is
+  // clocked by acknowledgements is rejected.
   uint32_t interval_ms;
-  // 1 if all packets of a feedback message share one arrival time (when the message was written or arrived),
-  // otherwise 0. With 1 a controller that measures the time between two arrivals is rejected. For a program that was
-  // compiled without this field, the value is 0.
+  // 1 if all packets of a feedback message have one arrival time, else 0. With 1, a controller that needs the time
+  // between arrivals is rejected. 0 for a program compiled without this field.
   uint32_t acknowledged;
 } SteadycastBounds;
 
 // The feedback about one packet.
 typedef struct {
-  // The packet's number, as returned by `steadycast_sent`.
+  // The packet's number, from `steadycast_sent`.
   uint64_t number;
-  // The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
-  // and `STEADYCAST_NO_TIME` for an arrival without a known time.
+  // The arrival time on the receiver's clock, in ns; `STEADYCAST_MISSING` without an arrival, `STEADYCAST_NO_TIME`
+  // if unknown.
   int64_t arrived_ns;
-  // The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
+  // The ECN field on arrival, 0 to 3; or `STEADYCAST_NO_ECN`.
   int32_t ecn;
 } SteadycastFate;
 
-// A controller's decision, with its reason.
+// A controller's decision.
 typedef struct {
   // `sizeof(SteadycastDecision)`, set by the caller.
   size_t size;
-  // The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
+  // The encoder's target in bit/s of IP packets, with headers.
   uint64_t target_bps;
   // The pacing rate, in bit/s of IP packets.
   uint64_t pacing_bps;
-  // The number of IP bytes that may be sent before the next report; -1 if there is no limit.
+  // The IP bytes that may be sent before the next report; -1 without a limit.
   int64_t window_bytes;
-  // What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
+  // The limit of the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
   uint32_t limit;
-  // The rule that set the rate, in English, truncated to the array and terminated by a NUL.
+  // The rule that set the rate, in English, NUL-terminated and truncated.
   char why[64];
 } SteadycastDecision;
 
-// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
+// A burst that a controller requests: queued media first, then padding.
 typedef struct {
   // `sizeof(SteadycastProbe)`, set by the caller.
   size_t size;
-  // The identifier of the probe. Each probe is sent once.
+  // The identifier. Each probe is sent once.
   uint32_t id;
   // The minimum number of packets.
   uint32_t packets;
   // The minimum number of IP bytes.
   uint64_t bytes;
-  // The rate at which the packets are sent, in bit/s of IP packets.
+  // The send rate in bit/s of IP packets.
   uint64_t rate_bps;
-  // 1 if nothing is sent after the probe until the average sending rate is back at the pacing rate, otherwise 0.
+  // 1 if sending pauses after the probe until the average is back at the pacing rate, else 0.
   uint32_t within;
 } SteadycastProbe;
 
-// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
+// A sender's kit's settings. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
 typedef struct {
   // `sizeof(SteadycastSenderSettings)`.
   size_t size;
-  // The format of feedback: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
+  // The feedback format: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
   uint32_t format;
-  // 1 if feedback covers retransmissions, otherwise 0. Pion's and libwebrtc's receivers leave most of them out.
+  // 1 if feedback covers retransmissions, else 0. Pion and libwebrtc leave most of them out.
   uint32_t retransmissions_covered;
-  // 1 if the program can send padding, otherwise 0.
+  // 1 if the program can send padding, else 0.
   uint32_t padding;
-  // The limit of the queue in ms: the time that its packets may take at the pacing rate. Frames that would have to
-  // wait longer are skipped.
+  // The queue's limit in ms at the pacing rate. Frames beyond it are skipped.
   uint32_t max_backlog_ms;
-  // The longest delay that the pacer makes up for, in ms. After a late call of `steadycast_sender_poll`, the packets
-  // that the pacing rate would have sent in this time are sent immediately.
+  // The longest delay of `steadycast_sender_poll` that the pacer makes up for, in ms.
   uint32_t credit_ms;
 } SteadycastSenderSettings;
 
@@ -219,41 +213,41 @@ typedef struct {
 typedef struct {
   // `sizeof(SteadycastStream)`.
   size_t size;
-  // The content of the stream: `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
+  // The content: `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
   uint32_t kind;
   // The RTP SSRC.
   uint32_t ssrc;
-  // 1 if lost packets are retransmitted on NACK, otherwise 0.
+  // 1 if lost packets are retransmitted on NACK, else 0.
   uint32_t retransmission;
-  // 1 if feedback does not cover the stream's packets, otherwise 0.
+  // 1 if feedback does not cover the packets, else 0.
   uint32_t uncovered;
-  // The rate below which a layer of video is paused, in bit/s; 0: never.
+  // The rate below which a video layer is paused, in bit/s; 0 for never.
   uint64_t least_bps;
-  // For audio or parity, the rate that is reserved. For video, the maximum rate; 0 if there is none. In bit/s.
+  // Audio's or parity's reserved rate, or video's maximum (0 for none), in bit/s.
   uint64_t most_bps;
 } SteadycastStream;
 
-// What an encoder has to do for its next frame.
+// An encoder's task for its next frame.
 typedef struct {
   // `sizeof(SteadycastEncoder)`, set by the caller.
   size_t size;
-  // The rate of the stream, in bit/s of IP packets. Subtract the headers.
+  // The stream's rate in bit/s of IP packets, with headers.
   uint64_t rate_bps;
-  // 1 if the next frame should not be encoded, because the queue is too long, otherwise 0.
+  // 1 if the next frame should be skipped because of the queue, else 0.
   uint32_t skip;
-  // 1 if the next frame has to be a key frame, otherwise 0.
+  // 1 if the next frame has to be a key frame, else 0.
   uint32_t key_frame;
 } SteadycastEncoder;
 
-// A packet for the queue. The program keeps the packet's bytes.
+// A packet for the queue. The program keeps its bytes.
 typedef struct {
-  // The program's name of the packet, for example a pointer.
+  // The program's name, for example a pointer.
   uint64_t id;
   // The IP size in bytes.
   uint32_t size_bytes;
-  // The packet's position in its frame: `STEADYCAST_FRAME_FIRST`, `STEADYCAST_FRAME_LAST`, both, or 0.
+  // The position in the frame: `STEADYCAST_FRAME_FIRST`, `STEADYCAST_FRAME_LAST`, both, or 0.
   uint32_t flags;
-  // The RTP sequence number. The packets of a stream are added in the order of these numbers.
+  // The RTP sequence number. Packets are added in its order.
   uint16_t seq;
 } SteadycastPacket;
 
@@ -261,19 +255,17 @@ typedef struct {
 typedef struct {
   // `sizeof(SteadycastOutput)`, set by the caller.
   size_t size;
-  // The `id` that the program gave the packet. A retransmission or padding has the `id` of the media packet that it
-  // repeats.
+  // The program's `id`; for a retransmission or padding, that of the repeated packet.
   uint64_t id;
-  // The packet's number. Its low 16 bits go into a transport-wide header extension.
+  // The number; its low 16 bits go into a transport-wide header extension.
   uint64_t number;
   // The time of the next call; `STEADYCAST_NEVER` if none is needed.
   int64_t at_ns;
-  // The number of the packet's stream.
+  // The stream's number.
   uint32_t stream;
-  // 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
+  // 0 for media, else `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
   uint32_t kind;
-  // The RTP sequence number of the packet. For a retransmission or padding, that of the media packet that it
-  // repeats.
+  // The RTP sequence number; for a retransmission or padding, that of the repeated packet.
   uint16_t seq;
 } SteadycastOutput;
 
@@ -283,9 +275,8 @@ extern "C" {
 
 // Creates a controller, by its name in `steadycast controllers`.
 //
-// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object of parameters that override the defaults, for example
-// `{"probes": false}`. On an error the function returns null and writes the problem and the remedy to `error`, which
-// has `room` bytes, including the NUL.
+// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object over the defaults, for example `{"probes": false}`.
+// On an error it returns null and writes problem and remedy to `error`, which has `room` bytes with the NUL.
 //
 // # Safety
 // `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
@@ -303,12 +294,10 @@ SteadycastRemote *steadycast_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_new` and is not used again.
 void steadycast_free(SteadycastRemote *handle);
 
-// Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
-// numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
-// returns `STEADYCAST_NO_NUMBER`.
+// Records a media packet sent at `at_ns`. Returns its number, counted from 0 over all streams; its low 16 bits go
+// into a transport-wide header extension. An invalid call returns `STEADYCAST_NO_NUMBER`.
 //
-// A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
-// the send time, even if it is earlier than the previous call.
+// A program that learns send times from feedback calls this right before `steadycast_feedback`, with the send time.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -317,33 +306,29 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
                          uint32_t size_bytes,
                          uint32_t flags);
 
-// Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
-// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
+// As `steadycast_sent`, for another stream: `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
 //
 // # Safety
 // As for `steadycast_decision`.
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
-// Declares that no feedback will cover packet `number`. The packet is then no longer in flight, and does not count as
-// lost. If feedback reports its fate nevertheless, this fate counts. There is no need to call this for packets that
-// feedback has skipped. If the library may be older than this function, look the function up at run time (`dlsym`).
+// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
+// counts. Not needed for packets that feedback has skipped. An older library lacks it; use `dlsym`.
 //
 // # Safety
 // As for `steadycast_decision`.
 int steadycast_forget(SteadycastRemote *handle,
                       uint64_t number);
 
-// Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
-// `STEADYCAST_NO_NUMBER` if it is not in the history.
+// Finds the newest packet whose number has these low 16 bits; `STEADYCAST_NO_NUMBER` if it is not in the history.
 //
 // # Safety
 // As for `steadycast_decision`.
 uint64_t steadycast_number(SteadycastRemote *handle,
                            uint16_t low);
 
-// Reports a change of the pacer's queue: `waiting_bytes` is the size of the queued frames without headers, and
-// `age_ns` is the time for which the oldest of them has waited. `frame_bytes` is the size of a frame that was just
-// queued, or -1.
+// Reports a change of the pacer's queue: the queued frames' bytes without headers, the oldest one's waiting time,
+// and the bytes of a frame that was just queued, or -1.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -353,10 +338,9 @@ int steadycast_queued(SteadycastRemote *handle,
                       int64_t age_ns,
                       int64_t frame_bytes);
 
-// Processes feedback that arrives at `at_ns` with the fates of `count` packets, in any order. Repeated fates, and
-// fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
-// that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
-// arrival time, as with acknowledgements, the time is valid for the newest one only.
+// Processes feedback that arrives at `at_ns`, in any order. Repeated and unknown fates are ignored. A packet is lost
+// if its fate is `STEADYCAST_MISSING`; one that is left out has an unknown fate. If all packets have one arrival
+// time, it is valid for the newest only.
 //
 // # Safety
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -365,20 +349,19 @@ int steadycast_feedback(SteadycastRemote *handle,
                         const SteadycastFate *fates,
                         size_t count);
 
-// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
+// Returns the time of the next `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 //
 // # Safety
 // As for `steadycast_decision`.
 int64_t steadycast_wake(SteadycastRemote *handle);
 
-// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
+// Handles timers at `now_ns`; before `steadycast_wake` it does nothing.
 //
 // # Safety
 // As for `steadycast_decision`.
 int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 
-// Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
-// the state.
+// Reads the decision into `decision`, whose `size` the caller has set.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
@@ -386,24 +369,22 @@ int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 int steadycast_decision(SteadycastRemote *handle,
                         SteadycastDecision *decision);
 
-// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
-// otherwise 0.
+// Reads the probe to send into `probe`, whose `size` the caller has set. Returns 1 if there is one, else 0.
 //
 // # Safety
 // As for `steadycast_decision`; `probe` is null or points to a struct of its type.
-int steadycast_probe(SteadycastRemote *handle,
-                     SteadycastProbe *probe);
+int steadycast_probe(SteadycastRemote *handle, SteadycastProbe *probe);
 
-// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
-// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
+// Writes the controllers' names into `names`, one per line, NUL-terminated and truncated to `room` bytes. Returns
+// the bytes that the whole list needs.
 //
 // # Safety
 // `names` is null or has `room` bytes.
 size_t steadycast_controllers(char *names,
                               size_t room);
 
-// Creates a sender's kit around a controller. If `settings` is null, the kit has transport-wide feedback without
-// retransmissions, no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
+// Creates a sender's kit. Null `settings` mean transport-wide feedback without retransmissions, no padding, a second
+// of backlog and 20 ms of credit. All else as for `steadycast_new`.
 //
 // # Safety
 // As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -421,16 +402,16 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 void steadycast_sender_free(SteadycastSender *handle);
 
-// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get their rates in the order in which
-// they are added, so the base layer has to be added first.
+// Adds a stream. Returns its number from 0, or a code below zero. Video streams get their rates in this order, base
+// layer first.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
 int steadycast_sender_stream(SteadycastSender *handle,
                              const SteadycastStream *stream);
 
-// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. If a key
-// frame was requested, only the first call afterwards sets `key_frame`.
+// Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
+// once.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -440,18 +421,14 @@ int steadycast_sender_encoder(SteadycastSender *handle,
                               SteadycastEncoder *encoder);
 
 // Begins an encoded frame. `role` is `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
-// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if the frame's packets may be added, and 0 if the frame has to be skipped.
-// A program that does not know which packets form a frame need not call this function.
+// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1, or 0 if the frame has to be skipped. The call is optional.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
-int steadycast_sender_frame(SteadycastSender *handle,
-                            int64_t now_ns,
-                            uint32_t stream,
-                            uint32_t role);
+int steadycast_sender_frame(SteadycastSender *handle, int64_t now_ns, uint32_t stream, uint32_t role);
 
-// Adds a packet to the queue. Returns 1 if the packet is queued. Returns 0 if its frame was skipped, the queue is
-// full, its size is 0, or there is no such stream. Poll afterwards.
+// Adds a packet. Returns 1 if it is queued; 0 if its frame is skipped, the queue is full, its size is 0, or there is
+// no such stream. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -460,9 +437,9 @@ int steadycast_sender_push(SteadycastSender *handle,
                            uint32_t stream,
                            const SteadycastPacket *packet);
 
-// Returns what the program has to do now, and writes the details to `output`, whose `size` the caller has set. The
-// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. After each other call, and at `at_ns`, call
-// it repeatedly until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
+// Returns `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`, with the details in `output`, whose `size`
+// the caller has set. Call it after each other call and at `at_ns`, until `STEADYCAST_WAIT`. It catches up for at
+// most `credit_ms`.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
@@ -471,8 +448,8 @@ int steadycast_sender_poll(SteadycastSender *handle,
                            int64_t now_ns,
                            SteadycastOutput *output);
 
-// Reads a decrypted RTCP compound packet: feedback in the format of the settings, NACKs and requests for key frames.
-// Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
+// Reads a decrypted RTCP compound: feedback, NACKs and key-frame requests. Returns `STEADYCAST_VALUE` if it is not
+// RTCP. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `bytes` has `len` bytes, or is null when `len` is 0.
@@ -481,8 +458,7 @@ int steadycast_sender_rtcp(SteadycastSender *handle,
                            const uint8_t *bytes,
                            size_t len);
 
-// Processes the fates of packets as `steadycast_feedback` does, for a program that reads feedback itself. Poll
-// afterwards.
+// As `steadycast_feedback`. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
@@ -491,9 +467,8 @@ int steadycast_sender_feedback(SteadycastSender *handle,
                                const SteadycastFate *fates,
                                size_t count);
 
-// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be
-// retransmitted, otherwise 0: it is queued already, was sent less than a round trip ago, is no longer in the cache, or
-// retransmissions have used up their share of the rate. Poll afterwards.
+// Requests the retransmission of a packet, as a NACK does. Returns 1, or 0 if it is queued already, was sent less
+// than a round trip ago, is not cached, or exceeds retransmissions' share. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
@@ -502,15 +477,15 @@ int steadycast_sender_resend(SteadycastSender *handle,
                              uint32_t stream,
                              uint16_t seq);
 
-// Requests a key frame of a stream, for a program that reads PLI and FIR itself.
+// Requests a key frame, as PLI and FIR do.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
 int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 
-// Names a packet that was sent, as feedback will name it: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP`
-// or `STEADYCAST_NAME_OWN`. This function is for programs that assign transport-wide sequence numbers themselves, for
-// the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
+// Names a sent packet as feedback will: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
+// `STEADYCAST_NAME_OWN`. It serves the program's own transport-wide numbers, retransmissions (RFC 8888) and other
+// protocols.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
@@ -520,22 +495,21 @@ int steadycast_sender_sent_as(SteadycastSender *handle,
                               uint32_t ssrc,
                               uint64_t name);
 
-// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if it is unknown.
+// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if unknown.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
 uint64_t steadycast_sender_number(SteadycastSender *handle, uint32_t kind, uint32_t ssrc, uint64_t name);
 
-// Reads the current decision into `decision`, whose `size` the caller has set.
+// Reads the decision into `decision`, whose `size` the caller has set.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 int steadycast_sender_decision(SteadycastSender *handle, SteadycastDecision *decision);
 
-// Writes a transport-wide sequence number into an unencrypted RTP packet. If the packet's header extension has an
-// element `id`, the number replaces its value. Otherwise the number becomes a new element behind the others (RFC
-// 8285). Returns the packet's new length, which is at most 8 bytes more. Returns `STEADYCAST_VALUE`, and leaves the
-// packet unchanged, if the packet is not RTP, its extension can't carry the element, or `room` is too small.
+// Writes a transport-wide sequence number into the element `id` of an unencrypted RTP packet, or adds the element
+// (RFC 8285). Returns the new length, at most 8 bytes more. Returns `STEADYCAST_VALUE`, without a change, if the
+// packet is not RTP, its extension can't carry the element, or `room` is too small.
 //
 // # Safety
 // `packet` is null, or has `len` bytes of RTP and `room` bytes of memory.

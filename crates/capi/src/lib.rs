@@ -1,16 +1,11 @@
-//! The C library: both halves of a rate controller at the sender, on per-packet feedback. It is for products in C, C++,
-//! Go, Swift or any language that calls C.
+//! The C library: both halves of a rate controller at the sender, on per-packet feedback.
 //!
-//! There are two kinds of handle. One contains a [`steadycast_remote::Remote`], which is a controller alone. The other
-//! contains a [`steadycast_sender::MediaSender`], which adds a pacer and a frame queue. A product calls the functions
-//! of its handle for each packet that it sends and each report that arrives, and reads the rates for its encoder and
-//! its pacer. The library sends nothing, reads no clock, starts no thread and has no callbacks. Times are nanoseconds
-//! of one clock of the product; rates are bit/s of IP packets; sizes are bytes of IP packets. A handle may be used by
-//! one thread at a time.
+//! A handle has a [`steadycast_remote::Remote`], a controller alone, or a [`steadycast_sender::MediaSender`], which
+//! adds a pacer and a frame queue. Nothing is sent, and there are no threads or callbacks. Times are nanoseconds of
+//! one clock of the product, rates bit/s and sizes bytes of IP packets. One thread at a time uses a handle.
 //!
-//! Each function rejects an invalid call (no handle, a struct of another size, a value out of range) with a code below
-//! zero, and changes nothing. A fault of the library ends the handle, not the program: every later call returns
-//! [`STEADYCAST_BROKEN`].
+//! An invalid call returns a code below zero and changes nothing. A fault of the library ends the handle: every later
+//! call returns [`STEADYCAST_BROKEN`].
 
 #![allow(unsafe_code, reason = "C hands over pointers: each use says what the caller promises")]
 
@@ -28,60 +23,58 @@ use steadycast_remote::{
     PeerTime, Rate, Remote, Seed, Span, Stream, Time, Window,
 };
 
-/// The version of this interface, which the program passes to `steadycast_new`. The library also accepts programs that
-/// were compiled for an earlier version. Version 2 has added the functions `steadycast_sender_…` to version 1.
+/// The version of this interface, for `steadycast_new`. Programs of an earlier version are accepted. Version 2 has
+/// added `steadycast_sender_…`.
 pub const STEADYCAST_ABI: u32 = 2;
 
 /// The call has succeeded.
 pub const STEADYCAST_OK: c_int = 0;
 /// A handle or another required pointer is null.
 pub const STEADYCAST_NULL: c_int = -1;
-/// A fault of the library has ended this handle. Free it and continue without it.
+/// A fault of the library has ended the handle. Free it and continue without it.
 pub const STEADYCAST_BROKEN: c_int = -2;
-/// The `size` of a struct is not the size that the struct has in this version.
+/// The `size` of a struct is wrong for this version.
 pub const STEADYCAST_SIZE: c_int = -3;
 /// A value is not valid for its field.
 pub const STEADYCAST_VALUE: c_int = -4;
 
-/// Returned in place of a packet number if the call is invalid or the packet is unknown.
+/// The packet number of an invalid call or an unknown packet.
 pub const STEADYCAST_NO_NUMBER: u64 = u64::MAX;
-/// An arrival time that is not in the feedback.
+/// The arrival time is not in the feedback.
 pub const STEADYCAST_NO_TIME: i64 = i64::MIN;
 /// The packet had not arrived when the feedback was written.
 pub const STEADYCAST_MISSING: i64 = i64::MAX;
-/// An ECN field that is not in the feedback.
+/// The ECN field is not in the feedback.
 pub const STEADYCAST_NO_ECN: i32 = -1;
-/// The wake time if no timer is needed.
+/// No timer is needed.
 pub const STEADYCAST_NEVER: i64 = i64::MAX;
 
-/// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
+/// Stream of `steadycast_sent_extra`: retransmissions (RFC 4588).
 pub const STEADYCAST_REPAIR: u32 = 1;
 /// Stream of `steadycast_sent_extra`: parity.
 pub const STEADYCAST_PARITY: u32 = 2;
-/// Stream of `steadycast_sent_extra`: packets without content, for a probe.
+/// Stream of `steadycast_sent_extra`: padding.
 pub const STEADYCAST_PADDING: u32 = 3;
 
-/// Flag of `steadycast_sent`: the packet is the first of its frame.
+/// Flag of `steadycast_sent`: the first packet of a frame.
 pub const STEADYCAST_FRAME_FIRST: u32 = 1;
-/// Flag of `steadycast_sent`: the packet is the last of its frame.
+/// Flag of `steadycast_sent`: the last packet of a frame.
 pub const STEADYCAST_FRAME_LAST: u32 = 2;
-/// Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
-/// controller.
+/// Flag of `steadycast_sent`: the queue is empty after the packet, so the encoder limits the rate.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
 /// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: no feedback will cover the packet, so it
-/// never counts as lost. For example, browsers leave retransmissions out of transport-wide feedback, and QUIC does not
-/// acknowledge packets that only contain acknowledgements.
+/// is never lost.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
-/// The handle of a controller.
+/// A controller's handle.
 pub struct SteadycastRemote {
     remote: Remote,
     packet: u64,
     broken: bool,
 }
 
-/// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
+/// A controller's limits. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastBounds {
@@ -91,24 +84,22 @@ pub struct SteadycastBounds {
     pub floor_bps: u64,
     /// The upper limit of the rate, in bit/s.
     pub cap_bps: u64,
-    /// The size of a full packet in bytes, including IP and UDP headers.
+    /// The size of a full packet in bytes, with IP and UDP headers.
     pub packet_bytes: u32,
-    /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
+    /// The ECN field of sent packets: 0 none, 1 ECT(1), 2 ECT(0).
     pub ecn: u32,
-    /// 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
+    /// 1 if the program sends the probes of `steadycast_probe`, else 0.
     pub probes: u32,
-    /// The seed of the controller's random numbers.
+    /// The seed of random numbers.
     pub seed: u64,
-    /// 1 if the program calls `steadycast_sent` for a packet only when the feedback about it arrives, 0 if the program
-    /// calls it when the packet is sent. With 1 a controller with a window is rejected, because the bytes in flight are
-    /// unknown. For a program that was compiled without this field, the value is 0.
+    /// 1 if `steadycast_sent` is called only when the packet's feedback arrives, else 0. With 1, a controller with a
+    /// window is rejected. 0 for a program compiled without this field.
     pub late: u32,
-    /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
-    /// window is clocked by acknowledgements is rejected.
+    /// The longest interval between feedback messages in ms; 0 if unknown. Above 100, a controller whose window is
+    /// clocked by acknowledgements is rejected.
     pub interval_ms: u32,
-    /// 1 if all packets of a feedback message share one arrival time (when the message was written or arrived),
-    /// otherwise 0. With 1 a controller that measures the time between two arrivals is rejected. For a program that was
-    /// compiled without this field, the value is 0.
+    /// 1 if all packets of a feedback message have one arrival time, else 0. With 1, a controller that needs the time
+    /// between arrivals is rejected. 0 for a program compiled without this field.
     pub acknowledged: u32,
 }
 
@@ -116,62 +107,61 @@ pub struct SteadycastBounds {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastFate {
-    /// The packet's number, as returned by `steadycast_sent`.
+    /// The packet's number, from `steadycast_sent`.
     pub number: u64,
-    /// The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
-    /// and `STEADYCAST_NO_TIME` for an arrival without a known time.
+    /// The arrival time on the receiver's clock, in ns; `STEADYCAST_MISSING` without an arrival, `STEADYCAST_NO_TIME`
+    /// if unknown.
     pub arrived_ns: i64,
-    /// The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
+    /// The ECN field on arrival, 0 to 3; or `STEADYCAST_NO_ECN`.
     pub ecn: i32,
 }
 
-/// A controller's decision, with its reason.
+/// A controller's decision.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastDecision {
     /// `sizeof(SteadycastDecision)`, set by the caller.
     pub size: usize,
-    /// The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
+    /// The encoder's target in bit/s of IP packets, with headers.
     pub target_bps: u64,
     /// The pacing rate, in bit/s of IP packets.
     pub pacing_bps: u64,
-    /// The number of IP bytes that may be sent before the next report; -1 if there is no limit.
+    /// The IP bytes that may be sent before the next report; -1 without a limit.
     pub window_bytes: i64,
-    /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
+    /// The limit of the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
     pub limit: u32,
-    /// The rule that set the rate, in English, truncated to the array and terminated by a NUL.
+    /// The rule that set the rate, in English, NUL-terminated and truncated.
     pub why: [c_char; 64],
 }
 
-/// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
+/// A burst that a controller requests: queued media first, then padding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastProbe {
     /// `sizeof(SteadycastProbe)`, set by the caller.
     pub size: usize,
-    /// The identifier of the probe. Each probe is sent once.
+    /// The identifier. Each probe is sent once.
     pub id: u32,
     /// The minimum number of packets.
     pub packets: u32,
     /// The minimum number of IP bytes.
     pub bytes: u64,
-    /// The rate at which the packets are sent, in bit/s of IP packets.
+    /// The send rate in bit/s of IP packets.
     pub rate_bps: u64,
-    /// 1 if nothing is sent after the probe until the average sending rate is back at the pacing rate, otherwise 0.
+    /// 1 if sending pauses after the probe until the average is back at the pacing rate, else 0.
     pub within: u32,
 }
 
-/// Converts a time from C. Times before 0 count as 0.
+/// Times before 0 count as 0.
 fn time(ns: i64) -> Time {
     Time::from_nanos(ns.max(0).unsigned_abs())
 }
 
-/// Converts a time for C.
 fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// A handle with the flag that a panic in the library sets. Later calls on the handle then return `STEADYCAST_BROKEN`.
+/// The flag is set by a panic in the library; later calls then return `STEADYCAST_BROKEN`.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
 }
@@ -201,9 +191,8 @@ unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, cal
 
 /// Creates a controller, by its name in `steadycast controllers`.
 ///
-/// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object of parameters that override the defaults, for example
-/// `{"probes": false}`. On an error the function returns null and writes the problem and the remedy to `error`, which
-/// has `room` bytes, including the NUL.
+/// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object over the defaults, for example `{"probes": false}`.
+/// On an error it returns null and writes problem and remedy to `error`, which has `room` bytes with the NUL.
 ///
 /// # Safety
 /// `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
@@ -231,8 +220,7 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
-/// Reads bounds of this version or of an earlier one. The struct of an earlier version ended before `late` or before
-/// `acknowledged`.
+/// Reads bounds of any version. Earlier ones ended before `late` or `acknowledged`.
 unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
     if bounds.is_null() {
         return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
@@ -272,10 +260,9 @@ fn make(
     Ok(SteadycastRemote { remote, packet: bounds.packet.get(), broken: false })
 }
 
-/// The name of a controller, its parameters, and its bounds.
+/// A controller's name, parameters and bounds.
 type Named<'a> = (&'a str, Vec<(String, Given)>, Bounds);
 
-/// Converts the arguments of a constructor from C.
 fn bounds_from<'a>(
     abi: u32,
     controller: Result<Option<&'a str>, String>,
@@ -315,17 +302,15 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
     if !handle.is_null() {
         // SAFETY: it came from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A panic in the destructor would otherwise end the program.
+        // A panic must not end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
 }
 
-/// Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
-/// numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
-/// returns `STEADYCAST_NO_NUMBER`.
+/// Records a media packet sent at `at_ns`. Returns its number, counted from 0 over all streams; its low 16 bits go
+/// into a transport-wide header extension. An invalid call returns `STEADYCAST_NO_NUMBER`.
 ///
-/// A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
-/// the send time, even if it is earlier than the previous call.
+/// A program that learns send times from feedback calls this right before `steadycast_feedback`, with the send time.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -347,8 +332,7 @@ pub unsafe extern "C" fn steadycast_sent(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
-/// Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
-/// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
+/// As `steadycast_sent`, for another stream: `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -375,9 +359,8 @@ pub unsafe extern "C" fn steadycast_sent_extra(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
-/// Declares that no feedback will cover packet `number`. The packet is then no longer in flight, and does not count as
-/// lost. If feedback reports its fate nevertheless, this fate counts. There is no need to call this for packets that
-/// feedback has skipped. If the library may be older than this function, look the function up at run time (`dlsym`).
+/// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
+/// counts. Not needed for packets that feedback has skipped. An older library lacks it; use `dlsym`.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -391,8 +374,7 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
-/// `STEADYCAST_NO_NUMBER` if it is not in the history.
+/// Finds the newest packet whose number has these low 16 bits; `STEADYCAST_NO_NUMBER` if it is not in the history.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -403,9 +385,8 @@ pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
-/// Reports a change of the pacer's queue: `waiting_bytes` is the size of the queued frames without headers, and
-/// `age_ns` is the time for which the oldest of them has waited. `frame_bytes` is the size of a frame that was just
-/// queued, or -1.
+/// Reports a change of the pacer's queue: the queued frames' bytes without headers, the oldest one's waiting time,
+/// and the bytes of a frame that was just queued, or -1.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -431,10 +412,9 @@ pub unsafe extern "C" fn steadycast_queued(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Processes feedback that arrives at `at_ns` with the fates of `count` packets, in any order. Repeated fates, and
-/// fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
-/// that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
-/// arrival time, as with acknowledgements, the time is valid for the newest one only.
+/// Processes feedback that arrives at `at_ns`, in any order. Repeated and unknown fates are ignored. A packet is lost
+/// if its fate is `STEADYCAST_MISSING`; one that is left out has an unknown fate. If all packets have one arrival
+/// time, it is valid for the newest only.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -458,8 +438,6 @@ pub unsafe extern "C" fn steadycast_feedback(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Reads fates.
-///
 /// # Errors
 /// The code of an invalid call.
 ///
@@ -484,7 +462,7 @@ fn told(fate: &SteadycastFate) -> PacketResult {
     PacketResult { number: fate.number, arrived }
 }
 
-/// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
+/// Returns the time of the next `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -495,7 +473,7 @@ pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
     unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
 }
 
-/// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
+/// Handles timers at `now_ns`; before `steadycast_wake` it does nothing.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -509,8 +487,7 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
-/// the state.
+/// Reads the decision into `decision`, whose `size` the caller has set.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
@@ -530,7 +507,7 @@ pub unsafe extern "C" fn steadycast_decision(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes a decision of a controller whose packets have `packet` bytes.
+/// `packet` is the size of packets in bytes.
 fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: u64) -> c_int {
     let window = wanted.window.map(|window| match window {
         Window::Packets(packets) => u64::from(packets) * packet,
@@ -551,8 +528,7 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
     STEADYCAST_OK
 }
 
-/// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
-/// otherwise 0.
+/// Reads the probe to send into `probe`, whose `size` the caller has set. Returns 1 if there is one, else 0.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
@@ -579,8 +555,8 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
-/// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
+/// Writes the controllers' names into `names`, one per line, NUL-terminated and truncated to `room` bytes. Returns
+/// the bytes that the whole list needs.
 ///
 /// # Safety
 /// `names` is null or has `room` bytes.

@@ -1,5 +1,4 @@
-//! The C functions `steadycast_sender_…`: a controller with a pacer, a frame queue, retransmissions, probes and RTCP
-//! feedback (`steadycast_sender::MediaSender`). The comments call it a sender's kit.
+//! The C functions `steadycast_sender_…`, for a `steadycast_sender::MediaSender`: a sender's kit.
 
 use crate::{
     Handle, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE, STEADYCAST_VALUE,
@@ -17,18 +16,18 @@ use steadycast_sender::{
 };
 use steadycast_wire::rtp::set_transport_number;
 
-/// Feedback format: the program reads feedback itself, and passes the packets' fates to `steadycast_sender_feedback`.
+/// Feedback format: the program reads feedback and calls `steadycast_sender_feedback`.
 pub const STEADYCAST_JOINED: u32 = 0;
 /// Feedback format of `steadycast_sender_rtcp`: transport-wide.
 pub const STEADYCAST_TRANSPORT_WIDE: u32 = 1;
 /// Feedback format of `steadycast_sender_rtcp`: RFC 8888.
 pub const STEADYCAST_RFC8888: u32 = 2;
 
-/// Kind of a stream: audio, which is sent at once.
+/// Kind of a stream: audio, sent at once.
 pub const STEADYCAST_AUDIO: u32 = 1;
-/// Kind of a stream: video, which is sent at the pacing rate.
+/// Kind of a stream: video, at the pacing rate.
 pub const STEADYCAST_VIDEO: u32 = 2;
-/// Kind of a stream: parity that the program makes, which is sent at the pacing rate before video.
+/// Kind of a stream: the program's parity, at the pacing rate before video.
 pub const STEADYCAST_PARITY_STREAM: u32 = 3;
 
 /// Role of a frame: a key frame.
@@ -45,11 +44,11 @@ pub const STEADYCAST_SEND: c_int = 1;
 /// Result of `steadycast_sender_poll`: the packet `id` is not sent; free it.
 pub const STEADYCAST_DROPPED: c_int = 2;
 
-/// Name of a packet in feedback: a transport-wide sequence number.
+/// Name of a packet in feedback: the transport-wide sequence number.
 pub const STEADYCAST_NAME_TRANSPORT: u32 = 1;
-/// Name of a packet in feedback: a sequence number of RTP, of the source `ssrc`.
+/// Name of a packet in feedback: the RTP sequence number, of the source `ssrc`.
 pub const STEADYCAST_NAME_RTP: u32 = 2;
-/// Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
+/// Name of a packet in feedback: the program's number, for example QUIC's.
 pub const STEADYCAST_NAME_OWN: u32 = 3;
 
 /// The handle of a sender's kit: a controller with a pacer, a frame queue, retransmissions, probes and RTCP feedback.
@@ -65,23 +64,21 @@ impl Handle for SteadycastSender {
     }
 }
 
-/// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
+/// A sender's kit's settings. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastSenderSettings {
     /// `sizeof(SteadycastSenderSettings)`.
     pub size: usize,
-    /// The format of feedback: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
+    /// The feedback format: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
     pub format: u32,
-    /// 1 if feedback covers retransmissions, otherwise 0. Pion's and libwebrtc's receivers leave most of them out.
+    /// 1 if feedback covers retransmissions, else 0. Pion and libwebrtc leave most of them out.
     pub retransmissions_covered: u32,
-    /// 1 if the program can send padding, otherwise 0.
+    /// 1 if the program can send padding, else 0.
     pub padding: u32,
-    /// The limit of the queue in ms: the time that its packets may take at the pacing rate. Frames that would have to
-    /// wait longer are skipped.
+    /// The queue's limit in ms at the pacing rate. Frames beyond it are skipped.
     pub max_backlog_ms: u32,
-    /// The longest delay that the pacer makes up for, in ms. After a late call of `steadycast_sender_poll`, the packets
-    /// that the pacing rate would have sent in this time are sent immediately.
+    /// The longest delay of `steadycast_sender_poll` that the pacer makes up for, in ms.
     pub credit_ms: u32,
 }
 
@@ -91,45 +88,45 @@ pub struct SteadycastSenderSettings {
 pub struct SteadycastStream {
     /// `sizeof(SteadycastStream)`.
     pub size: usize,
-    /// The content of the stream: `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
+    /// The content: `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
     pub kind: u32,
     /// The RTP SSRC.
     pub ssrc: u32,
-    /// 1 if lost packets are retransmitted on NACK, otherwise 0.
+    /// 1 if lost packets are retransmitted on NACK, else 0.
     pub retransmission: u32,
-    /// 1 if feedback does not cover the stream's packets, otherwise 0.
+    /// 1 if feedback does not cover the packets, else 0.
     pub uncovered: u32,
-    /// The rate below which a layer of video is paused, in bit/s; 0: never.
+    /// The rate below which a video layer is paused, in bit/s; 0 for never.
     pub least_bps: u64,
-    /// For audio or parity, the rate that is reserved. For video, the maximum rate; 0 if there is none. In bit/s.
+    /// Audio's or parity's reserved rate, or video's maximum (0 for none), in bit/s.
     pub most_bps: u64,
 }
 
-/// A packet for the queue. The program keeps the packet's bytes.
+/// A packet for the queue. The program keeps its bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastPacket {
-    /// The program's name of the packet, for example a pointer.
+    /// The program's name, for example a pointer.
     pub id: u64,
     /// The IP size in bytes.
     pub size_bytes: u32,
-    /// The packet's position in its frame: `STEADYCAST_FRAME_FIRST`, `STEADYCAST_FRAME_LAST`, both, or 0.
+    /// The position in the frame: `STEADYCAST_FRAME_FIRST`, `STEADYCAST_FRAME_LAST`, both, or 0.
     pub flags: u32,
-    /// The RTP sequence number. The packets of a stream are added in the order of these numbers.
+    /// The RTP sequence number. Packets are added in its order.
     pub seq: u16,
 }
 
-/// What an encoder has to do for its next frame.
+/// An encoder's task for its next frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastEncoder {
     /// `sizeof(SteadycastEncoder)`, set by the caller.
     pub size: usize,
-    /// The rate of the stream, in bit/s of IP packets. Subtract the headers.
+    /// The stream's rate in bit/s of IP packets, with headers.
     pub rate_bps: u64,
-    /// 1 if the next frame should not be encoded, because the queue is too long, otherwise 0.
+    /// 1 if the next frame should be skipped because of the queue, else 0.
     pub skip: u32,
-    /// 1 if the next frame has to be a key frame, otherwise 0.
+    /// 1 if the next frame has to be a key frame, else 0.
     pub key_frame: u32,
 }
 
@@ -139,24 +136,22 @@ pub struct SteadycastEncoder {
 pub struct SteadycastOutput {
     /// `sizeof(SteadycastOutput)`, set by the caller.
     pub size: usize,
-    /// The `id` that the program gave the packet. A retransmission or padding has the `id` of the media packet that it
-    /// repeats.
+    /// The program's `id`; for a retransmission or padding, that of the repeated packet.
     pub id: u64,
-    /// The packet's number. Its low 16 bits go into a transport-wide header extension.
+    /// The number; its low 16 bits go into a transport-wide header extension.
     pub number: u64,
     /// The time of the next call; `STEADYCAST_NEVER` if none is needed.
     pub at_ns: i64,
-    /// The number of the packet's stream.
+    /// The stream's number.
     pub stream: u32,
-    /// 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
+    /// 0 for media, else `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
     pub kind: u32,
-    /// The RTP sequence number of the packet. For a retransmission or padding, that of the media packet that it
-    /// repeats.
+    /// The RTP sequence number; for a retransmission or padding, that of the repeated packet.
     pub seq: u16,
 }
 
-/// Creates a sender's kit around a controller. If `settings` is null, the kit has transport-wide feedback without
-/// retransmissions, no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
+/// Creates a sender's kit. Null `settings` mean transport-wide feedback without retransmissions, no padding, a second
+/// of backlog and 20 ms of credit. All else as for `steadycast_new`.
 ///
 /// # Safety
 /// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -205,8 +200,6 @@ pub unsafe extern "C" fn steadycast_sender_new(
     }
 }
 
-/// Reads settings.
-///
 /// # Safety
 /// `settings` is null, or points to as many bytes as its first field says.
 unsafe fn read_settings(settings: *const SteadycastSenderSettings) -> Result<Option<SteadycastSenderSettings>, String> {
@@ -231,13 +224,13 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     if !handle.is_null() {
         // SAFETY: it came from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A panic in the destructor would otherwise end the program.
+        // A panic must not end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
 }
 
-/// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get their rates in the order in which
-/// they are added, so the base layer has to be added first.
+/// Adds a stream. Returns its number from 0, or a code below zero. Video streams get their rates in this order, base
+/// layer first.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
@@ -270,8 +263,8 @@ pub unsafe extern "C" fn steadycast_sender_stream(
     unsafe { with(handle, |code| code, add) }
 }
 
-/// Writes the task for the next frame of a stream's encoder into `encoder`, whose `size` the caller has set. If a key
-/// frame was requested, only the first call afterwards sets `key_frame`.
+/// Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
+/// once.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -298,8 +291,7 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
 }
 
 /// Begins an encoded frame. `role` is `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
-/// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if the frame's packets may be added, and 0 if the frame has to be skipped.
-/// A program that does not know which packets form a frame need not call this function.
+/// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1, or 0 if the frame has to be skipped. The call is optional.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -321,8 +313,8 @@ pub unsafe extern "C" fn steadycast_sender_frame(
     unsafe { with(handle, |code| code, begin) }
 }
 
-/// Adds a packet to the queue. Returns 1 if the packet is queued. Returns 0 if its frame was skipped, the queue is
-/// full, its size is 0, or there is no such stream. Poll afterwards.
+/// Adds a packet. Returns 1 if it is queued; 0 if its frame is skipped, the queue is full, its size is 0, or there is
+/// no such stream. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -345,9 +337,9 @@ pub unsafe extern "C" fn steadycast_sender_push(
     unsafe { with(handle, |code| code, push) }
 }
 
-/// Returns what the program has to do now, and writes the details to `output`, whose `size` the caller has set. The
-/// result is `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. After each other call, and at `at_ns`, call
-/// it repeatedly until it returns `STEADYCAST_WAIT`. After a late call the pacer catches up for at most `credit_ms`.
+/// Returns `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`, with the details in `output`, whose `size`
+/// the caller has set. Call it after each other call and at `at_ns`, until `STEADYCAST_WAIT`. It catches up for at
+/// most `credit_ms`.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
@@ -367,7 +359,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
         Output::Send(Departure { stream, id, seq, number, kind, .. }) => {
             (output.id, output.number, output.stream, output.seq) = (id, number, stream.0, seq);
             output.kind = match kind {
-                // The caller can see from a packet's stream whether it is audio.
+                // The stream tells audio apart.
                 Stream::Media | Stream::Audio => 0,
                 Stream::Repair => crate::STEADYCAST_REPAIR,
                 Stream::Parity => crate::STEADYCAST_PARITY,
@@ -388,8 +380,8 @@ pub unsafe extern "C" fn steadycast_sender_poll(
     unsafe { with(handle, |code| code, poll) }
 }
 
-/// Reads a decrypted RTCP compound packet: feedback in the format of the settings, NACKs and requests for key frames.
-/// Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
+/// Reads a decrypted RTCP compound: feedback, NACKs and key-frame requests. Returns `STEADYCAST_VALUE` if it is not
+/// RTCP. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `bytes` has `len` bytes, or is null when `len` is 0.
@@ -413,8 +405,7 @@ pub unsafe extern "C" fn steadycast_sender_rtcp(
     unsafe { with(handle, |code| code, read) }
 }
 
-/// Processes the fates of packets as `steadycast_feedback` does, for a program that reads feedback itself. Poll
-/// afterwards.
+/// As `steadycast_feedback`. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
@@ -438,9 +429,8 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be
-/// retransmitted, otherwise 0: it is queued already, was sent less than a round trip ago, is no longer in the cache, or
-/// retransmissions have used up their share of the rate. Poll afterwards.
+/// Requests the retransmission of a packet, as a NACK does. Returns 1, or 0 if it is queued already, was sent less
+/// than a round trip ago, is not cached, or exceeds retransmissions' share. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -456,7 +446,7 @@ pub unsafe extern "C" fn steadycast_sender_resend(
     unsafe { with(handle, |code| code, resend) }
 }
 
-/// Requests a key frame of a stream, for a program that reads PLI and FIR itself.
+/// Requests a key frame, as PLI and FIR do.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -470,7 +460,6 @@ pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSend
     unsafe { with(handle, |code| code, request) }
 }
 
-/// Converts the name of a packet from C.
 fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
     match kind {
         STEADYCAST_NAME_TRANSPORT => Some(PacketName::Transport(name as u16)),
@@ -480,9 +469,9 @@ fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
     }
 }
 
-/// Names a packet that was sent, as feedback will name it: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP`
-/// or `STEADYCAST_NAME_OWN`. This function is for programs that assign transport-wide sequence numbers themselves, for
-/// the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
+/// Names a sent packet as feedback will: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
+/// `STEADYCAST_NAME_OWN`. It serves the program's own transport-wide numbers, retransmissions (RFC 8888) and other
+/// protocols.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -503,7 +492,7 @@ pub unsafe extern "C" fn steadycast_sender_sent_as(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if it is unknown.
+/// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if unknown.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -520,7 +509,7 @@ pub unsafe extern "C" fn steadycast_sender_number(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
-/// Reads the current decision into `decision`, whose `size` the caller has set.
+/// Reads the decision into `decision`, whose `size` the caller has set.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
@@ -539,10 +528,9 @@ pub unsafe extern "C" fn steadycast_sender_decision(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes a transport-wide sequence number into an unencrypted RTP packet. If the packet's header extension has an
-/// element `id`, the number replaces its value. Otherwise the number becomes a new element behind the others (RFC
-/// 8285). Returns the packet's new length, which is at most 8 bytes more. Returns `STEADYCAST_VALUE`, and leaves the
-/// packet unchanged, if the packet is not RTP, its extension can't carry the element, or `room` is too small.
+/// Writes a transport-wide sequence number into the element `id` of an unencrypted RTP packet, or adds the element
+/// (RFC 8285). Returns the new length, at most 8 bytes more. Returns `STEADYCAST_VALUE`, without a change, if the
+/// packet is not RTP, its extension can't carry the element, or `room` is too small.
 ///
 /// # Safety
 /// `packet` is null, or has `len` bytes of RTP and `room` bytes of memory.

@@ -1,4 +1,4 @@
-//! Conversion of texts from and to C.
+//! Texts from and to C.
 
 use std::ffi::{CStr, c_char};
 use steadycast_control::registry::Registry;
@@ -20,7 +20,7 @@ pub(crate) unsafe fn read<'a>(text: *const c_char) -> Result<Option<&'a str>, St
     text.to_str().map(Some).map_err(|_| "a text is not UTF-8; give one that is".into())
 }
 
-/// Writes a text for C, terminated by a NUL and truncated at a character boundary to fit `room` bytes.
+/// Writes a text for C, NUL-terminated and truncated at a character boundary to `room` bytes.
 ///
 /// # Safety
 /// `to` is null or has `room` bytes.
@@ -40,7 +40,7 @@ pub(crate) unsafe fn write(text: &str, to: *mut c_char, room: usize) {
 /// Parses parameters by name from a JSON object.
 ///
 /// # Errors
-/// `json` is not a JSON object of parameters. The error has the problem and the remedy.
+/// `json` is not a JSON object of parameters.
 pub(crate) fn params(json: &str) -> Result<Vec<(String, Given)>, String> {
     use serde_json::Value;
     let remedy = "give a JSON object, for example {\"probes\": false}";
@@ -60,7 +60,6 @@ pub(crate) fn params(json: &str) -> Result<Vec<(String, Given)>, String> {
     all.into_iter().map(given).collect()
 }
 
-/// Returns the controllers' names, one per line.
 pub(crate) fn names() -> String {
     Registry::default().names(|_| true).join("\n")
 }

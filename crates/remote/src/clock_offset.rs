@@ -1,19 +1,16 @@
 use steadycast_units::{PeerTime, Span, Time};
 
-/// The length of a slot of the minimum filter. The minimum is taken over the current slot and the two before it, so
-/// that it can follow clock drift.
+/// The minimum is over the current slot and two before, so that it follows clock drift.
 const SLOT: Span = Span::secs(10);
 
-/// The difference between the sender's and a receiver's clock, plus the one-way delay of feedback. It is estimated as
-/// the minimum difference between the arrival time of feedback and the newest arrival time reported in it.
+/// The difference between the clocks plus the delay of feedback: the minimum difference between feedback's arrival
+/// and the newest arrival reported in it.
 ///
-/// Feedback does not contain the time at which it was written. The difference is smallest for feedback that was written
-/// right after an arrival.
+/// Feedback does not say when it was written; the minimum is one that was written right after an arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
-    /// The minima of this slot and the two before it, in nanoseconds.
+    /// The minima of this slot and the two before, in nanoseconds.
     minima: [Option<i64>; 3],
-    /// The start of this slot.
     since: Time,
 }
 
@@ -22,7 +19,7 @@ impl ClockOffset {
     pub(crate) fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         if self.least().is_some_and(|least| offset.saturating_sub(least) > SLOT.as_nanos() as i64) {
-            // Feedback is never delayed by this much more than before, so the receiver's clock was set back.
+            // The receiver's clock was set back.
             self.minima = [None; 3];
         }
         if now.since(self.since) > SLOT {
@@ -36,9 +33,7 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Converts a time of the receiver's clock to the sender's clock. The true offset of the clocks is unknown, so the
-    /// smallest observed offset is used, which includes the shortest delay of the return path. The result is therefore
-    /// the earliest time at which feedback that was written at `at` can arrive.
+    /// Converts a time to the sender's clock: the earliest arrival of feedback that was written at `at`.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

@@ -10,7 +10,7 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
-/// The limits of a controller, and the features that the product offers it.
+/// The limits of a controller, and what the product offers it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -18,37 +18,35 @@ pub struct Bounds {
     pub floor: Rate,
     /// The upper limit of the rate.
     pub cap: Rate,
-    /// The nominal size of a full packet, including IP and UDP headers.
+    /// The nominal size of a full packet, with IP and UDP headers.
     pub packet: Bytes,
-    /// The ECN field with which packets are sent.
+    /// The ECN field of sent packets.
     pub ecn: Ecn,
-    /// The features that the product offers in addition to per-packet feedback: [`Need::Probes`] if it sends the probes
-    /// of [`Remote::probe`].
+    /// The features beyond per-packet feedback, for example [`Need::Probes`] if the product sends [`Remote::probe`].
     pub offers: Vec<Need>,
-    /// The seed of the halves' random numbers.
+    /// The seed of random numbers.
     pub seed: Seed,
-    /// The properties of the product's feedback.
+    /// The product's feedback.
     pub feedback: Feedback,
 }
 
-/// The properties of a product's feedback that exclude certain controllers.
+/// The properties of feedback that exclude controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Feedback {
-    /// Whether the product calls [`Remote::sent`] for a packet only when feedback about it arrives, instead of when it
-    /// is sent. The bytes in flight are then unknown. A controller with a window ([`Decision::window`]), which has to
-    /// be read after each packet, is rejected.
+    /// Whether [`Remote::sent`] is called only when the feedback about the packet arrives. A controller with a window
+    /// ([`Decision::window`]) is then rejected, because the bytes in flight are unknown.
     pub late: bool,
-    /// Whether all packets of a feedback message have one arrival time: the time at which the message was written or
-    /// arrived, as with QUIC's acknowledgements. A controller that measures the time between two arrivals is rejected.
+    /// Whether all packets of a message have one arrival time, as with QUIC's acknowledgements. A controller that
+    /// needs the time between arrivals is then rejected.
     pub acknowledged: bool,
-    /// The longest interval between two feedback messages; zero if it is unknown. Above 100 ms a controller whose
-    /// packet window is clocked by acknowledgements is rejected.
+    /// The longest interval between feedback messages; zero if unknown. Above 100 ms, a controller whose window is
+    /// clocked by acknowledgements is rejected.
     pub interval: Span,
 }
 
 impl Bounds {
-    /// Creates bounds from `floor` to `cap`, with packets of 1,200 bytes and without ECN.
+    /// Creates bounds with packets of 1,200 bytes and without ECN.
     pub fn new(floor: Rate, cap: Rate) -> Self {
         Self {
             floor,
@@ -62,84 +60,76 @@ impl Bounds {
     }
 }
 
-/// A media packet that is sent.
+/// A media packet to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// The size on the wire, including IP and UDP headers.
+    /// The size on the wire, with IP and UDP headers.
     pub size: Bytes,
-    /// The packet's position in its frame.
+    /// The position in the frame.
     pub edge: FrameEdge,
-    /// Whether the queue is empty after this packet, so that the encoder limits the rate instead of the controller.
+    /// Whether the queue is empty after this packet, so that the encoder limits the rate.
     pub data_limited: bool,
 }
 
 /// The feedback about one packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketResult {
-    /// The number that [`Remote::sent`] or [`Remote::sent_extra`] returned for the packet.
+    /// The packet's number, from [`Remote::sent`] or [`Remote::sent_extra`].
     pub number: u64,
     /// The arrival; `None` if the packet had not arrived when the feedback was written.
     pub arrived: Option<PacketArrival>,
 }
 
 impl PacketResult {
-    /// Creates the result of a packet that arrived at the time `at` of the receiver's clock, without an ECN field.
+    /// Creates the result of a packet that arrived at `at` on the receiver's clock, without an ECN field.
     pub const fn at(number: u64, at: PeerTime) -> Self {
         Self { number, arrived: Some(PacketArrival { at: Some(at), ecn: None }) }
     }
-    /// Creates the result of a packet that had not arrived when the feedback was written.
+    /// Creates the result of a packet that had not arrived.
     pub const fn missing(number: u64) -> Self {
         Self { number, arrived: None }
     }
 }
 
-/// The identifier of the receiver half.
 const RECEIVER: ReceiverId = ReceiverId(2);
-/// The identifier of the sender half.
 const SENDER: ReceiverId = ReceiverId(1);
-/// The interval of the reports that the receiver half sends to the sender half in place of RTCP reports, unless the
-/// half sets its own report times. The value is the default of RFC 4585.
+/// The report interval of the receiver half, unless it has its own (RFC 4585's default).
 const REPORT_INTERVAL: Span = Span::secs(1);
-/// The maximum valid time of either clock.
+/// The maximum valid time of both clocks.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
-/// The maximum number of buffered packets that feedback does not cover. If there are more, the oldest are dropped and
-/// never passed to the half.
+/// The maximum number of buffered packets that feedback does not cover; older ones are dropped.
 const MOST_UNCOVERED: usize = 1_024;
 
-/// The minimum interval between assumed packets ([`Remote::assume_packet`]). It is used as well if the product's
-/// feedback interval is unknown.
+/// The minimum interval of assumed packets ([`Remote::assume_packet`]), also for an unknown feedback interval.
 const ASSUMED_INTERVAL: Span = Span::millis(100);
 
-/// Runs both halves of a controller at the sender.
+/// Both halves of a controller, at the sender.
 ///
-/// A product calls [`Remote::sent`] for each packet that it sends and [`Remote::feedback`] for each report that
-/// arrives. It reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time of [`Remote::wake`].
-/// A packet is lost if feedback reports it as missing ([`PacketResult::missing`]). If feedback covers later packets but
-/// not this one, its fate is unknown: it is not lost, and no longer in flight.
+/// A product calls [`Remote::sent`] for each packet and [`Remote::feedback`] for each report, then reads
+/// [`Remote::decision`]. It calls [`Remote::timer`] at [`Remote::wake`]. A packet is lost if feedback reports it as
+/// missing; one that feedback skips has an unknown fate, and is neither lost nor in flight.
 ///
-/// All times are on one clock of the product, which may start at any value. A time that is earlier than that of the
-/// previous call is replaced by the time of the previous call. Send times are exempt.
+/// All times are on one clock, which may start at any value. A time before the previous call's counts as that time,
+/// except send times.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
     joined: Joined,
     now: Time,
-    /// The packets whose fates were found to be unknown. The buffer is reused to avoid allocations.
+    /// Reused to avoid allocations.
     unknown: Vec<PacketReport>,
-    /// The packets that feedback does not cover and that have not been passed to the half yet: number, send time,
-    /// stream and size.
+    /// The packets that feedback does not cover and that the half does not know yet: number, send time, stream and
+    /// size.
     uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
-    /// The number of packets sent, and of media packets among them.
+    /// The packets sent, and the media packets among them.
     numbers: u64,
     media: u64,
     last_report: Time,
-    /// The difference between the product's and the receiver's clock.
     offset: ClockOffset,
-    /// The time of the last feedback about an arrival.
+    /// The last feedback about an arrival.
     last_feedback: Option<Time>,
-    /// The interval of assumed packets, and the time of the next one; `None` if packets are recorded when they are
-    /// sent.
+    /// The interval of assumed packets, and the next one; `None` if packets are recorded at sending.
     assumes: Option<(Span, Time)>,
 }
 
@@ -151,11 +141,11 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// Creates a controller from the registry, with `params` over its defaults.
+    /// Creates a controller of the registry, with `params` over its defaults.
     ///
     /// # Errors
-    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the cap,
-    /// or a controller that can't work with the feedback.
+    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the
+    /// cap, or unsuitable feedback.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, ParamErrorKind, Rate, Remote};
@@ -177,8 +167,7 @@ impl Remote {
         let refuse = |problem: String, remedy: &str| {
             Err(ParamError::new(ParamErrorKind::UnmetNeed, controller, problem, remedy))
         };
-        // The bytes in flight are unknown if the product reports packets only together with their feedback, so a window
-        // can't be applied.
+        // The bytes in flight are unknown, so a window can't be applied.
         if bounds.feedback.late && window.is_some() {
             return refuse(
                 "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
@@ -195,7 +184,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Creates an instance for a controller of the product itself.
+    /// Creates an instance for the product's own controller.
     ///
     /// # Errors
     /// A floor above the cap, or packets without a size.
@@ -228,8 +217,7 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
-        // If a controller does not read per-packet feedback itself, its receiver half runs here, on the arrivals in the
-        // feedback.
+        // Without per-packet feedback of its own, the controller's receiver half runs here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
@@ -248,35 +236,33 @@ impl Remote {
         })
     }
 
-    /// Advances the product's time, which never decreases.
+    /// The product's time never decreases.
     fn advance(&mut self, at: Time) -> Time {
         if self.numbers == 0 && self.now == Time::ZERO {
             self.last_report = at;
         }
-        // A wrong time that is far in the future must not block the controller for good.
+        // A time in the far future must not block the controller for good.
         self.now = at.min(Time::ZERO + CENTURY).max(self.now);
         self.now
     }
 
-    /// Records a media packet that is sent, or was sent. Returns its number; packets of all streams are numbered
-    /// together, from 0.
+    /// Records a media packet. Returns its number, counted from 0 over all streams.
     ///
-    /// A product that learns a packet's send time only from its feedback ([`Feedback::late`]) calls this right before
-    /// [`Remote::feedback`]. While no feedback arrives, the product is assumed to continue sending, so that the rate
-    /// falls. `at` may be earlier than the time of the previous call. Delays and rates are computed from `at`.
+    /// With [`Feedback::late`], call it right before [`Remote::feedback`]; `at` is the send time, and may be before
+    /// the previous call. Without feedback the product is assumed to continue sending, so that the rate falls.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
         self.flush_uncovered();
         let seq = self.media;
-        // Both halves run here. The header extension is therefore stored with the packet instead of being sent.
+        // Both halves run here, so the header extension is stored instead of sent.
         self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;
         number
     }
 
-    /// Does the same as [`Remote::sent`] for a packet of another stream: a retransmission, parity or padding.
+    /// As [`Remote::sent`], for a packet of another stream.
     pub fn sent_extra(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         if stream == Stream::Media {
             let edge = FrameEdge::default();
@@ -288,15 +274,13 @@ impl Remote {
         number
     }
 
-    /// Does the same as [`Remote::sent_extra`] for a packet that feedback does not cover. Examples are a retransmission
-    /// that receivers leave out of transport-wide feedback, and a QUIC packet that is never acknowledged. The packet
-    /// counts in the rate, but no feedback about it is expected. It is never lost, even if feedback reports it as
-    /// missing. Media without feedback counts as padding.
+    /// As [`Remote::sent_extra`], for a packet that feedback does not cover, such as a QUIC packet that is never
+    /// acknowledged. It counts in the rate but is never lost. Media counts as padding.
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
         self.history.leave_out(number);
-        // Only a covered packet or feedback empties the list, so its length is limited here.
+        // Only a covered packet or feedback empties the list.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }
@@ -304,30 +288,27 @@ impl Remote {
         number
     }
 
-    /// Declares that no feedback will cover packet `number`. The packet is then no longer in flight, and not lost. If
-    /// its fate is reported nevertheless, that report counts. There is no need to call this for packets that feedback
-    /// has skipped.
+    /// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
+    /// counts. Not needed for packets that feedback has skipped.
     pub fn forget(&mut self, number: u64) {
-        // An uncovered packet is passed to the half with the next packet, so there is nothing to do here.
+        // The half gets it with the next packet.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
             self.history.settle(number, &mut self.unknown);
             self.flush_unknown();
         }
     }
 
-    /// Records an assumed packet if the product only records packets with their feedback, and no feedback arrives.
-    /// Otherwise the half's no-feedback timer would have no packet to wait for. The assumed packet has size zero and is
-    /// never in flight.
+    /// Without feedback, records a packet of size zero, so that the half's no-feedback timer runs.
     fn assume_packet(&mut self, now: Time) {
         let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
-        // The packet counts as media, because a sender that sends only other packets is idle (RFC 5348, section 4.4).
+        // As media, because a sender without media is idle (RFC 5348, section 4.4).
         let number = self.sent(now, &Packet { size: Bytes::ZERO, edge: FrameEdge::default(), data_limited: false });
         self.history.settle(number, &mut self.unknown);
         self.flush_unknown();
         self.assumes = Some((interval, now + interval));
     }
 
-    /// Numbers a packet that is sent. Returns the number, the current time and the send time.
+    /// Returns the number, the current time and the send time.
     fn number_packet(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
         let (number, now) = (self.numbers, self.advance(at));
         let seq = if stream == Stream::Media { self.media } else { number };
@@ -337,8 +318,8 @@ impl Remote {
         (number, now, left)
     }
 
-    /// Passes the uncovered packets to the half, right before a covered packet or feedback. If they were passed alone,
-    /// a half that starts a feedback timer for each packet would wait in vain.
+    /// Passes the uncovered packets to the half with a covered packet or feedback. Alone, they would start a feedback
+    /// timer in vain.
     fn flush_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {
@@ -355,26 +336,24 @@ impl Remote {
         }
     }
 
-    /// Returns the number of the newest packet with these low 16 bits, for feedback that refers to packets in this way;
-    /// `None` if it is not in the history.
+    /// Returns the number of the newest packet with these low 16 bits; `None` if it is not in the history.
     pub fn number(&self, low: u16) -> Option<u64> {
         self.history.by_low_bits(low)
     }
 
-    /// Reports a change of the pacer's queue, for controllers that use it.
+    /// Reports a change of the pacer's queue.
     pub fn queued(&mut self, queue: &MediaQueue) {
         let at = self.advance(queue.at);
         self.half.on_queue(&MediaQueue { at, ..*queue });
     }
 
-    /// Processes feedback. Packets may be in any order and may be repeated. Results of packets that were never sent,
-    /// and invalid results, are ignored. Missing packets have to be included, as [`PacketResult::missing`].
+    /// Processes feedback, in any order. Repeated and invalid results are ignored. Missing packets are included as
+    /// [`PacketResult::missing`].
     ///
-    /// If all packets have the same arrival time, it is the time when the feedback was written or arrived. It is then
-    /// valid for the newest packet only (RFC 9002, section 5.1), and the other packets are assumed to have the same
-    /// delay.
+    /// If all packets have one arrival time, it is valid for the newest only (RFC 9002, section 5.1); the others get
+    /// the same delay.
     ///
-    /// Returns the round-trip time that the feedback shows.
+    /// Returns the round-trip time, if the feedback shows it.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
         let (mut offset, last_feedback) = (self.offset, self.last_feedback);
         let rtt = self.join(at, |at, history, joined| {
@@ -387,8 +366,8 @@ impl Remote {
             joined.spread();
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
             if let Some(newest) = newest {
-                // Transport-wide feedback does not carry the time at which it was written. The hold time of the newest
-                // packet is estimated from its arrival, and is at most the time since the previous feedback.
+                // Transport-wide feedback does not say when it was written, so the hold time is estimated, at most
+                // since the previous feedback.
                 offset.learn(at, newest);
                 let held = at.since(offset.local(newest)).min(last_feedback.map_or(Span::ZERO, |last| at.since(last)));
                 let held = i64::try_from(held.as_nanos()).unwrap_or(i64::MAX);
@@ -400,8 +379,7 @@ impl Remote {
         rtt
     }
 
-    /// Processes feedback for callers that parse it themselves: `read` joins it with the history of sent packets.
-    /// Returns the round-trip time that the feedback shows.
+    /// Processes feedback that `read` joins with the history. Returns the round-trip time, if there is one.
     pub fn join(&mut self, at: Time, read: impl FnOnce(Time, &mut History, &mut Joined)) -> Option<Span> {
         let at = self.advance(at);
         self.flush_uncovered();
@@ -409,7 +387,7 @@ impl Remote {
         joined.packets.clear();
         joined.rtt = None;
         read(at, history, joined);
-        // Feedback that only repeats known fates must not restart timers.
+        // Repeated fates must not restart timers.
         if joined.packets.is_empty() {
             return None;
         }
@@ -426,36 +404,34 @@ impl Remote {
         rtt
     }
 
-    /// Returns the current decision.
+    /// Returns the decision.
     pub fn decision(&self) -> Decision {
         self.half.decision()
     }
 
-    /// Returns the probe that the controller requests, if there is one. A probe is a burst at its own rate, of queued
-    /// media and then padding. Each `id` is sent once.
+    /// Returns the requested probe, if there is one. Each `id` is sent once.
     pub fn probe(&self) -> Option<Probe> {
         self.half.probe()
     }
 
-    /// Returns the results of the promises that the controller checks. A promise is a property that the controller
-    /// guarantees.
+    /// Returns the results of the promises that the controller checks.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// Returns the time of the next call of [`Remote::timer`].
+    /// Returns the time of the next [`Remote::timer`].
     pub fn wake(&self) -> Option<Wake> {
         let report = match self.half.due() {
             Due::Rtcp => Some(Wake { at: self.last_report + REPORT_INTERVAL, why: "sender report" }),
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        // Reports and receiver timeouts only start with the first packet.
+        // Reports start with the first packet.
         let assumed = self.assumes.map(|(_, at)| Wake { at, why: "no feedback" });
         self.half.wake().into_iter().chain(report.filter(|_| self.media > 0)).chain(assumed).min_by_key(|wake| wake.at)
     }
 
-    /// Handles timers. A call before the time of [`Remote::wake`] does nothing.
+    /// Handles timers; before [`Remote::wake`] it does nothing.
     pub fn timer(&mut self, now: Time) {
         let now = self.advance(now);
         self.assume_packet(now);
@@ -468,7 +444,7 @@ impl Remote {
             Due::Hold => false,
         };
         if due && self.media > 0 {
-            // This call also passes the announcement to the receiver halves that run here, so it need not be sent.
+            // The receiver halves run here, so the announcement need not be sent.
             self.half.announce(now);
             self.last_report = now;
         }

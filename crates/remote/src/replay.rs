@@ -1,13 +1,10 @@
-//! Receiver halves at the sender, for receivers that send per-packet feedback instead of the controller's own reports.
-//! The halves run on the arrivals in the feedback.
+//! Receiver halves at the sender, which run on the arrivals in per-packet feedback.
 //!
-//! A receiver's clock is mapped to the sender's clock ([`ClockOffset`]). The one-way delay of a packet then includes
-//! the delay of the feedback. Delay variations are not affected, and a half computes the correct round-trip time. The
-//! time of a half advances only when feedback arrives, so that the sender half detects a silent receiver.
+//! Arrival times are mapped to the sender's clock ([`ClockOffset`]), which adds a constant delay. A half's time
+//! advances only with feedback, so that a silent receiver is detected.
 //!
-//! A sender report reaches the half with the first packet that was sent after it. The half's next reports therefore
-//! contain the round-trip time of this packet. With RTCP, they would contain that of the sender report (RFC 3550,
-//! section 6.4.1). Halves adjust the round-trip time by the delay variation since then.
+//! A sender report reaches the half with the next packet, so the half's reports have that packet's round-trip time
+//! (RFC 3550, section 6.4.1).
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
@@ -20,25 +17,23 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
-/// A factory of the halves of a controller whose receivers send per-packet feedback, in RFC 8888's format or by
-/// transport-wide numbers.
+/// A factory for a controller whose receivers send per-packet feedback.
 pub struct Replayed {
     own: Arc<dyn Factory>,
     least: Span,
-    /// Whether the receivers run the controller's own receiver halves.
+    /// Whether the receivers run the controller's own halves.
     own_receivers: bool,
 }
 
 impl Replayed {
-    /// Wraps a controller that does not use per-packet feedback itself. If the controller's half does not set the times
-    /// of its reports, it reports as often as RTCP's share of the session bandwidth allows (RFC 3550, section 6.3.1),
-    /// but at most once per `least`.
+    /// Wraps a controller that does not read per-packet feedback. Unless its half sets report times, it reports as
+    /// often as RTCP's share allows (RFC 3550, section 6.3.1), but at most once per `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// Like [`Replayed::around`], but for a sender whose receivers run the controller's own receiver halves. The halves
-    /// at the sender then run only for receivers that send standard reports.
+    /// As [`Replayed::around`], if the receivers run the controller's halves. The halves here then serve only
+    /// receivers with standard reports.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }
@@ -70,8 +65,7 @@ impl Factory for Replayed {
     }
 }
 
-/// The receiver half of a session with per-packet feedback. It does nothing, because the session itself writes the
-/// feedback.
+/// A receiver half that does nothing; the session writes the feedback.
 struct PlainReceiver;
 
 impl ReceiverHalf for PlainReceiver {
@@ -82,15 +76,14 @@ impl ReceiverHalf for PlainReceiver {
     }
 }
 
-/// The number of packets in the list of sent media packets: as many as in a sender's history.
+/// The number of remembered media packets, as many as in a sender's history.
 const MOST_SENT: usize = 1 << 14;
-/// The maximum number of remembered packets of unknown fate.
+/// The maximum number of packets with an unknown fate.
 const MOST_UNKNOWN: usize = MOST_SENT / 2;
-/// The mean size of an RTCP compound packet with a report block and the controller's feedback, including the IP and UDP
-/// headers.
+/// The mean size of an RTCP compound packet with a report block and feedback, with IP and UDP headers.
 const COMPOUND: Bytes = Bytes::new(120);
 
-/// Returns the report interval of the sender and its receivers (RFC 3550, section 6.3.1), without a minimum.
+/// Returns the report interval (RFC 3550, section 6.3.1), without a minimum.
 fn interval(setup: &Setup, receivers: u32) -> Span {
     COMPOUND.at(setup.session_bandwidth.scale(0.05)) * (u64::from(receivers) + 1)
 }
@@ -102,40 +95,37 @@ struct Replay {
     least: Span,
     receivers: BTreeMap<ReceiverId, Receiver>,
     left: Departures,
-    /// The arrivals of the report that is replayed. The buffer is reused to avoid allocations.
+    /// Reused to avoid allocations.
     arrivals: Vec<(PeerTime, PacketReport)>,
-    /// The halves' reports on these arrivals. The buffer is reused, too.
+    /// Reused, too.
     reports: Vec<ReplayedReport>,
     unknown: UnknownFates,
-    /// The arrival time of the last report, and the maximum interval between two reports in the recent past.
+    /// The last report's arrival, and the recent maximum interval between reports.
     last_arrival: Option<Time>,
     gap: Span,
 }
 
-/// The upper limit of the recorded maximum interval between two reports.
 const LONGEST_GAP: Span = Span::secs(1);
 
-/// The maximum number of sender reports in flight to a receiver.
+/// The maximum number of sender reports in flight.
 const MOST_SENDER_REPORTS: usize = 16;
 
 /// The packets with unknown fates.
 ///
-/// A packet that is not replayed leaves a gap in the sequence numbers, which a receiver half counts as a loss. A packet
-/// with an unknown fate is therefore replayed as if it had arrived together with the next arrived packet, after the
-/// same delay. If later feedback reports it as missing, the next media packet is left out in its place. The totals of
-/// losses and bytes are then correct, and the loss is counted when it becomes known.
+/// They are replayed as arrived with the next packet, because a gap counts as a loss. If feedback later reports one
+/// as missing, the next media packet is left out in its place.
 #[derive(Default)]
 struct UnknownFates {
-    /// Packets that wait, because no later packet is known to have arrived.
+    /// No later packet is known to have arrived.
     waiting: VecDeque<PacketReport>,
-    /// The numbers of the packets that were replayed, in order.
+    /// The replayed packets' numbers, in order.
     played: VecDeque<u64>,
-    /// The number of losses that are still to be replayed.
+    /// The losses still to be replayed.
     pending_losses: usize,
 }
 
 impl UnknownFates {
-    /// Processes the fates of replayed packets that a report contains.
+    /// Reads a report's fates of replayed packets.
     fn learn(&mut self, packets: &[PacketReport]) {
         for packet in packets {
             if let Ok(place) = self.played.binary_search(&packet.number)
@@ -147,8 +137,7 @@ impl UnknownFates {
         }
     }
 
-    /// Adds packets without an arrival time to the arrivals of the report, if they were sent before one of the report's
-    /// packets. These are packets that wait, and packets that arrived without a time in the feedback.
+    /// Adds packets without an arrival time to `arrivals`, if they were sent before a packet of the report.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;
@@ -157,8 +146,7 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // An interpolated arrival must not be earlier than the arrival of the previous packet, because a half would
-        // count the wrong order as a gap.
+        // A half would count an earlier arrival as a gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -172,18 +160,17 @@ impl UnknownFates {
             let ecn = first.arrived.and_then(|arrived| arrived.ecn);
             arrivals.push((at, PacketReport { arrived: Some(PacketArrival { at: Some(at), ecn }), ..first }));
             if let (None, Err(place)) = (first.arrived, self.played.binary_search(&first.number)) {
-                // The capacity is reserved once, so that later reports allocate no memory.
+                // Reserved once, so that later reports allocate no memory.
                 self.played.reserve_exact((2 * MOST_UNKNOWN).saturating_sub(self.played.len()));
                 self.played.insert(place, first.number);
             }
         }
-        // Fates that stay unknown forever must not fill the memory.
+        // Fates may stay unknown forever.
         self.waiting.drain(..self.waiting.len().saturating_sub(MOST_UNKNOWN));
         self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
 
-    /// Returns true if the next media packet must not be delivered to the half, so that the half counts one of the
-    /// losses that are still to be replayed.
+    /// Returns whether the next media packet is left out, as a loss.
     fn takes_loss(&mut self) -> bool {
         let takes_loss = self.pending_losses > 0;
         self.pending_losses -= usize::from(takes_loss);
@@ -191,31 +178,27 @@ impl UnknownFates {
     }
 }
 
-/// A report of a half that runs on behalf of a receiver.
+/// A report of a half that runs for a receiver.
 struct ReplayedReport {
     body: Option<Body>,
-    /// The one-way delay of the sender report that this report answers.
+    /// The one-way delay of the sender report that it answers.
     answers: Option<OneWay>,
-    /// The report block that would be sent with this report.
+    /// The report block that it would have.
     reception: Reception,
 }
 
-/// Returns a packet's one-way delay between the two clocks, if its arrival time is known.
+/// Returns a packet's one-way delay; `None` without an arrival time.
 fn one_way(packet: &PacketReport) -> Option<OneWay> {
     packet.arrived?.at.map(|at| OneWay::to_peer(packet.sent, at))
 }
 
-/// A receiver that sends per-packet feedback.
 struct Receiver {
     shadow: Shadow,
-    /// The difference between the sender's and the receiver's clock.
     offset: ClockOffset,
-    /// The sender reports that the half has not received yet, because no packet that was sent after them has arrived.
-    /// Each has its send time and its announcement.
+    /// The sender reports on their way, each with its send time and announcement.
     sender_reports: VecDeque<(Time, Option<Body>)>,
-    /// The one-way delay of the last sender report that has arrived, from the sender's clock to the receiver's.
+    /// The one-way delay of the last sender report that arrived.
     answers: Option<OneWay>,
-    /// The time of the half's last report.
     last_report: Time,
 }
 
@@ -226,16 +209,14 @@ impl Receiver {
         Self { shadow, offset, sender_reports, answers: None, last_report: now }
     }
 
-    /// Records that a sender report was sent.
     fn announce(&mut self, now: Time, body: Option<Body>) {
-        // If a receiver never reports arrivals, its sender reports must not fill the memory.
+        // A receiver may never report arrivals.
         if self.sender_reports.len() == MOST_SENDER_REPORTS {
             self.sender_reports.pop_front();
         }
         self.sender_reports.push_back((now, body));
     }
 
-    /// Delivers the sender reports that were sent before this packet.
     fn deliver_sender_reports(&mut self, at: Time, packet: &PacketReport) {
         while self.sender_reports.front().is_some_and(|(left, _)| *left <= packet.sent) {
             let Some((_, body)) = self.sender_reports.pop_front() else { break };
@@ -247,14 +228,13 @@ impl Receiver {
         }
     }
 
-    /// Converts an arrival time to the sender's clock. It is never earlier than the half's current time.
+    /// Converts an arrival time, not before the half's current time.
     fn local(&self, now: Time, at: PeerTime) -> Time {
         self.offset.local(at).max(self.shadow.until).min(now)
     }
 
-    /// Runs the half's timers up to `now`.
     fn timers(&mut self, now: Time) {
-        // The bound protects against a half whose timer never advances.
+        // A half's timer may never advance.
         for _ in 0..1_000 {
             let Some(wake) = self.shadow.half.wake().filter(|wake| wake.at <= now) else { break };
             self.shadow.until = wake.at.max(self.shadow.until);
@@ -278,7 +258,7 @@ impl Receiver {
         self.shadow.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
-    /// Returns the half's report if it is due. `interval` is RTCP's report interval.
+    /// Returns the half's report if it is due. `interval` is RTCP's.
     fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<ReplayedReport> {
         let due = match self.shadow.half.due() {
             Due::Rtcp => regular && now.since(self.last_report) >= interval,
@@ -295,7 +275,7 @@ impl Receiver {
             Reply::Body(body) => Some(body),
         };
         self.last_report = now;
-        // The fraction has steps of 1/256, as in a report block (RFC 3550, section 6.4.1).
+        // In steps of 1/256, as in a report block (RFC 3550, section 6.4.1).
         let share = (lost.max(0) as f64 / expected.max(1) as f64).min(1.0);
         let fraction = (share * 256.0).floor().min(255.0) / 256.0;
         let (highest, jitter) = (self.shadow.highest(), Span::ZERO);
@@ -310,15 +290,14 @@ impl Receiver {
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
         let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
-        // Each receiver needs a half, and report senders are not authenticated, so the number of receivers is bounded.
+        // Report senders are not authenticated, so the receivers need a bound.
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
-        // The interval between two reports must not look like missing feedback to a half, even with a short round-trip
-        // time.
+        // The report interval must not look like missing feedback.
         let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
-        // The maximum decays, so that one late report does not slow down the timers for long.
+        // One late report must not slow down timers for long.
         *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
         half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
@@ -328,7 +307,7 @@ impl Replay {
         });
         let windowed = half.decision().window.is_some();
         unknown.learn(report.packets);
-        // Packets that were replayed before count as arrived.
+        // Replayed packets count as arrived.
         let arrived = |packet: &PacketReport| {
             let at = packet.arrived?.at?;
             unknown.played.binary_search(&packet.number).is_err().then_some((at, *packet))
@@ -336,14 +315,14 @@ impl Replay {
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
         unknown.play(report.packets, arrivals);
-        // Halves expect packets in the order of arrival, but feedback has them in the order of sending.
+        // Halves expect the order of arrival.
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             receiver.offset.learn(now, *newest);
         }
         for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
-            // Other streams count in the receive rate but not in the loss.
+            // Other streams count in the receive rate only.
             if packet.stream != Stream::Media {
                 receiver.arrive_extra(at, packet, ecn);
             } else if unknown.takes_loss() {
@@ -351,9 +330,8 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // If the sender has a window and the receiver half reports every packet, the half reports after each
-            // arrival, so that the packets are acknowledged one by one. In all other cases the half reports once, after
-            // the last arrival of this feedback, so that the hold time and the round-trip time are correct.
+            // With a window, and a half that reports every packet, packets are acknowledged one by one. Otherwise one
+            // report is last, so that the hold time is right.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }
@@ -369,7 +347,7 @@ impl Replay {
             half.on_report(&Report { rtt: rtt(receiver.answers), packets: &[], ..*report });
         }
         for ReplayedReport { body, answers, reception } in reports.drain(..) {
-            // A report block from the network takes precedence, because it is the receiver's own count.
+            // A received report block is the receiver's own count.
             let reception = report.reception.or(Some(reception));
             half.on_report(&Report { body: body.as_ref(), rtt: rtt(answers), reception, packets: &[], ..*report });
         }

@@ -1,9 +1,8 @@
 //! Batched delivery of a group's packets to its sinks.
 //!
-//! The state of ten thousand sinks does not fit into the CPU cache. One pass over all sinks for a batch of packets
-//! costs a fraction of one pass per packet, because each sink's state is loaded once per batch. A packet that could
-//! make a sink send something, or wake earlier ([`Agent::batchable`]), is delivered immediately, after all packets
-//! before it. The time at which the other packets are delivered has no observable effect.
+//! The state of ten thousand sinks exceeds the CPU cache, so each sink's state is loaded once per batch. A packet
+//! that could make a sink send or wake ([`Agent::batchable`]) is delivered immediately, so batching has no observable
+//! effect.
 
 use std::collections::BTreeMap;
 use steadycast_endpoints::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
@@ -12,24 +11,23 @@ use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
 use steadycast_units::Time;
 
-/// The undelivered packets, in one batch for each group and each node at which the group's packets branch to sinks.
+/// The undelivered packets, by group and branching node.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Batch>,
-    /// The index of the batch of each group and node.
     at: BTreeMap<(u32, NodeIx), usize>,
-    /// The batch of each agent and the agent's index in it; empty while there are no batches.
+    /// Each agent's batch and index in it; empty without batches.
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// The packets that arrive at the sinks behind the links of one node.
+/// The packets for the sinks behind one node's links.
 #[derive(Default)]
 struct Batch {
-    /// [`Network::changes`] at the time when the sinks were looked up.
+    /// [`Network::changes`] when the sinks were looked up.
     changes: u64,
-    /// The sinks, in the order of links.
+    /// In the order of links.
     sinks: Vec<Sink>,
-    /// The legs of the latest packet that has reached all sinks.
+    /// The legs of the latest packet for all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -38,32 +36,29 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     batchable: Option<Batchable>,
-    /// One bit per arrival. A bit is set if its arrival must not be delivered to this sink, or has already been
-    /// delivered.
+    /// A bit per arrival, set if it is not for this sink or was delivered.
     done: u64,
 }
 
-/// An arrival of a batch: a packet with its copies that arrive at several sinks at the same time.
+/// A packet whose copies arrive at several sinks.
 struct Arrival {
     at: Time,
     packet: PacketIx,
-    /// The number of the packet's copies that belong to the batch.
+    /// The copies in the batch.
     copies: u32,
     ecn: Ecn,
 }
 
-/// The agents of a simulation, with their packet logs.
 pub(crate) struct AgentsAndLogs<'a> {
     pub(crate) agents: &'a mut [Agent],
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
 }
 
-/// Maximum number of packets in a batch, limited by the bits of [`Sink::done`]. With larger batches, memory access
-/// would no longer be the dominant cost.
+/// The maximum packets per batch, the bits of [`Sink::done`].
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Removes from the fan the copies that can be delivered later. `armed` contains the wake-up time of each agent.
+    /// Removes the copies that can be delivered later. `armed` has the agents' wake-ups.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -78,7 +73,7 @@ impl Batches {
         let (key, changes) = ((group, network.begins_at(first)), network.changes(group));
         let n = match self.at.get(&key) {
             Some(n) if self.batches[*n].changes == changes => *n,
-            // The tree has changed, or this is the first packet from this node.
+            // The tree has changed, or this is the node's first packet.
             known => {
                 let n = known.copied().unwrap_or(self.batches.len());
                 self.look_up(n, key, first, network, agents_and_logs);
@@ -91,7 +86,6 @@ impl Batches {
         }
     }
 
-    /// Looks up the sinks of a batch.
     fn look_up(
         &mut self,
         n: usize,
@@ -108,14 +102,14 @@ impl Batches {
         self.places.resize(agents_and_logs.agents.len(), None);
         let batch = &mut self.batches[n];
         batch.flush(network, agents_and_logs);
-        // The batch's pending packets were delivered above, so no arrival is lost.
+        // Pending packets were delivered above.
         for sink in batch.sinks.drain(..) {
             self.places[sink.agent.0 as usize] = None;
         }
         batch.changes = network.changes(group);
         for link in network.branches_beside(group, first) {
             let agent = network.sole_receiver(group, link);
-            // A sink can be in one batch only.
+            // A sink can be in one batch.
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
             if let Agent::PlainSink(_) | Agent::VideoSink(_) = agents_and_logs.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
@@ -126,26 +120,23 @@ impl Batches {
         batch.all.clear();
     }
 
-    /// Whether no packet has ever been batched.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Delivers an agent's pending packets.
     #[inline]
     pub(crate) fn flush_agent(&mut self, agent: AgentIx, network: &Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         if let Some(Some((batch, place))) = self.places.get(agent.0 as usize) {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
             sink.flush(arrivals.iter().map(|arrival| arrival.arriving(network)), agents_and_logs);
-            // For this sink, only the arrivals from here on are still to be delivered.
+            // Only later arrivals are still to be delivered.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
     }
 
-    /// Updates, after an event at an agent, which packets for the agent may wait in a batch instead of being delivered
-    /// immediately.
+    /// Updates which packets for the agent may wait, after an event.
     #[inline]
     pub(crate) fn update_batchable(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
@@ -153,7 +144,6 @@ impl Batches {
         }
     }
 
-    /// Delivers all pending packets.
     pub(crate) fn flush(&mut self, network: &mut Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         for batch in &mut self.batches {
             batch.flush(network, agents_and_logs);
@@ -166,21 +156,20 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
-        // The packet reaches the same sinks as the previous one, so the legs need no check.
+        // The legs are those of the previous packet.
         if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
         }
         let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
-        // Legs and sinks are both in the order of links.
+        // Both are in the order of links.
         let mut sinks = self.sinks.iter_mut().peekable();
         fan.keep(|leg| {
             while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {
                 sink.done |= bit;
             }
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
-            // A batch has one ECN field per arrival, so a copy with a different one is delivered individually. A copy
-            // to an agent whose timer is due is also delivered individually, because the timer comes first.
+            // A batch has one ECN field per arrival, and a timer that is due comes first.
             let waits = leg.ecn() == ecn
                 && armed[sink.agent.0 as usize] > now
                 && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
@@ -189,7 +178,7 @@ impl Batch {
         });
         sinks.for_each(|sink| sink.done |= bit);
         let copies = (before - fan.legs().len()) as u32;
-        // No copy can be delivered later. The arrival is therefore not stored, and its bit is free again.
+        // Without copies, the bit is free again.
         if copies == 0 {
             self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
             return;
@@ -205,8 +194,7 @@ impl Batch {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
-        // A run of plain packets is summed once for all sinks. This is impossible with a packet log, which needs each
-        // packet.
+        // Plain packets are summed once for all sinks, unless a log needs each one.
         let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
             let plain_run = run.as_ref().filter(|_| sink.done == 0);
@@ -228,7 +216,6 @@ impl Arrival {
 }
 
 impl Sink {
-    /// Delivers the arrivals of the batch that are not done.
     #[inline]
     fn flush<'a>(
         &mut self,
@@ -236,7 +223,7 @@ impl Sink {
         agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let (n, done) = (self.agent.0 as usize, self.done);
-        // In the usual case all arrivals are delivered, and no packet is recorded.
+        // The usual case.
         if done == 0 && agents_and_logs.logs.is_empty() {
             return agents_and_logs.agents[n].catch_up(all);
         }

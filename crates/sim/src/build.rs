@@ -1,4 +1,4 @@
-//! Construction of a simulation from a scenario.
+//! Builds a simulation from a scenario.
 
 use crate::port::Port;
 use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
@@ -9,10 +9,9 @@ use steadycast_network::{Alarm, Network, To};
 use steadycast_scenario as sc;
 use steadycast_units::{Seed, Span};
 
-/// A flow whose agents are attached to the network.
 struct PlacedFlow {
     ends: FlowEnds,
-    /// The multicast group, if the flow is multicast.
+    /// `None` for a unicast flow.
     group: Option<u32>,
 }
 
@@ -56,8 +55,7 @@ impl<'a> Builder<'a> {
     fn add(&mut self, agent: Agent, node: sc::NodeIx, to: To, jitter: Span, name: &str) -> AgentIx {
         let ix = AgentIx(self.agents.len() as u32);
         self.agents.push(agent);
-        // Each port has its own random generator, so that an additional flow does not change the random numbers of
-        // others.
+        // An additional flow must not change others' random numbers.
         self.ports.push(Port::new(node, to, jitter, self.seed.part(&format!("{name}.jitter"))));
         ix
     }
@@ -72,19 +70,18 @@ impl<'a> Builder<'a> {
         Ok(placed)
     }
 
-    /// Adds the flow's source and sinks. If each receiver has its own stream, adds one source per sink.
+    /// Adds a flow's sources and sinks; with a stream per receiver, one source per sink.
     fn sessions(&mut self, flow: &sc::Flow, placed: &mut PlacedFlow, mut make: Makers<'_>) {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // This destination is used for a flow without a path. No packet ever uses it, because `check_paths` rejects
-        // such a flow.
+        // Never used, because `check_paths` rejects a flow without a path.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
             if n == 0 || each {
                 let agent = (make.source)(&session);
-                // The destination of a unicast source is set below, when its receiver has an index.
+                // The destination is set below, with the receiver's index.
                 let ix = self.add(agent, flow.from, nowhere, flow.send_jitter, &format!("flow.{session}.src"));
                 ends.sources.push(ix);
             }
@@ -94,7 +91,7 @@ impl<'a> Builder<'a> {
                 Some(group) if !to_source => To::Group(group),
                 _ => self.network.path(*to, flow.from, source).unwrap_or(nowhere),
             };
-            // `send_jitter` applies to the source only.
+            // `send_jitter` is for the source.
             let ix = self.add(agent, *to, up, Span::ZERO, &format!("flow.{session}.dst{n}"));
             ends.sinks.push(ix);
             match *group {
@@ -103,13 +100,12 @@ impl<'a> Builder<'a> {
             }
         }
         if let Some(group) = *group {
-            // The source is a member too: it receives the members' RTCP.
+            // The source receives the members' RTCP.
             self.network.add_member(group, flow.from, ends.sources[0]);
         }
     }
 
-    /// Adds receivers to their groups at the start of the run. Receivers that an event of the scenario adds later are
-    /// left out.
+    /// Adds receivers to their groups, except those that an event adds later.
     fn graft(&mut self, flows: &[PlacedFlow]) {
         for (n, (flow, placed)) in self.scenario.flows.iter().zip(flows).enumerate() {
             let Some(group) = placed.group else { continue };
@@ -120,7 +116,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Converts the scenario's plan into entries for agents.
+    /// Converts the scenario's plan into entries.
     fn plan(&mut self, flows: &[FlowEnds], groups: &[Option<u32>]) {
         for turn in plan(self.scenario, flows) {
             let (ends, group) = (&flows[turn.flow.0 as usize], groups[turn.flow.0 as usize]);
@@ -132,7 +128,7 @@ impl<'a> Builder<'a> {
                 let (at, agent, starts) = (turn.at, *agent, turn.does.begins());
                 self.plan.push(if starts { Entry::Start { at, agent } } else { Entry::Stop { at, agent } });
                 if let (Some(group), Action::Join | Action::Leave) = (group, turn.does) {
-                    // The join or leave takes effect when the message reaches the next router.
+                    // It takes effect at the next router.
                     let at = self.network.membership_effective_at(at, group, self.ports[agent.0 as usize].node);
                     self.plan.push(Entry::MembershipChange { at, group, agent, join: starts });
                 }
@@ -140,12 +136,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Creates the receivers of simulcasts. Returns them, and the slot of each agent in a simulcast.
+    /// Returns the simulcast receivers, and each agent's slot.
     fn simulcasts(&mut self, flows: &[PlacedFlow]) -> (Vec<Viewer>, Vec<Option<SimulcastSlot>>) {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
-            // In a scenario without simulcasts, the list stays empty.
+            // Empty without simulcasts.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

@@ -1,7 +1,7 @@
 //! The simulator: it runs a scenario in virtual time and produces a record.
 //!
-//! Build a [`Simulation`] from a scenario and its [`Inputs`], run it, then read its summary and tables. The result is
-//! determined by the scenario and its seed.
+//! Build a [`Simulation`] from a scenario and its [`Inputs`], run it, then read its record. Scenario and seed
+//! determine the result.
 
 mod batch;
 mod build;

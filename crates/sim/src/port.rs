@@ -5,7 +5,6 @@ use steadycast_network::{Packet, To};
 use steadycast_scenario::NodeIx;
 use steadycast_units::{Chance, Span, Time};
 
-/// An agent's attachment: its node, the destination of its packets, and the jitter with which they are sent.
 pub(crate) struct Port {
     pub(crate) node: NodeIx,
     pub(crate) to: To,
@@ -23,8 +22,8 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Delays a packet by a time that is uniform in 0 … jitter. Packets that are sent during the delay leave together
-    /// with the delayed packet, so bursts stay bursts. This models a busy host, like ns-2's `overhead_`.
+    /// Delays a packet by up to `jitter`, uniformly, as a busy host does (ns-2's `overhead_`). Packets sent meanwhile
+    /// leave together.
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

@@ -11,8 +11,7 @@ use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, 
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// An entry of the run's plan. It is either known from the start, or added during the run by a simulcast receiver that
-/// changes its group.
+/// An entry of the run's plan, known from the start or added by a simulcast receiver.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     Start {
@@ -23,8 +22,8 @@ pub(crate) enum Entry {
         at: Time,
         agent: AgentIx,
     },
-    /// The next router learns that an agent's node joins or leaves a group. A leave waits until the agent has sent
-    /// its RTCP BYE, which a large group delays (RFC 3550, section 6.3.7).
+    /// The next router gets a join or leave. A leave waits for the RTCP BYE, which a large group delays (RFC 3550,
+    /// section 6.3.7).
     MembershipChange {
         at: Time,
         group: u32,
@@ -41,16 +40,14 @@ impl Entry {
     }
 }
 
-/// A sink's role in a simulcast.
 #[derive(Clone, Copy)]
 pub(crate) struct SimulcastSlot {
-    /// The simulcast receiver to which the sink belongs.
+    /// The index of its receiver.
     pub(crate) viewer: u32,
     /// The group's number in the network.
     pub(crate) group: u32,
 }
 
-/// The components of which a [`Simulation`] is built.
 pub(crate) struct Parts {
     pub(crate) network: Network,
     pub(crate) agents: Vec<Agent>,
@@ -70,37 +67,36 @@ pub struct Simulation {
     ports: Vec<Port>,
     plan: Vec<Entry>,
     flows: Vec<FlowEnds>,
-    /// For each flow, the link directions that the flow's data takes.
+    /// Each flow's link directions.
     ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
-    /// The simulcast role of each agent; empty without a simulcast.
+    /// Each agent's role; empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,
-    /// The time of each agent's alarm; NEVER if it has none.
+    /// Each agent's alarm; NEVER without one.
     armed: Vec<Time>,
     now: Time,
     step: Span,
-    /// The time of the next sample.
     sampled: Time,
-    /// The number of packets that had left a link by the end of the run.
+    /// The hops at the end of the run.
     hops: Option<u64>,
-    /// The packets sent and received by agents whose flow is recorded per packet; empty if there are none.
+    /// The packets of recorded flows, by agent; empty without such flows.
     logs: Vec<Option<Vec<PacketRow>>>,
-    /// The arrivals that have not been delivered to sinks yet.
+    /// The arrivals not delivered to sinks yet.
     batches: Batches,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
-/// The longest time for which packets are still delivered after the end.
+/// How long packets are delivered after the end.
 const GRACE: Span = Span::secs(3);
 
-/// The longest virtual time between two calls of `go_on`.
+/// The longest virtual time between calls of `go_on`.
 const MAX_STRIDE: Span = Span::millis(10);
 
 impl Simulation {
-    /// Builds the simulation of a scenario.
+    /// Builds a scenario's simulation.
     ///
     /// # Errors
-    /// A controller, a TCP configuration or a bitrate ladder is invalid, or no path leads from a source to a receiver.
+    /// A controller, TCP configuration or bitrate ladder is invalid, or no path leads to a receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
         Builder::build(scenario, inputs)
     }
@@ -135,10 +131,10 @@ impl Simulation {
         }
     }
 
-    /// Writes the packets that are offered to the captured links as pcapng from now on; see [`Network::capture`].
+    /// Writes the packets of captured links as pcapng from now on, as [`Network::capture`].
     ///
     /// # Errors
-    /// A stream can't be opened or written; the error names the link.
+    /// A stream can't be opened or written, with the link's name.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -158,10 +154,10 @@ impl Simulation {
         self.network.capture(&self.scenario, infos.collect(), open)
     }
 
-    /// Ends the captures, if there are any.
+    /// Ends the captures.
     ///
     /// # Errors
-    /// The first error of a stream during the run, with the link's name.
+    /// The first error of a stream, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
@@ -171,12 +167,12 @@ impl Simulation {
         Time::ZERO + self.scenario.duration
     }
 
-    /// Returns the current time of the run.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Returns the record of the run so far.
+    /// Returns the record so far.
     pub fn record(&self) -> Record<'_> {
         Record {
             world: "simulated",
@@ -193,23 +189,23 @@ impl Simulation {
         }
     }
 
-    /// Returns the summary of the run so far, without the figures that need decoded pictures. `complete` is true if the
-    /// end was reached.
+    /// Returns the summary so far, without figures that need decoded pictures. `complete` means that the end was
+    /// reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.record().summary(complete)
     }
 
-    /// Returns the table `name`; `None` if there is no such table.
+    /// Returns the table `name`; `None` if there is none.
     pub fn table(&self, name: &str) -> Option<Table> {
         self.record().table(name)
     }
 
-    /// Returns the number of packets that have left a link.
+    /// Returns the packets that have left a link.
     pub fn hops(&self) -> u64 {
         self.hops.unwrap_or_else(|| self.network.hops())
     }
 
-    /// Runs to the end, as long as `go_on` returns true. `go_on` is called at least every 10 ms of virtual time.
+    /// Runs to the end while `go_on` returns true; it is called at least every 10 ms of virtual time.
     ///
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
@@ -226,7 +222,7 @@ impl Simulation {
         true
     }
 
-    /// Runs to `until` or to the end and stops there; [`Simulation::run`] continues.
+    /// Runs to `until` or the end. [`Simulation::run`] continues.
     ///
     /// Returns whether the end was reached.
     pub fn run_to(&mut self, until: Time) -> bool {
@@ -237,17 +233,17 @@ impl Simulation {
         self.now >= end
     }
 
-    /// Advances to the next sample, but not beyond `until` and by at most [`MAX_STRIDE`].
+    /// Advances to the next sample, at most to `until` and by [`MAX_STRIDE`].
     fn advance_to_sample(&mut self, until: Time) {
         let end = self.end();
         let warm = Time::ZERO + self.scenario.warmup;
         let sample = self.sampled.min(end);
         let mut until = until.min(sample).min(self.now + MAX_STRIDE);
-        // The network saves its counters exactly at the end of the warm-up.
+        // The counters are saved exactly at the end of the warm-up.
         if self.now < warm {
             until = until.min(warm);
         }
-        // The end is exclusive: a run of 10 s does not include a packet that is sent at 10 s.
+        // The end is exclusive: a run of 10 s has no packet sent at 10 s.
         self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
         self.now = until;
         self.network.end_warmup(self.now);
@@ -257,24 +253,22 @@ impl Simulation {
         }
     }
 
-    /// Delivers the packets that are in flight at the end of the run, so that the last frames are not counted as lost.
+    /// The last frames, in flight at the end, must not count as lost.
     fn drain(&mut self, end: Time) {
-        // The network's run ends before the agents finish, because the packets that finishing agents send do not belong
-        // to it.
+        // Packets that finishing agents send are not part of the run.
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
-            // Agents may still send when they finish.
+            // Agents may still send.
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
             self.after_call(AgentIx(ix as u32));
         }
         self.deliver();
-        // The number of hops covers the run's duration only, not the deliveries after its end.
+        // Later deliveries do not count as hops.
         self.hops = Some(self.network.hops());
         self.advance(end + GRACE);
         self.now = end;
     }
 
-    /// Processes events up to and including `until`.
     fn advance(&mut self, until: Time) {
         while let Some((at, event)) = self.network.step(until) {
             self.now = at;
@@ -291,11 +285,10 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Delivers copies of a packet that arrive at the same time. Some sinks get their copies later in a batch. The
-    /// other sinks get theirs now, one by one.
+    /// Delivers simultaneous copies. Some sinks get theirs later, in a batch.
     #[inline(never)]
     fn deliver_fan(&mut self, mut fan: Fan) {
-        // A simulcast receiver decides from the packets that have arrived, so they can't be delivered later.
+        // A simulcast receiver decides by its arrivals.
         if self.slots.is_empty() {
             let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
             self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut agents_and_logs);
@@ -307,7 +300,7 @@ impl Simulation {
         }
     }
 
-    /// Delivers an agent's pending packets before another event reaches it.
+    /// Delivers an agent's pending packets before its next event.
     #[inline]
     fn flush_agent(&mut self, agent: AgentIx) {
         if self.batches.is_empty() {
@@ -317,7 +310,6 @@ impl Simulation {
         self.batches.flush_agent(agent, &self.network, &mut agents_and_logs);
     }
 
-    /// Delivers all pending packets.
     fn flush(&mut self) {
         let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
         self.batches.flush(&mut self.network, &mut agents_and_logs);
@@ -337,14 +329,13 @@ impl Simulation {
             self.log(to, ix, ecn);
         }
         match &self.agents[to.0 as usize] {
-            // The packets of TCP agents are sent directly. Through `outgoing` they would be copied twice more.
+            // Not through `outgoing`, which copies packets twice more.
             Agent::TcpSink(_) => self.deliver_segment(to, ix, ecn),
             Agent::TcpSource(_) => self.deliver_ack(to, ix, ecn),
             _ => self.deliver_other(to, ix, ecn),
         }
     }
 
-    /// Records an arriving packet if the agent's packets are recorded.
     #[inline(never)]
     fn log(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         if let Some(log) = &mut self.logs[to.0 as usize] {
@@ -354,7 +345,6 @@ impl Simulation {
         }
     }
 
-    /// Delivers a TCP segment, and sends the acknowledgment if there is one.
     #[inline(never)]
     fn deliver_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
@@ -373,7 +363,6 @@ impl Simulation {
         self.arm(to, wake);
     }
 
-    /// Delivers a TCP acknowledgment, and sends the segments that it allows.
     #[inline(never)]
     fn deliver_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
@@ -383,7 +372,7 @@ impl Simulation {
         };
         let more = source.take(self.now, *transfer, ack);
         self.network.release(ix);
-        // The source is borrowed again for each segment, because `send` borrows the whole simulation.
+        // `send` borrows the whole simulation.
         while let Agent::TcpSource(source) = &mut self.agents[to.0 as usize] {
             match if more { source.poll(self.now) } else { None } {
                 Some((ecn, segment)) => {
@@ -398,13 +387,12 @@ impl Simulation {
         }
     }
 
-    /// Delivers a packet to any other agent.
     #[inline(never)]
     fn deliver_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // A plain sink sends nothing and has no timer, so `after_call` is not needed.
+                // A plain sink sends nothing and has no timer.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 return self.network.release(ix);
             }
@@ -418,7 +406,7 @@ impl Simulation {
     fn wake(&mut self, agent: AgentIx) {
         let (at, ix) = (self.now, agent.0 as usize);
         if self.armed[ix] != at {
-            return; // this alarm was replaced by an earlier one
+            return; // replaced by an earlier alarm
         }
         self.armed[ix] = Time::NEVER;
         self.flush_agent(agent);
@@ -427,7 +415,7 @@ impl Simulation {
             self.network.send(at, node, packet.head, || packet.body);
         }
         if let Agent::PlainSource(source) = &mut self.agents[ix] {
-            // As for TCP agents, the packet is sent directly, because `outgoing` would copy it twice more.
+            // Not through `outgoing`, which copies packets twice more.
             let (packet, number) = (source.packet(), source.poll(at));
             let wake = source.wake();
             if let Some(number) = number {
@@ -436,7 +424,7 @@ impl Simulation {
             self.arm(agent, wake);
             return self.deliver();
         }
-        // The alarm may have been set for a packet that the port delays, instead of for the agent.
+        // The alarm may be for a packet that the port delays.
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
@@ -457,7 +445,7 @@ impl Simulation {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after_call(agent);
             }
-            // The BYE must be sent while the node is still in the group.
+            // The BYE is sent while the node is in the group.
             Entry::MembershipChange { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
                 let at = self.agents[agent.0 as usize].wake().max(self.now);
                 self.network.set_alarm(at, Alarm::Entry(n));
@@ -469,14 +457,14 @@ impl Simulation {
         self.deliver();
     }
 
-    /// Lets a simulcast receiver change its group after its sink was called.
+    /// Lets a simulcast receiver change its group.
     #[inline(never)]
     fn switch_group(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
-        // After the end only packets in flight are delivered, so no sink starts or stops.
+        // After the end, no sink starts or stops.
         let (now, over) = (self.now, self.now >= self.end());
         let viewer = &mut self.viewers[slot.viewer as usize];
-        // Only the sink of the current group decides.
+        // Only the current group's sink decides.
         if over || viewer.sink() != sink {
             return;
         }
@@ -488,24 +476,22 @@ impl Simulation {
         }
     }
 
-    /// Schedules a sink's join or leave for when the message reaches the next router.
+    /// Schedules a join or leave for the next router.
     fn plan_membership(&mut self, agent: AgentIx, join: bool) {
         let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
         let at = self.network.membership_effective_at(self.now, group, self.ports[agent.0 as usize].node);
         self.plan_now(Entry::MembershipChange { at, group, agent, join });
     }
 
-    /// Adds an entry to the plan during the run.
     fn plan_now(&mut self, entry: Entry) {
         self.network.set_alarm(entry.at(), Alarm::Entry(self.plan.len() as u32));
         self.plan.push(entry);
     }
 
-    /// Completes a call of an agent: sends its packets and schedules its next wake-up.
+    /// Sends an agent's packets and schedules its wake-up.
     fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
-            // The list is taken out of the simulation, because `send` borrows the whole simulation. Its memory is
-            // reused.
+            // `send` borrows the whole simulation; the list's memory is reused.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
                 self.send(from, size, ecn, || body);
@@ -546,16 +532,14 @@ impl Simulation {
         }
     }
 
-    /// Schedules an agent's wake-up, or that of its port if that is earlier.
+    /// Schedules the wake-up of an agent or its port.
     #[inline]
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
-        // Events can't be removed from the queue. If an alarm is replaced by an earlier one, `wake` ignores it when it
-        // expires.
+        // `wake` ignores a replaced alarm.
         if wake < self.armed[ix] {
-            // A wake-up that is already due happens at the current time, after the events of this time that were
-            // scheduled earlier.
+            // A wake-up that is due comes after earlier events of this time.
             let at = wake.max(self.now);
             self.armed[ix] = at;
             self.network.set_alarm(at, Alarm::Agent(agent));
@@ -563,7 +547,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
-        // The pending packets have arrived in this step, so they are delivered before its sample.
+        // The pending packets belong to this step.
         self.flush();
         for agent in &mut self.agents {
             agent.sample(self.now);
