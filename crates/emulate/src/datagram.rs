@@ -1,4 +1,4 @@
-//! Parser of IPv4 datagrams, as far as the relay needs it.
+//! IPv4 datagrams, as far as the relay parses them.
 
 use std::net::Ipv4Addr;
 use steadycast_link::Ecn;
@@ -7,7 +7,6 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const IGMP: u8 = 2;
 
-/// A complete IPv4 datagram with a plausible header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
     bytes: &'a [u8],
@@ -15,7 +14,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Parses a datagram. Returns `None` if it is truncated or is not IPv4.
+    /// `None` if it is truncated or not IPv4.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header = usize::from(first & 15) * 4;
@@ -23,7 +22,6 @@ impl<'a> Datagram<'a> {
         (first >> 4 == 4 && header >= 20 && total >= header && total == bytes.len()).then_some(Self { bytes, header })
     }
 
-    /// Returns the datagram's size in bytes, including the header.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -46,26 +44,23 @@ impl<'a> Datagram<'a> {
         self.bytes[9]
     }
 
-    /// Returns the bytes after the IP header. Returns `None` if the datagram has another protocol than `protocol`, or
-    /// is a fragment other than the first one.
+    /// Returns what follows the IP header, except in other protocols and later fragments.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
-        // Only the first fragment has a transport header.
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
         (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])
     }
 
-    /// Returns the source and destination ports of UDP or TCP.
+    /// Source and destination of UDP or TCP.
     pub(crate) fn ports(&self) -> Option<(u16, u16)> {
         let [a, b, c, d] = *self.carried(UDP).or_else(|| self.carried(TCP))?.first_chunk()?;
         Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
-    /// Returns the payload of a UDP datagram.
+    /// The payload.
     pub(crate) fn udp(&self) -> Option<&'a [u8]> {
         self.carried(UDP)?.get(8..)
     }
 
-    /// Returns the TCP segment, if the datagram contains one.
     pub(crate) fn tcp(&self) -> Option<Segment> {
         let rest = self.carried(TCP).filter(|rest| rest.len() >= 20)?;
         let word = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
@@ -78,20 +73,18 @@ impl<'a> Datagram<'a> {
         })
     }
 
-    /// Returns the IGMP message, if the datagram contains one.
     pub(crate) fn igmp(&self) -> Option<&'a [u8]> {
         (self.protocol() == IGMP).then(|| &self.bytes[self.header..])
     }
 }
 
-/// The fields of a TCP segment that the relay uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Source port and destination port.
+    /// Source and destination.
     pub(crate) ports: (u16, u16),
     pub(crate) seq: u32,
     pub(crate) syn: bool,
-    /// Length of the payload in bytes.
+    /// In bytes.
     pub(crate) payload: u32,
 }
 

@@ -1,4 +1,4 @@
-//! System calls by `ioctl`, `prctl` and others. This is the only module with `unsafe` code.
+//! System calls, in the only module with `unsafe` code.
 #![allow(unsafe_code, reason = "ioctl, prctl and sched_setscheduler have no safe face; each call says why it is sound")]
 
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The name of the device in each namespace.
+/// Name in each namespace.
 const DEVICE: &[u8] = b"net0";
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -40,7 +40,7 @@ fn address(addr: Ipv4Addr) -> libc::sockaddr {
     unsafe { std::mem::transmute(inner) }
 }
 
-/// Opens the TUN device of the calling thread's namespace, with this address and as its default route.
+/// Opens the TUN device of the caller's namespace, with this address and as its default route.
 pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     let path = c"/dev/net/tun";
     // SAFETY: the path is a C string; the result is checked.
@@ -52,7 +52,7 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     tun.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     ifreq(fd.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &tun)?;
 
-    // Devices are configured by `ioctl` calls, for which any socket is suitable.
+    // Any socket is suitable for configuring devices.
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let socket = socket.as_raw_fd();
     let mut lo = request(b"lo");
@@ -84,19 +84,19 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Moves the calling thread into a new, empty network namespace.
+/// Moves the calling thread into an empty network namespace.
 pub(crate) fn new_network() -> io::Result<()> {
     // SAFETY: the call only takes a number. The threads' shared descriptors are not changed.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
-/// Moves the calling thread into a new mount namespace. Later mounts of the thread are not visible to other processes.
+/// Hides later mounts of the calling thread from other processes.
 pub(crate) fn new_mounts() -> io::Result<()> {
     // SAFETY: the call only takes a number. The thread gets its own copy of the working directory.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })
 }
 
-/// Reads the `tcp_info` of a connection into `info`. Returns the number of bytes that the kernel has filled.
+/// Returns the number of bytes that the kernel has filled.
 pub(crate) fn tcp_info(socket: RawFd, info: &mut [u8]) -> io::Result<usize> {
     let mut len = info.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into the buffer, which has that length, and the new length into
@@ -107,47 +107,44 @@ pub(crate) fn tcp_info(socket: RawFd, info: &mut [u8]) -> io::Result<usize> {
     Ok(len as usize)
 }
 
-/// Sets a TCP option with a numeric value.
 pub(crate) fn tcp_option(socket: RawFd, option: libc::c_int, value: u32) -> io::Result<()> {
     // SAFETY: the kernel reads four bytes, which live until the call returns.
     check(unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, option, (&raw const value).cast(), 4) })
 }
 
-/// Discards up to `most` received bytes. Returns their number, or zero at the end of the stream.
+/// Discards up to `most` received bytes. Returns their number; zero at the end of the stream.
 pub(crate) fn discard(socket: RawFd, most: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC, TCP writes nothing into the buffer, so a null pointer is allowed (tcp(7)).
     let got = unsafe { libc::recv(socket, std::ptr::null_mut(), most, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sets the smallest timer slack for the calling thread. The default delays wake-ups by up to 50 µs.
+/// Sets the smallest timer slack, whose default delays wake-ups by up to 50 µs.
 pub(crate) fn precise_waits() {
     // SAFETY: the call takes numbers only, and can't fail for this thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Suspends the calling thread for `ms` milliseconds.
 pub(crate) fn pause_ms(ms: i32) {
     // SAFETY: without descriptors, a null pointer is allowed.
     unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
 }
 
-/// Gives the calling thread real-time priority. The relay's thread (`first`) has a higher priority than the threads
-/// that pace packets. Returns whether the system permitted it.
+/// The relay's thread (`first`) takes precedence over the threads that pace packets. Returns whether the system
+/// permitted it.
 pub(crate) fn set_realtime_priority(first: bool) -> bool {
     let param = libc::sched_param { sched_priority: 1 + libc::c_int::from(first) };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) == 0 }
 }
 
-/// Returns the calling thread to normal scheduling.
 pub(crate) fn set_normal_priority() {
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
 }
 
-/// Makes the kernel kill a child process when the thread that started it ends for any reason.
+/// Kills a child when the thread that started it ends for any reason.
 pub(crate) fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let before_exec = move || {

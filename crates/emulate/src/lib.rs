@@ -1,8 +1,8 @@
 //! The emulated world: runs a scenario in real time over kernel sockets.
 //!
-//! Hosts are unnamed network namespaces, each with a TUN device as its default route. A relay thread connects them
-//! through the network model of the simulator ([`steadycast_network::Datagrams`]). It reads the datagrams that a host's
-//! kernel sends, offers them to the links, and writes each to the destination's device at its arrival time.
+//! Hosts are unnamed network namespaces, each with a TUN device as its default route. A relay thread passes their
+//! datagrams through the simulator's network model ([`steadycast_network::Datagrams`]), and writes each to its
+//! destination's device at its arrival time.
 
 mod datagram;
 mod kernel;

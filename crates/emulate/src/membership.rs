@@ -1,4 +1,4 @@
-//! Multicast group membership, as the hosts' kernels report it by IGMP (RFC 3376, RFC 2236).
+//! Multicast membership, as hosts' kernels report it by IGMP (RFC 3376, RFC 2236).
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -8,28 +8,28 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// A source address in network byte order.
+/// In network byte order.
 type Source = [u8; 4];
 
-/// A change of a host's membership in a group.
+/// A change of a host's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// The host receives from all sources. Excluded sources are not supported, and are received as well.
+    /// From all sources. Excluded sources are not supported, and are received as well.
     All,
-    /// The host receives from these sources only. An empty list means that it leaves the group.
+    /// From these sources only. Without any, the host leaves the group.
     Only(&'a [Source]),
-    /// The host receives from these sources in addition.
+    /// From these sources in addition.
     More(&'a [Source]),
-    /// The host no longer receives from these sources.
+    /// No longer from these sources.
     Fewer(&'a [Source]),
 }
 
-/// The sources from which a host receives a group.
+/// Those from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
-    /// The host receives from all sources. Excluded sources are not tracked.
+    /// Excluded sources are not tracked.
     All,
-    /// The host receives from these sources only. If there are none, the host is not in the group.
+    /// Without any, the host is not in the group.
     Only(BTreeSet<Source>),
 }
 
@@ -46,18 +46,18 @@ impl Sources {
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
             (Self::Only(sources), Change::More(these)) => sources.extend(these),
             (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
-            // In exclude mode, these changes only affect the list of excluded sources, which is not tracked.
+            // In exclude mode, these only change the excluded sources.
             (Self::All, Change::More(_) | Change::Fewer(_)) => {}
         }
     }
 
-    /// Returns true if the host is in the group.
+    /// Whether the host is in the group.
     pub(crate) fn is_any(&self) -> bool {
         !matches!(self, Self::Only(sources) if sources.is_empty())
     }
 }
 
-/// Calls `change` for each group record of an IGMP message. Truncated and unknown messages are ignored.
+/// Calls `change` for each group record. Ignores truncated and unknown messages.
 pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>)) {
     let group = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(igmp.get(at..at + 4)?).ok()?));
     match igmp.first() {
@@ -74,11 +74,11 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>))
                     2 | 4 => change(group, Change::All),
                     1 | 3 => change(group, Change::Only(sources)),
                     5 => change(group, Change::More(sources)),
-                    // Linux also leaves a source-specific group in this way (RFC 3376, section 5.1).
+                    // Linux also leaves a source-specific group this way (RFC 3376, section 5.1).
                     6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }
-                // The sources are followed by auxiliary data, whose length is given in words.
+                // Auxiliary data follows; its length is in words.
                 at = end + 4 * usize::from(head[1]);
             }
         }

@@ -1,5 +1,4 @@
-//! Unnamed network namespaces. The kernel removes a namespace when its last descriptor is closed, however the program
-//! ends.
+//! Unnamed network namespaces, which the kernel removes with their last descriptor, however the program ends.
 
 use crate::kernel;
 use crate::world::{EmulateError, during};
@@ -10,33 +9,33 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The network namespace of a host.
+/// A host's network namespace.
 #[derive(Debug)]
 pub struct Namespace {
     fd: File,
 }
 
 impl Namespace {
-    /// Returns the namespace of the calling thread.
+    /// Of the calling thread.
     fn own() -> io::Result<Self> {
         Ok(Self { fd: File::open("/proc/thread-self/ns/net")? })
     }
 
-    /// Returns the path at which other processes find the namespace while this process holds it, for `nsenter --net=`.
+    /// Returns the path for `nsenter --net=`, valid while this process holds the namespace.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
     }
 
-    /// Moves the calling thread into the namespace. Sockets that it opens afterwards belong to the host permanently.
+    /// Moves the calling thread into the namespace. Its later sockets belong to the host permanently.
     ///
     /// # Errors
-    /// The kernel denies it, because a privilege is missing.
+    /// A privilege is missing.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 }
 
-/// Runs `work` in a separate thread, which may change its namespace without moving the caller.
+/// `work` may change its namespace without moving the caller.
 pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sc-setup".into()).spawn_scoped(scope, work)?;
@@ -44,19 +43,17 @@ pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io
     })
 }
 
-/// Creates a host. Returns its namespace and the relay's end of its device. When the function returns, the calling
-/// thread is in the namespace.
+/// Returns the host's namespace, which the calling thread is then in, and the relay's end of its device.
 pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> Result<(Namespace, OwnedFd), EmulateError> {
     kernel::new_network().map_err(during("network namespaces"))?;
-    // If these values can't be written, the host still works, but also sends IPv6 datagrams and caches TCP metrics
-    // between runs.
+    // If this fails, the host works, but also sends IPv6 datagrams and caches TCP metrics between runs.
     set("ipv6/conf/all/disable_ipv6", "1");
     set("ipv4/tcp_no_metrics_save", "1");
     let tun = kernel::open_tun(addr, mtu).map_err(during("/dev/net/tun"))?;
     Ok((Namespace::own().map_err(during("the hosts"))?, tun))
 }
 
-/// Sets a value of the calling thread's namespace under /proc/sys/net. Returns whether it succeeded.
+/// Sets a value of the caller's namespace under /proc/sys/net. Returns whether it succeeded.
 pub(crate) fn set(key: &str, value: &str) -> bool {
     std::fs::write(format!("/proc/sys/net/{key}"), value).is_ok()
 }

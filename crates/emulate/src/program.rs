@@ -1,4 +1,4 @@
-//! Programs on hosts of the emulated world, and the clean-up of their processes.
+//! Programs on emulated hosts, and the clean-up of their processes.
 
 use crate::kernel;
 use crate::world::Host;
@@ -12,28 +12,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-/// Environment variable of the processes of an emulation. Its value is a mark that identifies the emulation's owner by
-/// process ID and start time.
+/// Environment variable whose value identifies the emulation's owner by process ID and start time.
 const MARK: &str = "STEADYCAST_EMULATION";
 
 /// A program on a host.
 pub struct Program {
-    /// The name of the host.
+    /// The host's name.
     pub host: String,
-    /// The name of the program and its arguments.
+    /// The program and its arguments.
     pub command: Vec<String>,
 }
 
-/// A running program.
 pub(crate) struct Started {
     thread: Option<JoinHandle<()>>,
     ended: Arc<Mutex<Option<io::Result<ExitStatus>>>>,
-    /// The mark in the environment of the program and its child processes.
+    /// In the environment of the program and its children.
     mark: String,
 }
 
 impl Started {
-    /// Starts a program on `host`, where the names of `hosts` resolve to their addresses.
+    /// Starts a program on `host`, where the names of `hosts` resolve.
     pub(crate) fn new(program: &Program, host: &Host, hosts: &[Host]) -> io::Result<Self> {
         let names: Vec<(String, String)> =
             hosts.iter().map(|h| (h.name.clone(), crate::host_address(h.node).to_string())).collect();
@@ -44,10 +42,10 @@ impl Started {
         let mark = new_mark();
         let marked = mark.clone();
         let spaces: Vec<(String, PathBuf)> = hosts.iter().map(|h| (h.name.clone(), h.namespace.path())).collect();
-        // The kernel kills the child when the thread that started it ends. The thread therefore waits for the child.
+        // The kernel kills the child when the thread that started it ends, so the thread waits for the child.
         let work = move || {
             let spawned = space.enter().and_then(|()| {
-                // If the host names can't be resolved, the program can still use addresses.
+                // Without names, the program can still use addresses.
                 let _ = name_hosts(&names, &marked);
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let mut command = Command::new(name);
@@ -78,12 +76,11 @@ impl Started {
         Ok(Self { thread: Some(thread), ended, mark })
     }
 
-    /// Returns true if the program has ended.
     pub(crate) fn ended(&self) -> bool {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Ends the program with all its child processes. Returns its exit code, or 128 plus the signal's number.
+    /// Ends the program and its children. Returns its exit code, or 128 plus the signal's number.
     pub(crate) fn end(mut self) -> i32 {
         if !self.ended() {
             end_all(|owner| owner == self.mark, Signal::TERM);
@@ -95,7 +92,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        // SIGKILL ends processes that ignore SIGTERM, and processes that the program has left running.
+        // Ends processes that ignore SIGTERM, and those that the program left running.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -111,14 +108,13 @@ impl Started {
     }
 }
 
-/// Returns the name of the environment variable for a host. If `what` is `NET_`, the variable contains the path of the
-/// host's namespace; otherwise it contains the host's address.
+/// Names the environment variable of a host: with `NET_`, of its namespace's path; otherwise of its address.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())
 }
 
-/// Makes the host names resolvable for the calling thread and the processes that it starts.
+/// Makes the names resolve for the calling thread and its processes.
 fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let mut text = String::from("127.0.0.1 localhost\n");
     for (name, address) in names {
@@ -127,44 +123,44 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{mark}"));
     fs::write(&file, text)?;
     let mounted = kernel::new_mounts().and_then(|()| {
-        // Without private propagation the bind mount would be visible to the whole machine.
+        // Without private propagation the whole machine would see the bind mount.
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
         mount_bind(&file, "/etc/hosts")?;
         Ok(())
     });
-    // The bind mount still shows the file's contents after the file is removed.
+    // The bind mount still shows the contents.
     fs::remove_file(&file)?;
     mounted
 }
 
-/// Returns a new mark for a program. The start time distinguishes this process from others with the same ID. The
-/// counter distinguishes the programs of several emulations in one process.
+/// The start time distinguishes this process from others with the same ID, and the counter the emulations in one
+/// process.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();
     format!("{id}-{}-{}", began(id).unwrap_or(0), PROGRAMS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns true if the process named by this mark has ended.
+/// Whether the process named by this mark has ended.
 fn orphaned(mark: &str) -> bool {
     let mut parts = mark.split('-').map(str::parse::<u64>);
     let (Some(Ok(id)), Some(Ok(at))) = (parts.next(), parts.next()) else { return false };
     u32::try_from(id).is_ok_and(|id| began(id) != Some(at))
 }
 
-/// Returns the start time of a process in kernel ticks, or `None` if it does not exist.
+/// A process's start time in kernel ticks, if it exists.
 fn began(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field is the name in brackets, which may contain spaces and brackets.
+    // The name in brackets may contain spaces and brackets.
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// Sends a signal to the processes whose mark matches. Returns their number.
+/// Signals the processes whose mark matches. Returns their number.
 fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let mut count = 0;
     for id in all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        // A process may have ended since the folder was listed, or belong to another user.
+        // It may have ended, or belong to another user.
         let Ok(environment) = fs::read(format!("/proc/{id}/environ")) else { continue };
         let own = environment
             .split(|b| *b == 0)
@@ -179,8 +175,8 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     count
 }
 
-/// Kills the processes of emulations whose owner has ended, and returns the number of killed processes. The namespaces
-/// of these emulations end with their processes.
+/// Kills the processes of emulations whose owner has ended, which ends their namespaces. Returns the number of
+/// processes.
 pub fn sweep() -> usize {
     end_all(orphaned, Signal::KILL)
 }

@@ -1,5 +1,4 @@
-//! The relay between hosts: reads the datagrams of their kernels, passes them through the network model, and writes
-//! them to their destinations.
+//! The relay between hosts: passes their kernels' datagrams through the network model.
 
 use crate::datagram::Datagram;
 use crate::kernel;
@@ -22,43 +21,42 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// Maximum lateness of a datagram's release. A datagram that is released later than this counts as late.
+/// Lateness beyond which a datagram's release counts as late.
 pub const LATE: Span = Span::millis(1);
 
-/// Maximum number of multicast groups that programs may create.
 const MAX_PROGRAM_GROUPS: usize = 256;
 
-/// Maximum number of datagrams read from one host before the others are served.
+/// Datagrams read from one host before the others are served.
 const READ_BATCH: usize = 64;
 
-/// Size of the read buffer: the largest IPv4 datagram.
+/// The largest IPv4 datagram.
 const MAX_DATAGRAM: usize = 65_536;
 
-/// A host in the relay: its node and the relay's end of its TUN device.
+/// A host's node and the relay's end of its TUN device.
 pub(crate) struct Gate {
     pub(crate) node: NodeIx,
     pub(crate) addr: Ipv4Addr,
     pub(crate) tun: OwnedFd,
 }
 
-/// Statistics of the relay's timing.
+/// The relay's timing.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
-    /// Number of datagrams read from hosts.
+    /// Datagrams read from hosts.
     pub read: u64,
-    /// Number of datagrams written to hosts.
+    /// Datagrams written to hosts.
     pub written: u64,
-    /// Number of datagrams that a host's kernel rejected.
+    /// Datagrams that a host's kernel rejected.
     pub refused: u64,
-    /// Number of datagrams without a destination in this network.
+    /// Datagrams without a destination in this network.
     pub astray: u64,
-    /// Number of datagrams that were written later than [`LATE`] after they were due.
+    /// Datagrams written later than [`LATE`] after they were due.
     pub late: u64,
-    /// Lateness of the datagrams' releases.
+    /// Lateness of releases.
     pub lateness: Spread,
 }
 
-/// A join or leave of a host, for the multicast trees of the network.
+/// For the network's multicast trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MembershipChange {
     pub(crate) group: u32,
@@ -66,7 +64,7 @@ pub(crate) struct MembershipChange {
     pub(crate) join: bool,
 }
 
-/// A handle that wakes, informs or stops a relay from another thread.
+/// Wakes, informs or stops a relay from another thread.
 #[derive(Clone)]
 pub(crate) struct RelayHandle {
     stop: Arc<AtomicBool>,
@@ -75,7 +73,6 @@ pub(crate) struct RelayHandle {
 }
 
 impl RelayHandle {
-    /// Creates a handle, and the inbox that it writes to.
     pub(crate) fn new() -> io::Result<(Self, Inbox)> {
         let (membership_changes, receiver) = mpsc::channel();
         let (stop, event) = (Arc::<AtomicBool>::default(), Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
@@ -89,29 +86,28 @@ impl RelayHandle {
     }
 
     pub(crate) fn change_membership(&self, change: MembershipChange) {
-        // The relay may have ended already. It then needs no changes.
+        // A relay that has ended needs no changes.
         let _ = self.membership_changes.send(change);
         self.ring();
     }
 
     fn ring(&self) {
-        // The write fails only if the counter is at its limit. In that case the relay wakes anyway.
+        // This fails only if the counter is at its limit; the relay then wakes anyway.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
-/// The messages from other threads to a relay.
 pub(crate) struct Inbox {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
     membership_changes: mpsc::Receiver<MembershipChange>,
 }
 
-/// A source or a receiver of one of the scenario's groups.
+/// A source or receiver of one of the scenario's groups.
 pub(crate) struct Member {
     pub(crate) group: u32,
     pub(crate) host: NodeIx,
-    /// Whether the member is in the group from the start.
+    /// From the start.
     pub(crate) joined: bool,
 }
 
@@ -119,7 +115,7 @@ pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
-    /// The index of each node's gate.
+    /// Indices of the gates.
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
@@ -127,22 +123,20 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     timing: Punctuality,
-    /// Datagrams that send jitter holds back, each with its gate. The key is the release time and the order of arrival.
+    /// Held by send jitter, with their gates, by release time and order of arrival.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
-/// Multicast groups by address, and their members.
 struct Groups {
-    /// The groups of the scenario.
+    /// Of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// The groups that programs have joined and that are not in the scenario, one per source.
+    /// Joined by programs and not in the scenario, one per source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
-    /// Memberships that the scenario controls. IGMP messages about them are ignored.
+    /// Memberships that the scenario controls, so that IGMP messages about them are ignored.
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
-/// The results of a relay.
 pub(crate) struct Relayed {
     pub(crate) network: Datagrams,
     pub(crate) streams: Streams,
@@ -151,7 +145,6 @@ pub(crate) struct Relayed {
 }
 
 impl Relay {
-    /// Creates a relay, which carries no datagrams until it runs.
     pub(crate) fn new(
         network: Datagrams,
         clock: Clock,
@@ -186,11 +179,10 @@ impl Relay {
         }
     }
 
-    /// Relays datagrams until it is stopped.
+    /// Runs until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
-        // Without real-time priority, a busy machine delays releases by whole scheduler slices. If the priority is
-        // denied, the run goes on and reports the lateness of its releases.
+        // Without this, which may be denied, a busy machine delays releases by whole scheduler slices.
         kernel::set_realtime_priority(true);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();
@@ -234,13 +226,12 @@ impl Relay {
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
-            // The read resets the event's counter. The counter's value has no meaning.
+            // Resets the event's counter.
             let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())
     }
 
-    /// Reads the datagrams that a host has sent.
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
         // A host that sends continuously must not delay the others.
         for _ in 0..READ_BATCH {
@@ -260,17 +251,16 @@ impl Relay {
         let host = self.hosts.get(&datagram.to()).copied();
         self.timing.read += 1;
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
-            // The number of datagrams read so far keeps datagrams with the same release time in order.
+            // The count keeps datagrams with the same release time in order.
             Some(until) => drop(self.held.insert((until, self.timing.read), (n, bytes.to_vec()))),
             None => self.pass(n, bytes),
         }
     }
 
-    /// Passes a datagram to the network.
     fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
-        // Datagrams that are due by now leave the network before this datagram enters it.
+        // Datagrams that are due leave the network before this one enters it.
         self.release(now);
         let (from, to) = (self.gates[n].node, datagram.to());
         if let Some(igmp) = datagram.igmp() {
@@ -295,17 +285,16 @@ impl Relay {
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
-        // If no link on the path has a rate or a delay, the datagram arrives immediately.
+        // Without rates or delays on the path, the datagram arrives immediately.
         self.release(now);
     }
 
-    /// Writes the datagrams that are due.
     fn release(&mut self, now: Time) {
         let Self { network, gates, places, timing, streams, tap, clock, .. } = self;
         network.advance(now, |passed| {
             let DatagramEvent::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
-            // The network may have marked the datagram as CE, or cleared its ECN field.
+            // The network may have marked or cleared the ECN field.
             let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
             let written = if as_sent {
                 write(&gate.tun, arrival.bytes)
@@ -314,7 +303,7 @@ impl Relay {
                 mark(&mut marked, arrival.ecn);
                 write(&gate.tun, &marked)
             };
-            // The lateness is measured after the write, so that it includes the system call.
+            // Includes the system call.
             let late = clock.now().since(arrival.at);
             match written {
                 Ok(_) => {
@@ -334,7 +323,7 @@ impl Relay {
 
 impl Groups {
     fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, change: Change<'_>) {
-        // Groups 224.0.0.x are link-local and not forwarded (RFC 5771), so they need no tree.
+        // Groups 224.0.0.x are link-local and not forwarded (RFC 5771).
         if group.octets()[..3] == [224, 0, 0] {
             return;
         }
@@ -345,7 +334,7 @@ impl Groups {
         if !join {
             self.joined.remove(&(group, host));
         }
-        // Kernels repeat their reports, and send one report per source.
+        // Kernels repeat their reports, and send one per source.
         if join == before {
             return;
         }
@@ -360,7 +349,7 @@ impl Groups {
         }
     }
 
-    /// Returns the group number for a datagram of this sender. The first datagram to a new group creates its tree.
+    /// Returns the group's number for this sender, whose first datagram creates the tree.
     fn find(
         &mut self,
         network: &mut Datagrams,
@@ -377,7 +366,7 @@ impl Groups {
         }
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
-        // Any host may join later, so the tree needs routes to all of them.
+        // Any host may join later.
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.set_membership(now, new, *host, true);

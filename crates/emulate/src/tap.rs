@@ -1,4 +1,4 @@
-//! Recording of datagrams between tapped hosts: their departure and their arrivals.
+//! Records datagrams of tapped hosts: their departure and arrivals.
 
 use crate::datagram::Datagram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,23 +12,22 @@ use steadycast_scenario::{NodeIx, Scenario};
 use steadycast_units::Time;
 use steadycast_wire::rtp::RtpHeader;
 
-/// A tap on the datagrams from or to some hosts, including those to groups.
+/// Taps datagrams from or to some hosts, including those to groups.
 pub(crate) struct Tap {
     hosts: BTreeSet<NodeIx>,
     sent: Rows<Departure>,
     came: Rows<Arrival>,
 }
 
-/// A datagram at its departure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Departure {
     number: u32,
     at: Time,
     from: u32,
-    /// The destination address, of a host or a group.
+    /// The address of a host or a group.
     to: u32,
     protocol: u32,
-    /// Source port and destination port, 16 bits each.
+    /// Source and destination, 16 bits each.
     ports: Option<u32>,
     bytes: u32,
     ecn: u32,
@@ -37,7 +36,7 @@ struct Departure {
 
 row!(Departure { number, at, from, to, protocol, ports, bytes, ecn, rtp });
 
-/// The RTP header of a datagram that may be RTP.
+/// The header of a datagram that may be RTP.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rtp {
     ssrc: u32,
@@ -50,7 +49,7 @@ struct Rtp {
 
 row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
 
-/// The arrival of a datagram or of a copy of it at a host.
+/// Of a datagram or a copy of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrival {
     number: u32,
@@ -62,17 +61,16 @@ struct Arrival {
 row!(Arrival { number, at, host, ecn });
 
 impl Tap {
-    /// Creates a tap of these hosts. Rows go to the store, if there is one.
     pub(crate) fn new(hosts: BTreeSet<NodeIx>, store: Option<&Arc<dyn Store>>) -> Self {
         Self { hosts, sent: Rows::stored(store.cloned()), came: Rows::stored(store.cloned()) }
     }
 
-    /// Returns true if a datagram is recorded. `to` is `None` for a group.
+    /// `to` is `None` for a group.
     fn sees(&self, from: NodeIx, to: Option<NodeIx>) -> bool {
         self.hosts.contains(&from) || to.is_none_or(|to| self.hosts.contains(&to))
     }
 
-    /// Records a datagram that the network accepted under this number.
+    /// `number` is that of the network.
     pub(crate) fn sent(&mut self, now: Time, number: u32, from: NodeIx, to: Option<NodeIx>, datagram: &Datagram<'_>) {
         if !self.sees(from, to) {
             return;
@@ -90,10 +88,8 @@ impl Tap {
         });
     }
 
-    /// Records a datagram that was written to a host.
     pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
-        // A group has no single destination host.
         let to = (!datagram.to().is_multicast()).then_some(arrival.host);
         if self.sees(arrival.from, to) {
             let ecn = arrival.ecn.bits().into();
@@ -101,7 +97,7 @@ impl Tap {
         }
     }
 
-    /// Reads the rows back from the store after the run.
+    /// Reads the rows back from the store.
     ///
     /// # Errors
     /// The store can't be read.
@@ -110,8 +106,8 @@ impl Tap {
         self.came.recall()
     }
 
-    /// Returns the table `wire` in the order of departure, with a row per arrival, and one for each datagram that did
-    /// not arrive.
+    /// Returns the table `wire` in the order of departure: a row per arrival, and one for each datagram that did not
+    /// arrive.
     pub(crate) fn table(&self, scenario: &Scenario) -> Option<Table> {
         let mut table = Table::called("wire")?;
         let name = |node: u32| scenario.node_name(NodeIx(node));
@@ -119,16 +115,16 @@ impl Tap {
         let hosts: BTreeMap<u32, &str> = all.collect();
         let rtp = rtp_paths(&self.sent);
         let mut came: Vec<&Arrival> = self.came.iter().collect();
-        // The sort is stable, so arrivals of one datagram keep the order of time.
+        // The stable sort keeps arrivals of one datagram in the order of time.
         came.sort_by_key(|came| came.number);
         let mut came = &came[..];
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
-            // A single datagram can look like RTP by chance, so its path decides whether it is RTP.
+            // A single datagram can look like RTP by chance, so its path decides.
             let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
-                // Copies are counted per host, because a group's datagram arrives at several hosts.
+                // A group's datagram arrives at several hosts.
                 let copy = own[..n].iter().filter(|other| other.host == one.host).count();
                 told.put(&mut table, name(sent.from), name(one.host), Some((one, copy)));
             }
@@ -156,12 +152,12 @@ impl Rtp {
 }
 
 impl Departure {
-    /// Returns the path of the datagram: source host, destination address and ports.
+    /// Source host, destination address and ports.
     fn path(&self) -> (u32, u32, Option<u32>) {
         (self.from, self.to, self.ports)
     }
 
-    /// Writes a row. `came` is the arrival and the number of the copy.
+    /// `came` is the arrival and the number of the copy.
     fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Arrival, usize)>) {
         into.whole(&wire::NUMBER, self.number.into());
         into.real(&wire::SENT, self.at.as_secs_f64());
@@ -193,17 +189,17 @@ impl Departure {
     }
 }
 
-/// Minimum number of packets of an RTP stream.
+/// Packets of an RTP stream.
 const MIN_STREAM_PACKETS: u32 = 16;
-/// Maximum step between consecutive sequence numbers of an RTP stream.
+/// Between consecutive sequence numbers of an RTP stream.
 const MAX_STREAM_STEP: u16 = 64;
 
-/// Returns the paths that carry RTP. A path carries RTP if one SSRC and payload type on it has at least 16 packets, and
-/// if the sequence numbers of this stream grow by 1 to 64 in nine of ten steps. All packets on such a path that look
-/// like RTP then count as RTP, for example a few retransmissions. On other paths no packet counts as RTP, because long
-/// headers of QUIC look like RTP if the fixed bit is greased (RFC 9287).
+/// A path carries RTP if one SSRC and payload type on it has at least 16 packets, and its sequence numbers grow by 1 to
+/// 64 in nine of ten steps. All packets on such a path that look like RTP then count as RTP, for example a few
+/// retransmissions. Elsewhere none does, because QUIC's long headers look like RTP if the fixed bit is greased (RFC
+/// 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // The values are the number of packets, the number of regular steps, and the last sequence number.
+    // Packets, regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();

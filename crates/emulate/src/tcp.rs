@@ -18,13 +18,13 @@ use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// Interval between readings of the kernel's statistics.
+/// Between readings of the kernel's statistics.
 const STATS_INTERVAL: Span = Span::millis(10);
 
-/// Maximum number of bytes per write.
+/// Bytes per write.
 const WRITE_CHUNK: usize = 64 * 1024;
 
-/// Length of IP and TCP headers in bytes, without and with timestamps.
+/// IP and TCP headers in bytes, without and with timestamps.
 const HEADERS: [u32; 2] = [40, 52];
 
 /// Options of `linux/tcp.h` that some C libraries lack.
@@ -32,21 +32,20 @@ const TCP_RTO_MAX_MS: libc::c_int = 44;
 const TCP_RTO_MIN_US: libc::c_int = 45;
 const TCP_DELACK_MAX_US: libc::c_int = 46;
 
-/// One session of a TCP flow, from one host to another.
+/// A session of a TCP flow.
 pub(crate) struct Session {
-    /// The name of the flow, for error messages.
     pub(crate) flow: String,
     pub(crate) spec: sc::Tcp,
     pub(crate) from: (Arc<Namespace>, Ipv4Addr),
     pub(crate) to: (Arc<Namespace>, SocketAddrV4),
-    /// The times at which the session starts (`true`) and stops (`false`).
+    /// When the session starts (`true`) and stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
     pub(crate) chance: Chance,
     pub(crate) figures: KernelSource,
 }
 
 impl Session {
-    /// Returns the payload of a full segment in bytes.
+    /// Payload of a full segment in bytes.
     pub(crate) fn payload(&self) -> u32 {
         payload(&self.spec)
     }
@@ -57,7 +56,6 @@ pub(crate) fn payload(spec: &sc::Tcp) -> u32 {
     u32::try_from(spec.config.packet.get()).unwrap_or(u32::MAX).saturating_sub(header).max(1)
 }
 
-/// A session with its sockets.
 struct Running {
     session: Session,
     listener: Socket,
@@ -68,40 +66,37 @@ struct Running {
     work: Work,
 }
 
-/// The open connection of the source.
 struct Open {
     socket: Socket,
     connected: bool,
     /// Bytes that the application still has to write.
     left: u64,
-    /// Whether the connection is closed after the bytes in `left` have been written.
+    /// Whether the connection is closed after that.
     last: bool,
     shut: bool,
 }
 
-/// The TCP sessions of an emulation.
 pub(crate) struct Runner {
     running: Vec<Running>,
 }
 
-/// Returns the kernel's name of a congestion control.
+/// The kernel's name of a congestion control.
 pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
-        // Mainline kernels have BBR version 1 under this name.
+        // Mainline kernels have BBR version 1.
         sc::Congestion::Bbr | sc::Congestion::Bbr1 => "bbr",
         congestion => congestion.name(),
     }
 }
 
 impl Runner {
-    /// Opens the listening sockets and tries the congestion controls. The calling thread changes its namespace.
+    /// Opens the listening sockets and tries the congestion controls. Changes the caller's namespace.
     pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, BuildError> {
         Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
-    /// Drives the connections until `stop` is set. No data is written after `end`. Each connection is sampled at every
-    /// `step` until `end`. The calling thread changes its namespace.
+    /// Drives the connections until `stop` is set. Writes and samples until `end`. Changes the caller's namespace.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -140,8 +135,7 @@ impl Runner {
             fds.push(PollFd::new(&running.listener, PollFlags::IN));
             fds.extend(running.accepted.iter().map(|s| PollFd::new(s, PollFlags::IN)));
             if let Some(open) = &running.open {
-                // A socket is nearly always writable. Without data to write, a wait until it is writable would make the
-                // loop spin.
+                // A socket is nearly always writable, so waiting for it without data to write would make the loop spin.
                 let wants = if open.writes() { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
                 fds.push(PollFd::new(&open.socket, wants));
             }
@@ -165,7 +159,7 @@ impl Running {
         let spec = &session.spec;
         let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
         enter(&session.from.0)?;
-        // Options are tried before the run, so that an unsupported option is reported early.
+        // Reports an unsupported option before the run.
         let trial = tcp_socket().map_err(|e| wrong("kind", e.to_string()))?;
         configure(&trial, spec).map_err(|(key, error)| {
             let what = match key {
@@ -196,7 +190,6 @@ impl Running {
         if self.active { plan.min(self.work.wake()) } else { plan }
     }
 
-    /// Executes the actions that are due.
     fn follow(&mut self, now: Time, end: Time) -> io::Result<()> {
         while let Some((_, start)) = self.session.plan.pop_front_if(|(at, _)| *at <= now) {
             if start { self.start(now)? } else { self.stop(now) }
@@ -217,7 +210,7 @@ impl Running {
         self.work.turn(now, chance, &mut figures.activity);
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Work::OnOff { gap: None, writing, .. } = self.work {
-            // While an on-off source without a rate is on, it writes as fast as the connection allows.
+            // Without a rate, the source writes as fast as the connection allows.
             open.left = if writing { u64::MAX } else { 0 };
         }
         let payload = u64::from(payload(spec));
@@ -247,7 +240,7 @@ impl Running {
         }
     }
 
-    /// Stops the source immediately: queued data is not sent.
+    /// Discards queued data.
     fn stop(&mut self, now: Time) {
         if !std::mem::replace(&mut self.active, false) {
             return;
@@ -256,7 +249,7 @@ impl Running {
         if let Some(open) = self.open.take() {
             observe(&mut self.session, &open.socket, now);
             self.session.figures.close();
-            // A linger time of zero resets the connection and discards the data in the kernel.
+            // A linger time of zero resets the connection and discards the kernel's data.
             let _ = open.socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -265,7 +258,7 @@ impl Running {
         self.session.from.0.enter()?;
         let socket = tcp_socket()?;
         configure(&socket, &self.session.spec).map_err(|(_, error)| error)?;
-        // Nagle's algorithm would delay the writes of a paced source.
+        // Nagle's algorithm would delay a paced source.
         socket.set_tcp_nodelay(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::from(SocketAddrV4::new(self.session.from.1, 0)))?;
@@ -278,7 +271,6 @@ impl Running {
         Ok(())
     }
 
-    /// Reads and writes as far as the sockets allow.
     fn serve(&mut self, now: Time, chunk: &mut [u8]) -> io::Result<()> {
         while let Ok((socket, _)) = self.listener.accept() {
             socket.set_nonblocking(true)?;
@@ -291,7 +283,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // The connection attempt timed out. It is repeated, as a user would repeat it.
+                // Repeats an attempt that timed out, as a user would.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);
@@ -303,7 +295,7 @@ impl Running {
             match (&open.socket).write(&chunk[..most]) {
                 Ok(n) => open.left = if open.left == u64::MAX { u64::MAX } else { open.left - n as u64 },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // The connection was reset or timed out.
+                // Reset or timed out.
                 Err(_) => {
                     self.finish(now, false);
                     return Ok(());
@@ -313,7 +305,7 @@ impl Running {
         if open.last && open.left == 0 && !std::mem::replace(&mut open.shut, true) {
             let _ = open.socket.shutdown(std::net::Shutdown::Write);
         }
-        // The peer closes the connection after it has received all data, which shows that the transfer is complete.
+        // The peer closes after all data has arrived, so the transfer is complete.
         if !read_all(&open.socket, false) {
             let whole = open.shut;
             self.finish(now, whole);
@@ -344,7 +336,7 @@ impl Running {
     }
 }
 
-/// Discards the received bytes. Returns true if more may arrive.
+/// Discards received bytes. Returns whether more may arrive.
 fn read_all(socket: &Socket, prompt: bool) -> bool {
     loop {
         match kernel::discard(socket.as_raw_fd(), 1 << 24) {
@@ -356,7 +348,7 @@ fn read_all(socket: &Socket, prompt: bool) -> bool {
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // `ENOTCONN` means that the socket is still connecting, so bytes may still arrive.
+            // `ENOTCONN`: still connecting.
             Err(e) => return e.raw_os_error() == Some(libc::ENOTCONN),
         }
     }
@@ -366,15 +358,14 @@ fn tcp_socket() -> io::Result<Socket> {
     Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))
 }
 
-/// Sets the socket options that correspond to the flow's keys.
 fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
     let fd = socket.as_raw_fd();
     socket.set_tcp_congestion(name(spec.config.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
-    // TCP_MAXSEG includes the option bytes of the timestamps.
+    // TCP_MAXSEG includes the timestamps' option bytes.
     let mss = (spec.config.packet.get() as u32).saturating_sub(HEADERS[0]);
     kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
     let linux = (Span::millis(200), Span::secs(120));
-    // Older kernels lack the option, so it is set only if the value differs from the default.
+    // Older kernels lack these options.
     if spec.config.min_rto != linux.0 {
         let us = (spec.config.min_rto.as_nanos() / 1_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
@@ -388,13 +379,13 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
         kernel::tcp_option(fd, libc::TCP_WINDOW_CLAMP, clamp).map_err(|e| ("window", e))?;
     }
     if !spec.config.delayed_ack {
-        // Older kernels lack this option. The read loop then sets TCP_QUICKACK for each segment.
+        // On older kernels without this option, the read loop sets TCP_QUICKACK for each segment.
         let _ = kernel::tcp_option(fd, TCP_DELACK_MAX_US, 1);
     }
     Ok(())
 }
 
-/// Length of `struct tcp_info` in Linux 6.7, which has added counts of time-outs.
+/// Length of `struct tcp_info` in Linux 6.7, which has added time-outs.
 const TCP_INFO_LEN: usize = 248;
 
 fn observe(session: &mut Session, socket: &Socket, now: Time) {
@@ -405,8 +396,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
-    // `long` uses the first word as the low half of a 64-bit number. This is right on little-endian machines only, so
-    // the halves are exchanged on others.
+    // `long` takes the first word as the low half.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(
@@ -417,10 +407,10 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             retransmitted: u64::from(retransmitted),
             timeouts: u64::from(word(240) & 0xffff),
             cwnd: f64::from(word(80)),
-            // 0x7fffffff is the kernel's value for infinity.
+            // The kernel's infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // The two words are the number of unacknowledged segments and the number of unsent bytes.
+            // Unacknowledged segments, and unsent bytes.
             waits: word(24) > 0 || word(144) > 0,
         },
     );

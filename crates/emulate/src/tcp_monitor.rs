@@ -1,4 +1,4 @@
-//! Measurements of the kernels' TCP at the relay: the segments that delivered new bytes, and their times.
+//! Measures the kernels' TCP at the relay: the segments that delivered new bytes, and their times.
 
 use crate::datagram::{Datagram, Segment};
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use steadycast_network::DatagramArrival;
 use steadycast_scenario::NodeIx;
 use steadycast_units::{Bytes, Chance, Seed, Span, Time};
 
-/// One direction of a connection, identified by the destination host and port.
+/// One direction of a connection.
 pub(crate) struct Stream {
     pub(crate) source: AgentIx,
     pub(crate) sink: AgentIx,
     pub(crate) intake: Intake,
-    /// Payload of a full segment in bytes, which converts byte offsets to packet numbers.
+    /// Of a full segment in bytes; converts byte offsets to packet numbers.
     pub(crate) payload: u32,
-    /// Records of sent and arrived packets, if they are recorded.
+    /// Of sent and arrived packets.
     pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
-    /// Maximum send jitter. Packets are held at their host for a random time that is uniform between 0 and this value.
+    /// Maximum send jitter. Packets are held for a random time, uniform between 0 and this.
     jitter: Span,
     chance: Chance,
     until: Time,
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Adds send jitter as in the simulation. Packets that are sent during the delay leave together with the first one.
+    /// Adds send jitter as in the simulation.
     pub(crate) fn jittered(mut self, jitter: Span, chance: Chance) -> Self {
         (self.jitter, self.chance) = (jitter, chance);
         self
@@ -58,25 +58,23 @@ impl Stream {
     }
 }
 
-/// Streams by destination host and port.
+/// By destination host and port.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) all: BTreeMap<(NodeIx, u16), Stream>,
 }
 
 impl Streams {
-    /// Returns the time until which a datagram is held at its host, or `None` if it leaves immediately.
+    /// Returns until when a datagram is held at its host, if it is.
     pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
-        // The first packet after a release determines the time of the next release at random. All packets until then
-        // leave together.
+        // The first packet after a release draws the time of the next one. All packets until then leave together.
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
         }
         Some(stream.until)
     }
 
-    /// Records a datagram that leaves a host.
     pub(crate) fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>) {
         let (Some(to), Some(segment)) = (to, datagram.tcp()) else { return };
         let Some(stream) = self.all.get_mut(&(to, segment.ports.1)) else { return };
@@ -86,13 +84,11 @@ impl Streams {
         }
     }
 
-    /// Records a datagram that was written to a host.
     pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
-        // The offset is computed before `add`, because `add` advances `next`, relative to which `place` resolves
-        // sequence numbers.
+        // `add` advances `next`, relative to which `place` resolves sequence numbers.
         let offset = stream.bytes.place(segment.seq);
         if stream.bytes.add(&segment) {
             stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);
@@ -104,7 +100,6 @@ impl Streams {
         }
     }
 
-    /// Samples the time series at the end of a step.
     pub(crate) fn sample(&mut self) {
         for stream in self.all.values_mut() {
             let packets = stream.intake.packets();
@@ -115,29 +110,29 @@ impl Streams {
 
 #[derive(Debug, Default)]
 struct ReceivedBytes {
-    /// The sequence number of the stream's first byte.
+    /// Sequence number of the first byte.
     base: u32,
     /// All bytes before this offset were received.
     next: u64,
-    /// Received ranges after a gap. The key is the start and the value is the end.
+    /// Received ranges after a gap: their ends by their starts.
     ahead: BTreeMap<u64, u64>,
 }
 
-/// Maximum window of TCP (RFC 7323). A segment that is further ahead can't belong to the connection.
+/// TCP's maximum (RFC 7323). A segment further ahead can't belong to the connection.
 const MAX_WINDOW: i64 = 1 << 30;
 
 impl ReceivedBytes {
-    /// Returns the offset of a byte in the stream.
+    /// Returns a byte's offset in the stream.
     fn place(&self, seq: u32) -> u64 {
-        // A signed distance to the next byte resolves the wrap of the numbers.
+        // Resolves the wrap of the numbers.
         let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
         self.next.saturating_add_signed(i64::from(from_next))
     }
 
-    /// Returns true if the segment contains a byte that was not received before.
+    /// Returns whether the segment contains a new byte.
     fn add(&mut self, segment: &Segment) -> bool {
         if segment.syn {
-            // A SYN begins a new connection, or is retransmitted before any data.
+            // Begins a new connection, or is retransmitted before any data.
             *self = Self { base: segment.seq.wrapping_add(1), ..Self::default() };
             return false;
         }

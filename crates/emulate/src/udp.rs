@@ -17,34 +17,32 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// Length of a plain packet's payload in bytes: four zeros that distinguish the packet from RTCP, the packet's number,
-/// and its send time.
+/// Bytes: four zeros that distinguish the packet from RTCP, the packet's number, and its send time.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
-/// Number of packets that are kept for parity in addition to those that the session still needs, because send jitter
-/// may delay parity packets.
+/// Packets that are kept for parity in addition to those that the session still needs, because send jitter may delay
+/// parity.
 const JITTER_MARGIN: u64 = 256;
 
-/// Maximum number of successive calls of an agent before the other agents are served.
+/// Successive calls of an agent before the others are served.
 const MAX_CALLS: usize = 1_000;
 
-/// The packets that a session's source sent. A datagram does not contain which fragment of a frame it carries, so the
-/// receiving end looks this up here.
+/// A session's sent packets. A datagram does not tell which fragment of a frame it carries, so the receiving end looks
+/// this up here.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
 }
 
-/// The packets sent with one SSRC.
+/// With one SSRC.
 #[derive(Default)]
 struct Stream {
     packets: VecDeque<(Media, Time)>,
     first: u64,
-    /// Whether these packets are parity packets.
     parity: bool,
 }
 
-/// Maximum number of stored packets. If there were more, 16-bit sequence numbers would be ambiguous.
+/// Beyond this, 16-bit sequence numbers would be ambiguous.
 const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
@@ -54,8 +52,8 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// Returns the latest packet with this header, with its send time, and whether it is a parity packet. The header of
-    /// a recovered packet contains no send time.
+    /// Returns the latest packet with this header, its send time, and whether it is parity. A recovered packet's header
+    /// has no send time.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
@@ -63,8 +61,7 @@ impl Sent {
         (sent == *header).then_some((media, *at, stream.parity))
     }
 
-    /// Returns the header of the latest packet of this source that has this sequence number. The header is without its
-    /// extension.
+    /// Returns the header of the source's latest packet with this sequence number, without its extension.
     fn bare(&self, ssrc: u32, number: u16) -> Option<RtpHeader> {
         let (media, _) = self.streams.get(&ssrc)?.numbered(number)?;
         Some(RtpHeader { send_time: None, ..media.header })
@@ -86,47 +83,45 @@ impl Stream {
 
     fn numbered(&self, number: u16) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
-        // A 16-bit distance to the last packet resolves the wrap of the numbers.
+        // Resolves the wrap of the numbers.
         let back = (last as u16).wrapping_sub(number);
         self.packets.get(last.checked_sub(u64::from(back))?.checked_sub(self.first)? as usize)
     }
 }
 
-/// The parameters of an endpoint besides its agent.
+/// An endpoint without its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
-    /// The index of the endpoint's session among the sessions of all flows.
+    /// Index among the sessions of all flows.
     pub(crate) session: usize,
     pub(crate) host: NodeIx,
-    /// The times at which the endpoint starts (`true`) and stops (`false`).
+    /// When the endpoint starts (`true`) and stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// The destination of the endpoint's RTCP. With `None`, RTCP is sent to the peer or the group.
+    /// Destination of RTCP; with `None`, the peer or the group.
     pub(crate) reports_to: Option<SocketAddr>,
-    /// The group that the endpoint joins and leaves itself, if any.
+    /// The group that the endpoint joins and leaves itself.
     pub(crate) member_of: Option<u32>,
-    /// Maximum send jitter. Packets are held back for a random time that is uniform between 0 and this value.
+    /// Maximum send jitter. Packets are held for a random time, uniform between 0 and this.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
 }
 
-/// An agent on its host.
 pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
-    /// The records of the endpoint's packets, if they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// The packets that the endpoint's session has sent so far.
+    /// By the endpoint's session.
     sent: Rc<RefCell<Sent>>,
     relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
-    /// Number of received packets of media or plain traffic.
+    /// Media or plain traffic.
     pub(crate) received_packets: u64,
-    /// The symbols of sent packets, from which parity is computed.
+    /// For parity.
     kept: SentSymbols,
-    /// The symbols of received packets, from which lost packets are recovered.
+    /// For recovery.
     received_symbols: ReceivedSymbols,
 }
 
@@ -156,7 +151,7 @@ impl UdpEnd {
         }
     }
 
-    /// Ends the run for the agent. From then on it sends nothing new.
+    /// From then on the agent sends nothing new.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
@@ -168,7 +163,7 @@ impl UdpEnd {
         }
     }
 
-    /// Sends or holds back the packets that the agent emitted.
+    /// Sends or holds the agent's packets.
     fn settle(&mut self, now: Time, out: &mut Outbox) {
         for (size, ecn, body) in std::mem::take(&mut self.outgoing) {
             if let Some(log) = &mut self.log {
@@ -182,7 +177,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // Packets that are emitted while a packet is held back leave together with it, as in the simulation.
+                // Packets emitted while one is held leave together with it, as in the simulation.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
@@ -208,8 +203,7 @@ impl UdpEnd {
         }
     }
 
-    /// Returns the extended sequence number of the first packet that may still be retransmitted or protected; `None`
-    /// without repair.
+    /// Returns the extended sequence number of the first packet that may still be retransmitted or protected.
     fn first_kept(&self) -> Option<u64> {
         let Agent::VideoSource(source) = &self.agent else { return None };
         source.session().and_then(Sender::first_kept)
@@ -253,7 +247,7 @@ impl UdpEnd {
         }
     }
 
-    /// Parses a datagram into a packet and its send time.
+    /// Returns the packet and its send time.
     fn read(&self, which: Which, bytes: &[u8]) -> Option<(Body, Option<Time>)> {
         if matches!(self.agent, Agent::PlainSink(_)) {
             let number = u64::from_be_bytes(bytes.get(4..12)?.try_into().ok()?);
@@ -269,7 +263,7 @@ impl UdpEnd {
         let (media, at, parity) = sent.find(&header)?;
         let body = if parity {
             let (header, _) = ParityHeader::parse(payload).ok()?;
-            // The emulation recovers lost packets from bytes, so the receiver needs no description of them.
+            // Recovery works on bytes here, so it needs no description of the packets.
             Body::Parity(Box::new((*media, Protection { header, packets: Arc::from([]) })))
         } else {
             Body::Rtp(Box::new(*media))
@@ -277,11 +271,11 @@ impl UdpEnd {
         Some((body, Some(at)))
     }
 
-    /// Passes a datagram to the agent. For a video receiver, lost packets are recovered from the bytes of parity.
+    /// For a video receiver, lost packets are recovered from the bytes of parity.
     fn deliver(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
-        // Bytes are only needed for parity, so this is skipped in other sessions.
+        // Only parity needs bytes.
         let source = sink.session().filter(|session| session.has_parity()).and_then(Receiver::source);
         match (arriving.body, source) {
             (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {
@@ -295,7 +289,7 @@ impl UdpEnd {
                     && let Some(original) = self.sent.borrow().bare(ssrc, number)
                 {
                     let mut whole = Vec::new();
-                    // Payloads are zeros here, so the bytes of the original follow from its header.
+                    // Payloads are zeros, so the header determines the original's bytes.
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
                     self.received_symbols.on_packet(ssrc, number, &whole);
                 }
@@ -321,11 +315,11 @@ impl UdpEnd {
     }
 }
 
-/// Returns the identity of a datagram's sender, which is its host.
+/// A sender's identity is its host.
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),
-        // Hosts have IPv4 addresses only, so an IPv6 address belongs to none of them.
+        // Hosts have IPv4 addresses only.
         IpAddr::V6(_) => AgentIx(u32::MAX),
     }
 }
@@ -345,12 +339,11 @@ impl End for UdpEnd {
                 self.change_membership(true);
             } else {
                 self.agent.stop(now, packets);
-                // The host has to stay in the group until the BYE is sent, which is delayed in a large group.
+                // The host stays in the group until the BYE is sent, which a large group delays.
                 self.leaves = self.hosted.member_of.is_some();
             }
         }
-        // A plain source sends one packet per call. The limit keeps an agent whose timer does not advance from blocking
-        // the loop.
+        // A plain source sends one packet per call. An agent whose timer does not advance must not block the loop.
         for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;
@@ -365,7 +358,7 @@ impl End for UdpEnd {
         self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        // RTCP packets carry no send time, so the arrival time replaces it.
+        // RTCP carries no send time.
         let sent = sent.unwrap_or(now);
         if let Some(log) = &mut self.log {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));

@@ -29,32 +29,30 @@ use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_tcp::Config;
 use steadycast_units::{Span, Spread, Time};
 
-/// RTP port of the first session, with RTCP on the next port. Each further session uses the next two.
+/// RTCP is on the next port. Each further session uses the next two.
 pub const RTP_PORT: u16 = 5004;
-/// Port of the first TCP session, iperf's default. Each further session uses the next one.
+/// iperf's default. Each further session uses the next one.
 pub const TCP_PORT: u16 = 5001;
 
-/// Maximum number of sessions, whose ports must fit below the kernel's ephemeral ports.
+/// The sessions' ports must fit below the kernel's ephemeral ports.
 const MAX_SESSIONS: usize = 10_000;
 
-/// Pacer credit: after a call that is late by at most this, the pacer catches up, so that it keeps its rate.
+/// After a call that is late by at most this, the pacer catches up, so that it keeps its rate.
 const PACER_CREDIT: Span = Span::millis(5);
 
-/// Interval between calls of `go_on`.
 const CHECK_INTERVAL: Span = Span::millis(50);
 
 /// After the scenario's end, the run continues until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
-/// Maximum time for which the run continues after the scenario's end.
 const GRACE_TOTAL: Span = Span::secs(3);
 
-/// Maximum share of late releases for a trustworthy run.
+/// Of a trustworthy run.
 const MAX_LATE_SHARE: f64 = 0.01;
 
-/// Maximum 99th percentile of the lateness of endpoint calls for a trustworthy run.
+/// 99th percentile, of a trustworthy run.
 const MAX_ENDS_LATENESS: Span = Span::millis(5);
 
-/// The error of a scenario that can't be emulated.
+/// A scenario that can't be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
     /// A problem of the network or of a flow.
@@ -66,7 +64,7 @@ pub enum EmulateError {
     /// A program that can't be started.
     #[error("{name}: can't be started ({error})")]
     Program {
-        /// The name of the program.
+        /// The program's name.
         name: String,
         /// The system's error.
         error: io::Error,
@@ -80,14 +78,14 @@ pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> EmulateErr
     move |error| EmulateError::Io(what, error)
 }
 
-/// Options of an emulation beyond its scenario.
+/// Options beyond the scenario.
 #[derive(Default)]
 pub struct Options {
-    /// Further nodes that get a host although they are not the end of a flow.
+    /// Nodes that get a host although they are not the end of a flow.
     pub hosts: Vec<String>,
-    /// Whether only the network is emulated, without the scenario's flows.
+    /// Whether the scenario's flows are left out.
     pub only_network: bool,
-    /// A program that runs at the same time as the flows. The run ends when the program ends.
+    /// A program that runs at the same time as the flows and ends the run.
     pub program: Option<Program>,
     /// Hosts whose datagrams are recorded in the table `wire`.
     pub tap: Vec<String>,
@@ -95,15 +93,14 @@ pub struct Options {
 
 /// A host of the emulated world.
 pub struct Host {
-    /// The name of the host's node.
+    /// The name of the node.
     pub name: String,
-    /// The host's node in the scenario.
+    /// The node.
     pub node: NodeIx,
-    /// The host's network namespace.
+    /// The network namespace.
     pub namespace: Arc<Namespace>,
 }
 
-/// An endpoint of a UDP flow before the run.
 struct Ready {
     agent: Agent,
     hosted: Hosted,
@@ -114,7 +111,7 @@ struct Ready {
 /// A scenario in real time: prepared, running, or finished.
 pub struct Emulation {
     scenario: Scenario,
-    /// The emulation's hosts.
+    /// All hosts.
     pub hosts: Vec<Host>,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
@@ -122,19 +119,18 @@ pub struct Emulation {
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
-    /// The parts that a run needs, until it starts.
+    /// `None` once the run has started.
     ready: Option<Prepared>,
-    /// The network, after the run.
+    /// `None` before the end of the run.
     network: Option<Datagrams>,
     tap: Option<Tap>,
     timing: Punctuality,
     sessions: usize,
     program: Option<Program>,
-    /// The exit code of the program.
+    /// The program's exit code.
     pub code: Option<i32>,
-    /// Lateness of calls of the flows' endpoints over the whole run.
+    /// Of the calls of the flows' endpoints, over the whole run.
     ends_late: Spread,
-    /// Lateness of calls of the flows' endpoints in the last part of the run.
     ends_late_last: Spread,
 }
 
@@ -143,7 +139,7 @@ struct Prepared {
     gates: Vec<Gate>,
     members: Vec<Member>,
     ends: Vec<Ready>,
-    /// The sources of the kernels' TCP, one per session, in the order of the sessions.
+    /// One per session of the kernels' TCP, in the order of the sessions.
     sources: Vec<AgentIx>,
     tcp: Runner,
     streams: Streams,
@@ -151,25 +147,22 @@ struct Prepared {
 }
 
 impl Emulation {
-    /// Creates the hosts and opens the sockets of the flows.
-    ///
-    /// # Errors
-    /// A privilege is missing, or the scenario can't be emulated on this machine.
+    /// Creates the hosts and opens the flows' sockets.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
         inputs.credit = PACER_CREDIT;
-        // If an earlier run crashed, its processes may still exist, and would compete with this run.
+        // Processes of an earlier run that crashed would compete with this run.
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
             scenario.flows.clear();
             scenario.record.packets.clear();
-            // No flow of the scenario runs, only the user's programs, so only events that change the network remain.
+            // Without flows, only events that change the network remain.
             scenario.events.retain(|e| matches!(e.kind, sc::EventKind::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
         let nodes = hosts_of(&scenario, more)?;
         let mut network = Datagrams::new(&scenario, &nodes)?;
-        // If no temporary file can be created, the record stays in memory.
+        // Without a store, the record stays in memory.
         let store = TempStore::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
         if let Some(store) = &store {
             network.keep_in(store);
@@ -177,7 +170,7 @@ impl Emulation {
         let tapped: BTreeSet<NodeIx> = options.tap.iter().filter_map(|name| scenario.node(name)).collect();
         let tap = (!tapped.is_empty()).then(|| Tap::new(tapped, store.as_ref()));
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
-        // 68 bytes is the minimum MTU of IPv4 (RFC 791).
+        // 68 bytes is IPv4's minimum MTU (RFC 791).
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
         let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
@@ -226,7 +219,7 @@ impl Emulation {
         })
     }
 
-    /// Writes captures of the links that the scenario names as pcapng. `open` returns the stream for a link's name.
+    /// Captures the links that the scenario names as pcapng. `open` returns the stream for a link's name.
     ///
     /// # Errors
     /// A stream failed; the link's name is included.
@@ -238,10 +231,10 @@ impl Emulation {
         ready.as_mut().map_or(Ok(()), |ready| ready.network.capture(scenario, open))
     }
 
-    /// Ends the captures, if there are any.
+    /// Ends the captures.
     ///
     /// # Errors
-    /// Returns the first error of a stream during the run, with the link's name.
+    /// The first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.as_mut().map_or(Ok(()), Datagrams::end_capture)
     }
@@ -251,18 +244,16 @@ impl Emulation {
         Time::ZERO + self.scenario.duration
     }
 
-    /// Returns the number of packets that have left a link so far.
+    /// Returns how many packets have left a link so far.
     pub fn hops(&self) -> u64 {
         self.network.as_ref().map_or(0, Datagrams::hops)
     }
 
-    /// Runs to the end, as long as `go_on` returns true. `go_on` is called every 50 ms. Returns whether the end was
-    /// reached.
+    /// Runs while `go_on`, which is called every 50 ms, returns true. Returns whether the end was reached.
     ///
     /// # Errors
     /// The system has no memory or descriptors left.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
-        // A run consumes the sockets, so it can't be repeated.
         let Some(ready) = self.ready.take() else { return Ok(false) };
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
@@ -310,7 +301,6 @@ impl Emulation {
         complete
     }
 
-    /// Runs the flows' endpoints, and the program in parallel.
     fn drive<T>(
         &mut self,
         world: &mut Udp,
@@ -319,11 +309,11 @@ impl Emulation {
     ) -> Result<bool, EmulateError> {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
-        // Threads that pace packets get priority over threads that only compute. The relay's thread already has it.
+        // Threads that pace packets take precedence over threads that only compute. The relay's thread already has it.
         kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
-        // The run ends when its program ends, which may be before or after the end of the flows.
+        // The program may end before or after the flows.
         if let Some(program) = program {
             while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
                 ran = world.idle().map(|()| true);
@@ -339,7 +329,6 @@ impl Emulation {
         ran.map_err(during("the sockets"))
     }
 
-    /// Starts the program, if there is one.
     fn begin(&self) -> Result<Option<Started>, EmulateError> {
         let Some(program) = &self.program else { return Ok(None) };
         let Some(host) = self.hosts.iter().find(|h| h.name == program.host) else { return Ok(None) };
@@ -366,8 +355,7 @@ impl Emulation {
         Some(use_it(&record))
     }
 
-    /// Returns the summary of the run, without figures that need pixels. `complete` is true if the end of the run was
-    /// reached.
+    /// Returns the run's summary, without figures that need pixels. `complete` is true if its end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         let summary = self.with_record(|record| {
             let mut tree = record.tree(complete);
@@ -377,7 +365,6 @@ impl Emulation {
         summary.unwrap_or_default()
     }
 
-    /// Adds the figures that only an emulation has.
     fn put_own(&self, into: &mut Figures) {
         let timing = &self.timing;
         let share = timing.late as f64 / (timing.written as f64).max(1.0);
@@ -405,7 +392,7 @@ impl Emulation {
         }
     }
 
-    /// Returns the table called `name`, or `None` if there is no such table.
+    /// Returns the table called `name`, if there is one.
     pub fn table(&self, name: &str) -> Option<Table> {
         match &self.tap {
             Some(tap) if name == "wire" => tap.table(&self.scenario),
@@ -423,15 +410,14 @@ fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T,
     ended.map_err(during(what))
 }
 
-/// The loop of the flows' endpoints, in the thread that runs the emulation.
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,
-    /// Lateness of the calls before the last part of the run.
+    /// Lateness before the last part of the run.
     late_before: Spread,
 }
 
-/// The share of a run that counts as its last part.
+/// Share of a run.
 const LAST_PART: f64 = 0.05;
 
 impl Udp {
@@ -471,14 +457,14 @@ impl Udp {
                 return Ok(now >= end);
             }
         }
-        // Packets in flight are still delivered, so that the last frames are not counted as lost.
+        // Packets in flight still arrive, so that the last frames don't count as lost.
         self.each(|ix, driver| driver.call(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
             self.turn(clock.now() + CHECK_INTERVAL)?;
             let mut received_packets = 0;
             self.each(|ix, driver| received_packets += driver.end(ix).received_packets);
-            // As long as packets arrive, more may be under way, so the idle time starts anew.
+            // While packets arrive, more may be under way.
             if received_packets > seen {
                 (last, seen) = (clock.now(), received_packets);
             }
@@ -490,7 +476,7 @@ impl Udp {
         self.driver.late.clone()
     }
 
-    /// Drives the endpoints for a short time without sampling.
+    /// Drives the endpoints without sampling.
     fn idle(&mut self) -> io::Result<()> {
         self.turn(self.driver.clock.now() + CHECK_INTERVAL)
     }
@@ -510,7 +496,7 @@ impl Udp {
     }
 }
 
-/// Returns the nodes that get a host: the ends of flows, the nodes with a single link, and the nodes in `more`.
+/// The ends of flows, the nodes with a single link, and `more` get a host.
 fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();
@@ -538,12 +524,12 @@ fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Ho
     Ok((hosts, gates))
 }
 
-/// Creates the endpoints of all flows. The thread that runs the planner changes its namespace.
+/// The thread that runs the planner changes its namespace.
 struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
     spaces: BTreeMap<NodeIx, Arc<Namespace>>,
-    /// The store for the older part of the record.
+    /// For the older part of the record.
     store: Option<Arc<dyn Store>>,
     agents: Vec<Agent>,
     ends: Vec<Ready>,
@@ -552,7 +538,7 @@ struct Planner<'a> {
     members: Vec<Member>,
     sessions: usize,
     groups: u32,
-    /// The times at which the flows' ends start, stop, join and leave.
+    /// When the flows' ends start, stop, join and leave.
     turns: Vec<Transition>,
 }
 
@@ -576,7 +562,6 @@ impl Planner<'_> {
         self.space(node)?.enter().map_err(during("the hosts"))
     }
 
-    /// Makes an agent write the older part of its record to the store, if there is one.
     fn keeping(&self, mut agent: Agent) -> Agent {
         if let Some(store) = &self.store {
             agent.keep_in(store);
@@ -584,19 +569,18 @@ impl Planner<'_> {
         agent
     }
 
-    /// Returns rows for the packets of a flow, if they are recorded.
     fn log(&self, n: u32) -> Option<Rows<PacketRow>> {
         let recorded = self.scenario.record.packets.contains(&sc::FlowIx(n));
         recorded.then(|| Rows::stored(self.store.clone()))
     }
 
     fn reserve(&mut self) -> AgentIx {
-        // The agent is a placeholder. At the end of the run it is replaced by the agent that holds the record.
+        // A placeholder, replaced at the end of the run by the agent that holds the record.
         self.agents.push(Agent::KernelSource(Box::default()));
         AgentIx(self.agents.len() as u32 - 1)
     }
 
-    /// Returns the times at which an end becomes active or inactive.
+    /// Returns when an end becomes active (`true`) or inactive.
     fn turns(&self, n: u32, end: End) -> VecDeque<(Time, bool)> {
         transitions_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
     }
@@ -628,10 +612,10 @@ impl Planner<'_> {
             let (source, sink) = (self.reserve(), self.reserve());
             ends.sources.push(source);
             ends.sinks.push(sink);
-            // Streams are distinguished by their destination host and port, so each session has a separate port.
+            // Streams are distinguished by destination host and port.
             let port = TCP_PORT + self.sessions as u16;
             self.sessions += 1;
-            // These settings apply to all connections of a namespace, not to a socket.
+            // These settings apply to a namespace, not to a socket.
             for node in [flow.from, *to] {
                 self.enter(node)?;
                 host_wide(flow, spec)?;
@@ -647,7 +631,7 @@ impl Planner<'_> {
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), self.log(n).zip(self.log(n)));
-            // The kernel itself causes jitter of up to `KERNEL_JITTER`, so only the rest is added.
+            // The kernel itself causes jitter of up to `KERNEL_JITTER`.
             let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
@@ -666,7 +650,7 @@ impl Planner<'_> {
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
         self.groups += u32::from(group.is_some());
-        // The source is a member from the start, because it receives the members' reports.
+        // The source receives the members' reports.
         self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
@@ -675,8 +659,7 @@ impl Planner<'_> {
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
             let first = place == 0 || each;
-            // With a unicast session for each receiver, every receiver starts a new session. Otherwise all receivers
-            // share the first one.
+            // Only unicast to each receiver has a session per receiver.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
             // RTP and RTCP have consecutive ports (RFC 3550, section 11).
@@ -690,8 +673,7 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // If the members of a group report to the sender only, the sender receives the reports at its own address,
-            // as with source-specific multicast.
+            // Reports to the sender only reach its own address, as with source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
             let source = alone.then_some(IpAddr::V4(host_address(flow.from)));
@@ -731,14 +713,13 @@ impl Planner<'_> {
             let pair = Pair::receiver(target, &options(*to)).map_err(net)?;
             self.ends.push(Ready { agent: self.keeping((makers.sink)(place, &name)), hosted, pair, log: self.log(n) });
         }
-        // Sinks are added first, so that they have joined before the first packet is sent.
+        // Sinks must have joined before the first packet is sent.
         self.ends.extend(sources);
         Ok(())
     }
 }
 
-/// Sets the flow's keys that apply to all TCP connections of a host. The calling thread must be in the namespace of
-/// that host.
+/// Sets the flow's keys that apply to all TCP connections of a host, whose namespace the caller must have entered.
 fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), BuildError> {
     let Config { sack, timestamps, ecn, .. } = spec.config;
     for (key, differs, value) in [("sack", !sack, "0"), ("timestamps", !timestamps, "0"), ("ecn", ecn, "1")] {
