@@ -1,9 +1,7 @@
-//! Negotiation of a browser's offer, and the description of this end (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP
-//! is RFC 9725).
+//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP is RFC 9725).
 //!
-//! The answer accepts one video section, and an audio section that is bundled with it if there is audio. It rejects all
-//! other sections, which keep their positions. The payload types and the IDs of header extensions are those of the
-//! offer, because only one end sends.
+//! The answer accepts one video section, and audio that is bundled with it. Other sections are rejected, and keep their
+//! positions. Payload types and extension IDs are the offer's, because only one end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -17,20 +15,20 @@ use std::net::SocketAddr;
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
-/// The URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
+/// URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
 pub(crate) const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 
-/// Maximum length of an offer or an answer in bytes. A browser's offer with all its codecs is a tenth of this length.
+/// Maximum length of a description in bytes. A browser's offer with all its codecs is a tenth of this.
 pub(crate) const LONGEST: usize = 1 << 16;
 
-/// Maximum number of candidates in a description. Each candidate is checked for several seconds.
+/// In a description. Each candidate is checked for several seconds.
 pub(crate) const MAX_CANDIDATES: usize = 8;
 
-/// The error of an offer that can't be answered, or of an answer that can't be used.
+/// An offer that can't be answered, or an answer that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct NegotiationError {
-    /// The place of the error in the description, for example `offer.codec` or `answer.setup`.
+    /// For example `offer.codec` or `answer.setup`.
     pub place: &'static str,
     /// The problem.
     pub problem: String,
@@ -46,137 +44,133 @@ pub(crate) fn refuse<T>(
     Err(NegotiationError { place, problem: problem.into(), remedy })
 }
 
-/// Formats of per-packet feedback.
+/// Per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
     /// RFC 8888, `ack ccfb`.
     Congestion,
-    /// Transport-wide feedback, `transport-cc`, with sequence numbers in the header extension.
+    /// `transport-cc`, with sequence numbers in the header extension.
     Transport,
-    /// No per-packet feedback: receivers send only the blocks of standard reports.
+    /// None: receivers send only the blocks of standard reports.
     Standard,
 }
 
-/// The stream that is to be sent.
+/// The stream to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// Payload format; `None` if the stream contains no pictures.
+    /// `None` without pictures.
     pub format: Option<PayloadFormat>,
     /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
-    /// Whether Opus audio is sent in addition to the video, if the offer contains audio.
+    /// Whether Opus audio is sent as well, if offered.
     pub audio: bool,
 }
 
-/// The parameters of this end, and the features of the offer that it uses.
+/// This end's parameters, and what it uses of the offer.
 #[derive(Clone, Debug)]
 pub struct LocalParameters<'a> {
-    /// The unique number of this session.
+    /// Unique number of this session.
     pub session: u64,
-    /// The address at which the browser reaches this end.
+    /// At which the browser reaches this end.
     pub address: SocketAddr,
-    /// Further addresses of this end, in order of preference.
+    /// Further addresses, in order of preference.
     pub others: &'a [SocketAddr],
-    /// The ICE credentials of this end.
+    /// ICE credentials.
     pub credentials: &'a Credentials,
-    /// The fingerprint of this end's certificate.
+    /// Of this end's certificate.
     pub fingerprint: Fingerprint,
-    /// The format of per-packet feedback, if offered.
+    /// Per-packet feedback, if offered.
     pub feedback: Feedback,
     /// Whether packets carry their send time, if offered.
     pub send_time: bool,
     /// Whether key frames are made on request or, at a receiver, are requested.
     pub key_frames: bool,
-    /// The streams that this end sends; `None` if it receives.
+    /// `None` if this end receives.
     pub sources: Option<LocalSources<'a>>,
 }
 
-/// The SSRCs of the streams that this end sends.
+/// SSRCs of the streams that this end sends.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalSources<'a> {
-    /// SSRC of the media.
+    /// Media.
     pub media: u32,
-    /// SSRC of the retransmissions, if there are any.
+    /// Retransmissions.
     pub repair: Option<u32>,
-    /// SSRC of the audio, if it was negotiated.
+    /// Audio, if negotiated.
     pub audio: Option<u32>,
-    /// The canonical name of all these streams.
+    /// Canonical name of all these streams.
     pub cname: &'a str,
 }
 
-/// The negotiated audio (Opus, RFC 7587), which is bundled with the video.
+/// Opus (RFC 7587), bundled with the video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedAudio {
-    /// Payload type of the audio.
+    /// Payload type.
     pub payload_type: u8,
-    /// Whether the audio section offers the video's per-packet feedback and header extensions, under the same IDs.
-    /// Otherwise audio packets carry no extensions, and no per-packet feedback on them is expected.
+    /// Whether the section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
+    /// audio packets have neither.
     pub shares_feedback: bool,
     pub(crate) fmtp: String,
     pub(crate) small_reports: bool,
     pub(crate) round_trip: bool,
-    /// The index of the audio section.
     pub(crate) section: usize,
 }
 
-/// The role of this end in the negotiation, in ICE and in DTLS.
+/// This end's role in the negotiation, in ICE and in DTLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// This end answers an offer. It is ICE-lite and the DTLS server.
+    /// Answers an offer, as ICE-lite end and DTLS server.
     Answerer,
-    /// This end made the offer, and controls ICE (RFC 8445, section 6.1.1).
+    /// Made the offer, and controls ICE (RFC 8445, section 6.1.1).
     Offerer {
-        /// The addresses of the other end, the preferred one first. The list is empty before the answer.
+        /// Addresses of the other end, the preferred one first; empty before the answer.
         candidates: Vec<SocketAddr>,
-        /// Whether this end is the DTLS client (RFC 9725, section 4.4.4).
+        /// RFC 9725, section 4.4.4.
         is_dtls_client: bool,
     },
 }
 
-/// The negotiated parameters of an offer, or the parameters that this end offers.
+/// What was negotiated, or what this end offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedParameters {
     /// Payload type of the media.
     pub payload_type: u8,
-    /// Payload type of retransmissions, if the browser requests them.
+    /// Payload type of retransmissions.
     pub repair: Option<u8>,
     /// Whether RFC 8888 feedback is offered.
     pub congestion: bool,
-    /// ID of the header extension for transport-wide feedback, if offered.
+    /// ID of the header extension for transport-wide feedback.
     pub transport: Option<u8>,
-    /// ID of the header extension for send times, if offered.
+    /// ID of the header extension for send times.
     pub send_time: Option<u8>,
     /// The peer's ICE credentials.
     pub peer: Credentials,
-    /// The accepted fingerprints of the peer's certificate.
+    /// Accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// The negotiated audio; `None` if no audio is wanted, or if the video's BUNDLE group has no usable audio section.
+    /// `None` if no audio is wanted, or the video's BUNDLE group has none that is usable.
     pub audio: Option<NegotiatedAudio>,
-    /// Payload format of the media.
+    /// Of the media.
     pub format: PayloadFormat,
-    /// The SSRCs of the offerer's media and of its retransmissions, if the offerer announces both (RFC 5576, section
-    /// 4.2).
+    /// SSRCs of the offerer's media and retransmissions, if it announces both (RFC 5576, section 4.2).
     pub offered_sources: Option<(u32, u32)>,
-    /// The role of this end.
+    /// Of this end.
     pub role: Role,
-    /// The direction of the media.
     pub(crate) direction: Direction,
     pub(crate) fmtp: String,
-    /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
+    /// Of `nack pli` and `ccm fir`, those that the browser offers.
     pub(crate) requests: Vec<&'static str>,
     pub(crate) small_reports: bool,
-    /// Whether the browser requests reference time reports, which give a receiver the round-trip time (RFC 3611,
-    /// section 5.1).
+    /// Whether reference time reports are requested, which give a receiver the round-trip time (RFC 3611, section 5.1).
     pub(crate) round_trip: bool,
-    /// The `mid`s of the BUNDLE group of the video's section, in the offer's order; `None` without a group.
+    /// The `mid`s of the video's BUNDLE group, in the offer's order.
     pub(crate) group: Option<Vec<String>>,
-    /// The first line and the `mid` of each section.
+    /// First lines and `mid`s.
     pub(crate) sections: Vec<Media>,
-    /// The index of the video's section.
+    /// Index of the video's section.
     pub(crate) taken: usize,
 }
 
-/// Reduces a section to its first line and its `mid`.
+/// Reduces a section to its first line and `mid`.
 fn named(media: &Media) -> Media {
     let mut named = media.clone();
     named.port = 0;
@@ -190,12 +184,12 @@ pub(crate) fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
     media.get_first_attribute_value(name).flatten()
 }
 
-/// The MediaStream of both tracks (RFC 8830). Browsers play the tracks of one stream in sync.
+/// The MediaStream of both tracks (RFC 8830), which browsers therefore play in sync.
 const MEDIA_STREAM: &str = "steadycast";
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// The H.264 profiles. Some of them are subsets of others (H.264, A.2).
+/// Some H.264 profiles are subsets of others (H.264, A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -221,7 +215,7 @@ impl Profile {
         }
     }
 
-    /// Returns true if decoders of this profile can play a stream of the profile `stream`.
+    /// Whether this profile's decoders can play a stream of that profile.
     fn plays(self, stream: Self) -> bool {
         use Profile::{Baseline, ConstrainedBaseline, ConstrainedHigh, High, High444, Main, Other};
         self == stream
@@ -234,13 +228,12 @@ impl Profile {
     }
 }
 
-/// Returns true if packets of this payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
+/// Whether the payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
 pub(crate) const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
 
-/// Returns true if the offered payload type can decode the stream. `level` is the H.264 profile and level of the
-/// stream.
+/// Whether the offered payload type can decode the stream, whose H.264 profile and level is `level`.
 fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> bool {
     let said = |key: &str| parameter(&offered.fmtp, key).map(str::trim);
     let zero = |key: &str| said(key).is_none_or(|said| said == "0");
@@ -251,7 +244,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
         PayloadFormat::Vp8 => true,
         PayloadFormat::Vp9 => zero("profile-id"),
         PayloadFormat::H264 => {
-            // Without the parameter, the profile is Baseline at level 1 (RFC 6184, section 8.1).
+            // The default is Baseline at level 1 (RFC 6184, section 8.1).
             let of = said("profile-level-id").map_or(Some(vec![66, 0, 10]), unhex);
             let Some(Ok([profile, constraints, most])) = of.map(<[u8; 3]>::try_from) else { return false };
             let fits = level.is_none_or(|[own, own_constraints, own_level]| {
@@ -259,7 +252,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
                 let asymmetric = said("level-asymmetry-allowed") == Some("1");
                 decoder.plays(Profile::of(own, own_constraints)) && (own_level <= most || asymmetric)
             });
-            // Only mode 1 has FU-A, which frames larger than a packet require.
+            // Only mode 1 has FU-A, which large frames require.
             said("packetization-mode") == Some("1") && fits
         }
         PayloadFormat::Av1 => zero("profile"),
@@ -267,12 +260,12 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Returns true if a section of this kind can be accepted: its port is open, or it shares the port of another section.
+/// Whether a section of this kind has a port, or shares another's.
 fn is_open(media: &Media, kind: &str) -> bool {
     media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
 }
 
-/// The direction of the media, as this end sees it.
+/// As this end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Send,
@@ -280,7 +273,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Returns the direction attributes of an offered section that are not compatible with this direction.
+    /// The attributes of an offered section that contradict this direction.
     pub(crate) const fn excluded(self) -> [&'static str; 2] {
         match self {
             Self::Send => ["sendonly", "inactive"],
@@ -288,7 +281,7 @@ impl Direction {
         }
     }
 
-    /// Returns the direction in the answer.
+    /// In the answer.
     const fn attribute(self) -> &'static str {
         match self {
             Self::Send => "sendonly",
@@ -296,7 +289,7 @@ impl Direction {
         }
     }
 
-    /// Returns the direction that an offer should have.
+    /// What an offer should have.
     const fn remedy(self) -> &'static str {
         match self {
             Self::Send => "take \"recvonly\"",
@@ -305,7 +298,6 @@ impl Direction {
     }
 }
 
-/// The media that this end offers to send or to receive.
 enum Wanted<'a> {
     Sent(&'a Stream<'a>),
     Received { audio: bool },
@@ -327,21 +319,20 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns true if the section asks for reports with the round-trip time (RFC 3611, section 5.1).
+/// RFC 3611, section 5.1.
 fn asks_round_trip(lines: Lines<'_>) -> bool {
     lines.values("rtcp-xr").any(|said| said.split_whitespace().any(|it| it.starts_with("rcvr-rtt=")))
 }
 
-/// Returns true if a section offers this feedback for a payload type.
 pub(crate) fn asks(media: &Media, payload_type: u8, words: &[&str]) -> bool {
     rtcp_feedback(media, payload_type).any(|said| said == words)
 }
 
-/// Returns the first payload type of a section that is Opus, and its format parameters.
+/// Returns the first Opus payload type, and its format parameters.
 pub(crate) fn opus(media: &Media) -> Option<(u8, String)> {
     let map = |said: &str| {
         let (word, map) = said.split_once(' ')?;
-        // The clock and the channels are the same for each Opus stream (RFC 7587, section 7).
+        // Clock and channels are the same for every Opus stream (RFC 7587, section 7).
         map.trim().eq_ignore_ascii_case("opus/48000/2").then(|| word.parse::<u8>().ok()).flatten()
     };
     let maps: Vec<u8> = media.get_attribute_values("rtpmap").flatten().filter_map(map).collect();
@@ -350,7 +341,7 @@ pub(crate) fn opus(media: &Media) -> Option<(u8, String)> {
 }
 
 impl NegotiatedParameters {
-    /// Negotiates the first audio section that shares the video's transport and is for Opus.
+    /// Negotiates the first Opus section that shares the video's transport.
     fn audio_of(&self, session: &Session) -> Option<NegotiatedAudio> {
         let group = self.group.as_ref()?;
         let of_video = value(&self.sections[self.taken], "mid");
@@ -362,8 +353,7 @@ impl NegotiatedParameters {
             let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF");
             let fits = fits && fits_direction;
             let (payload_type, fmtp) = opus(media).filter(|_| fits)?;
-            // In a bundle, the payload type also determines the section to which a packet belongs, so two sections
-            // can't share one (RFC 9143, section 9.2).
+            // In a bundle, the payload type also determines a packet's section (RFC 9143, section 9.2).
             if payload_type == self.payload_type || Some(payload_type) == self.repair {
                 return None;
             }
@@ -379,7 +369,7 @@ impl NegotiatedParameters {
         })
     }
 
-    /// Returns true if an audio section has the video's per-packet feedback and header extensions, under the same IDs.
+    /// Whether an audio section has the video's per-packet feedback and header extensions, under the same IDs.
     pub(crate) fn shares_feedback(&self, lines: Lines<'_>, payload_type: u8) -> bool {
         let asks = |words: &[&str]| asks(lines.media, payload_type, words);
         let transport = lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"]));
@@ -388,7 +378,7 @@ impl NegotiatedParameters {
     }
 }
 
-/// Negotiates the first video section of an offer, in which the other end receives this stream.
+/// Negotiates an offer's first video section, in which the other end receives this stream.
 ///
 /// # Errors
 /// The offer can't be answered.
@@ -396,8 +386,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     negotiate(offer, &Wanted::Sent(stream))
 }
 
-/// Negotiates the first video section of an offer, in which the other end sends. `audio` states whether to receive the
-/// other end's audio as well.
+/// Negotiates an offer's first video section, in which the other end sends. `audio` states whether to receive its
+/// audio.
 ///
 /// # Errors
 /// The offer can't be answered.
@@ -423,14 +413,14 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
     let media = &session.medias[taken];
     let own = Lines { session: &session, media };
     let transport = Transport::of(&session, media);
-    // Browsers only offer DTLS-SRTP with feedback (UDP/TLS/RTP/SAVPF).
+    // Browsers only offer DTLS-SRTP with feedback.
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
     }
     if let Some(wrong) = direction.excluded().into_iter().find(|d| media.has_attribute(d)) {
         return refuse("offer.direction", format!("its video is {wrong}"), direction.remedy());
     }
-    // The tunnel has a single socket for media and reports.
+    // The tunnel has a single socket.
     if !transport.has("rtcp-mux") {
         return refuse("offer.rtcp-mux", "it wants a port for reports alone", BROWSER);
     }
@@ -455,7 +445,7 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
         transport: number.filter(|_| asks(&["transport-cc"])),
-        // Two extensions with the same ID can't be distinguished in a packet. In that case the send time is not used.
+        // Two extensions with the same ID can't be distinguished.
         send_time: own.extension(SEND_TIME).filter(|id| number != Some(*id)),
         peer,
         fingerprints,
@@ -478,7 +468,6 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
     Ok(negotiated)
 }
 
-/// Returns the first offered payload type that can decode the stream.
 fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), NegotiationError> {
     const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
@@ -490,8 +479,8 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
-/// Returns the first payload type of a section that can decode this format with this configuration. If there is none,
-/// returns the name of the format and the names of the section's formats.
+/// Returns the first payload type that can decode this format with this configuration, or the names of the format and
+/// of the section's formats.
 pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8]) -> Result<Format, (String, String)> {
     let mut all = formats(media);
     let level = profile_level(config);
@@ -514,7 +503,6 @@ pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8])
     }
 }
 
-/// Returns the first offered payload type that this program can decode.
 fn decodable(media: &Media) -> Result<(PayloadFormat, Format), NegotiationError> {
     use PayloadFormat::{Av1, H264, Vp8, Vp9};
     let all = formats(media);
@@ -528,7 +516,7 @@ fn decodable(media: &Media) -> Result<(PayloadFormat, Format), NegotiationError>
     found.map_or_else(|| refuse("offer.codec", format!("it offers {}", names.join(", ")), remedy), Ok)
 }
 
-/// Returns the SSRCs of a section's first group of media and retransmissions.
+/// The first group of media and retransmissions.
 fn announced_pair(media: &Media) -> Option<(u32, u32)> {
     media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
         let mut ssrcs = said.strip_prefix("FID ")?.split_whitespace().map(str::parse);
@@ -537,18 +525,18 @@ fn announced_pair(media: &Media) -> Option<(u32, u32)> {
 }
 
 impl NegotiatedParameters {
-    /// Returns the description of this end: the answer, or the offer.
+    /// Returns the answer or the offer.
     pub fn describe(&self, own: &LocalParameters<'_>) -> String {
         let address = own.address.ip();
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        // An end that sends may have no audio to send.
+        // An end that sends may have no audio.
         let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
-            // The BUNDLE group keeps the order of the offer. The first section stays the tagged one, unless it is
-            // rejected (RFC 9143, section 7.3).
+            // The group keeps the offer's order, and the first section stays the tagged one unless it is rejected (RFC
+            // 9143, section 7.3).
             let is_accepted = |mid: &String| {
                 let of = |section: &Media| value(section, "mid") == Some(mid);
                 self.sections.iter().position(of).is_some_and(accepted)
@@ -559,7 +547,7 @@ impl NegotiatedParameters {
         }
         match self.role {
             Role::Answerer => whole.add_attribute(Attribute::new("ice-lite")),
-            // This end implements RFC 8445, and not its predecessor (RFC 8445, section 10).
+            // This end implements RFC 8445, not its predecessor (RFC 8445, section 10).
             Role::Offerer { .. } => whole.add_attribute(Attribute::with_value("ice-options", "ice2")),
         }
         for (place, section) in self.sections.iter().enumerate() {
@@ -568,20 +556,18 @@ impl NegotiatedParameters {
             match audio.filter(|audio| audio.section == place) {
                 _ if place == self.taken => self.describe_video(&mut media, own),
                 Some(audio) => self.describe_audio(&mut media, own, audio),
-                // Rejected sections keep their positions, with port 0, because sections are matched by position (RFC
-                // 3264, section 6).
+                // Sections are matched by position, so rejected ones stay, with port 0 (RFC 3264, section 6).
                 None => media.add_attribute(Attribute::new("inactive")),
             }
             whole.medias.push(media);
         }
         let mut text = Vec::new();
-        // Writing to a vector can't fail.
+        // Can't fail for a vector.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Writes the direction and the transport. The sections of a bundle share the transport, but browsers look for it
-    /// in each section.
+    /// Writes direction and transport. A bundle shares the transport, but browsers look for it in each section.
     fn describe_transport(&self, media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
         media.port = own.address.port();
         let Credentials { ufrag, password } = own.credentials;
@@ -590,8 +576,7 @@ impl NegotiatedParameters {
         flag(self.direction.attribute());
         flag("rtcp-mux");
         if self.role != Role::Answerer {
-            // The server is not free to choose a separate port for reports (RFC 9725, section 4.4.1; RFC 8858, section
-            // 3).
+            // The server must not choose a separate port for reports (RFC 9725, section 4.4.1; RFC 8858, section 3).
             flag("rtcp-mux-only");
         }
         if small_reports {
@@ -604,19 +589,17 @@ impl NegotiatedParameters {
         add_attribute(media, "setup", if is_answer { "passive" } else { "actpass" });
         for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
             let (foundation, ip, port) = (n + 1, address.ip(), address.port());
-            // This is the priority of a host candidate. The first candidate has the highest local preference (RFC 8445,
-            // section 5.1.2.1).
+            // Host candidates, with falling local preference (RFC 8445, section 5.1.2.1).
             let priority = (126 << 24) + ((65_535 - n) << 8) + 255;
             add_attribute(media, "candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));
         }
     }
 
-    /// Adds the SDP attributes for this payload type's per-packet feedback (`rtcp-fb`) and for the header extensions
-    /// (`extmap`).
+    /// Adds `rtcp-fb` and `extmap`.
     fn describe_feedback(&self, media: &mut Media, own: &LocalParameters<'_>, payload_type: u8) {
         match own.feedback {
-            // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to each
-            // payload type, including that of retransmissions.
+            // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to
+            // every payload type.
             Feedback::Congestion if self.congestion => add_attribute(media, "rtcp-fb", "* ack ccfb"),
             Feedback::Transport => {
                 if let Some(id) = self.transport {
@@ -631,9 +614,8 @@ impl NegotiatedParameters {
         }
     }
 
-    /// Writes the attributes of the video's section.
     fn describe_video(&self, media: &mut Media, own: &LocalParameters<'_>) {
-        // If this end sends without a retransmission stream, the section does not list one.
+        // This end may send without a retransmission stream.
         let repair = self.repair.filter(|_| own.sources.is_none_or(|own| own.repair.is_some()));
         let pt = self.payload_type;
         media.fmt = pt.to_string();
@@ -671,7 +653,6 @@ impl NegotiatedParameters {
         media.add_attribute(Attribute::new("end-of-candidates"));
     }
 
-    /// Writes the attributes of the audio's section.
     fn describe_audio(&self, media: &mut Media, own: &LocalParameters<'_>, audio: &NegotiatedAudio) {
         let pt = audio.payload_type;
         media.fmt = pt.to_string();

@@ -1,4 +1,4 @@
-//! The DTLS certificate of this end.
+//! This end's DTLS certificate.
 
 use p256::SecretKey;
 use p256::ecdsa::{DerSignature, SigningKey};
@@ -15,16 +15,15 @@ use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 
-/// The SHA-256 fingerprint of a certificate, by which peers authenticate each other (RFC 8122).
+/// SHA-256 of a certificate, by which peers authenticate each other (RFC 8122).
 pub type Fingerprint = [u8; 32];
 
-/// A self-signed certificate with a P-256 key. Peers identify it by the fingerprint in the session description, so its
-/// name and dates have no meaning.
+/// Self-signed, with a P-256 key. Peers identify it by its fingerprint, so its name and dates have no meaning.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The certificate and its private key.
+    /// With the private key.
     pub dtls: dimpl::DtlsCertificate,
-    /// The fingerprint for the session description.
+    /// For the session description.
     pub fingerprint: Fingerprint,
 }
 
@@ -32,7 +31,7 @@ pub(crate) fn fingerprint(certificate: &[u8]) -> Fingerprint {
     Sha256::digest(certificate).into()
 }
 
-/// The profile of the certificate: this name as issuer and subject, without extensions.
+/// Issuer and subject of a certificate without extensions.
 struct Plain(Name);
 
 impl BuilderProfile for Plain {
@@ -55,14 +54,13 @@ impl BuilderProfile for Plain {
 }
 
 impl Certificate {
-    /// Creates a certificate from a secret. Returns `None` if the secret is no valid P-256 key, which is the case for
-    /// one in 2³².
+    /// Returns `None` if the secret is no valid P-256 key, as one in 2³² is not.
     pub fn new(secret: &[u8; 32]) -> Option<Self> {
         let secret = SecretKey::from_slice(secret).ok()?;
         let signer = SigningKey::from(&secret);
         let private_key = secret.to_pkcs8_der().ok()?.as_bytes().to_vec();
         let date = |year, month, day, hour, minute, second| DateTime::new(year, month, day, hour, minute, second).ok();
-        // The last date stands for "no well-defined expiration date" (RFC 5280, section 4.1.2.5).
+        // The last date means "no well-defined expiration date" (RFC 5280, section 4.1.2.5).
         let (from, until) = (date(2000, 1, 1, 0, 0, 0)?, date(9999, 12, 31, 23, 59, 59)?);
         let builder = CertificateBuilder::new(
             Plain(Name::from_str("CN=steadycast").ok()?),

@@ -1,4 +1,4 @@
-//! The checks of the controlling ICE end (RFC 8445, sections 7 and 8).
+//! The controlling ICE end's checks (RFC 8445, sections 7 and 8).
 
 use crate::tunnel::{Output, TunnelParameters};
 use crate::{Credentials, Role};
@@ -9,19 +9,19 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use steadycast_units::Time;
 
-/// Maximum number of transmissions of a check. The timeouts, which double from 250 ms to 3 s, sum to 31 s. Consent
-/// therefore expires before the last address is given up (RFC 7675).
+/// Of a check. The timeouts, which double from 250 ms to 3 s, sum to 31 s, so consent expires before the last address
+/// is given up (RFC 7675).
 const MAX_TRANSMISSIONS: usize = 13;
 
-/// The ICE agent of an end that made the offer. All its candidates are known from the start.
+/// All candidates of the end that made the offer are known from the start.
 pub(crate) struct Controlling {
     agent: IceAgent,
-    /// The time of the next check.
+    /// Time of the next check.
     pub(crate) wake: Time,
 }
 
 impl Controlling {
-    /// Creates the agent; returns `None` if this end did not make the offer.
+    /// Returns `None` if this end did not make the offer.
     pub(crate) fn new(ends: &TunnelParameters) -> Option<Self> {
         let Role::Offerer { candidates, .. } = &ends.role else { return None };
         let creds = |of: &Credentials| IceCreds { ufrag: of.ufrag.clone(), pass: of.password.clone() };
@@ -29,7 +29,7 @@ impl Controlling {
         agent.set_controlling(true);
         agent.set_max_stun_retransmits(MAX_TRANSMISSIONS);
         agent.set_remote_credentials(creds(&ends.peer));
-        // An address that is no valid candidate is left out. Without valid candidates, the tunnel ends by its timeout.
+        // Invalid candidates are left out. Without valid ones, the tunnel ends by its timeout.
         if let Ok(own) = Candidate::host(ends.local, "udp") {
             agent.add_local_candidate(own);
         }
@@ -41,13 +41,11 @@ impl Controlling {
         Some(Self { agent, wake: Time::ZERO })
     }
 
-    /// Handles the expiry of the agent's timer.
     pub(crate) fn on_wake(&mut self, now: Instant) {
         self.agent.handle_timeout(now);
     }
 
-    /// Handles a STUN message that arrived at the local address. Returns whether it is a response, or `None` if it is
-    /// not authentic.
+    /// Handles a STUN message to the local address. Returns whether it is a response, or `None` if it is not authentic.
     pub(crate) fn on_message(
         &mut self,
         now: Instant,
@@ -56,8 +54,7 @@ impl Controlling {
         message: StunMessage<'_>,
     ) -> Option<bool> {
         let is_response = message.is_successful_binding_response();
-        // The ICE library requires these attributes, so a message without them is rejected before the library gets it.
-        // Their absence is an error of the peer.
+        // The ICE library requires these attributes, whose absence is the peer's error.
         let is_complete = if message.is_binding_request() {
             message.prio().is_some() && message.split_username().is_some()
         } else {
@@ -68,12 +65,12 @@ impl Controlling {
         }
         let packet = StunPacket { proto: Protocol::Udp, source: from, destination: local, message };
         let is_authentic = self.agent.handle_packet(now, packet);
-        // After an authentic response, the agent may be able to nominate a candidate pair.
+        // A candidate pair can perhaps be nominated now.
         self.agent.handle_timeout(now);
         is_authentic.then_some(is_response)
     }
 
-    /// Appends the datagrams that are to be sent. Returns the nominated address, if it was nominated now.
+    /// Appends the datagrams to send. Returns the address that was nominated now.
     pub(crate) fn drain(&mut self, out: &mut VecDeque<Output>) -> Option<SocketAddr> {
         let mut nominated = None;
         while let Some(event) = self.agent.poll_event() {
@@ -87,7 +84,7 @@ impl Controlling {
         nominated
     }
 
-    /// Returns the instant of the next check, or `None` if a check is due.
+    /// Time of the next check; `None` if one is due.
     pub(crate) fn next(&mut self) -> Option<Instant> {
         self.agent.poll_timeout()
     }

@@ -1,8 +1,8 @@
-//! Demultiplexing of one UDP port that several browsers share.
+//! Demultiplexing of a UDP port that several browsers share.
 //!
-//! A STUN request names its session by the ICE user name (RFC 8445, section 7.2.2). If its integrity is valid, the
-//! source address is bound to the session. DTLS, RTP and RTCP are attributed to a session by their source address
-//! alone. These datagrams never bind an address.
+//! A STUN request names its session by the ICE user name (RFC 8445, section 7.2.2), and if its integrity is valid,
+//! binds its source address to the session. DTLS, RTP and RTCP are attributed by the source address alone, and never
+//! bind one.
 
 use crate::tunnel::is_authentic_check;
 use crate::{Credentials, Protocol};
@@ -13,33 +13,32 @@ use steadycast_units::{Span, Time};
 
 /// Time without a valid check after which an address may be bound to another session.
 ///
-/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). Both intervals are shorter
-/// than this time, so a browser can't take over the address of another, active browser by a check with a forged source.
-/// If a NAT assigns the port of a browser that has died to a new browser, the new browser can use it, because it
-/// repeats its checks for longer than this time.
+/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). A browser therefore can't
+/// take over an active browser's address by a check with a forged source. If a NAT assigns the port of a browser that
+/// has died to another, that one gets it, because it repeats its checks for longer.
 const ADDRESS_HOLD: Span = Span::secs(10);
-/// Maximum number of addresses bound to a session. The address with the oldest check is released first.
+/// Per session. The address with the oldest check is released first.
 const MAX_ADDRESSES: usize = 4;
 
-/// The reason why a datagram was attributed to no session.
+/// Why a datagram was attributed to no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// A STUN request with a user name that belongs to no session.
+    /// STUN request with an unknown user name.
     UnknownUser,
-    /// A STUN request whose peer name or integrity is wrong.
+    /// STUN request whose peer name or integrity is wrong.
     FailedIntegrity,
-    /// A valid STUN request from an address at which another session is active.
+    /// Valid STUN request from an active session's address.
     ForeignAddress,
-    /// A datagram other than a STUN request, from an address that is not bound.
+    /// No STUN request, and the address is not bound.
     UnknownAddress,
-    /// The datagram is neither STUN, DTLS, RTP nor RTCP, or is STUN that can't be parsed.
+    /// Neither STUN, DTLS, RTP nor RTCP, or malformed STUN.
     OtherProtocol,
-    /// The queue of the datagram's session is full, because the session has not read the previous datagrams yet.
+    /// The datagram's session has not read the previous ones yet.
     FullQueue,
 }
 
 impl DropReason {
-    /// All reasons, in the order in which they are listed.
+    /// In the order of lists.
     pub const ALL: [Self; 6] = [
         Self::UnknownUser,
         Self::FailedIntegrity,
@@ -49,7 +48,7 @@ impl DropReason {
         Self::FullQueue,
     ];
 
-    /// Returns the name in a status.
+    /// Name in a status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownUser => "unknown_user",
@@ -62,8 +61,7 @@ impl DropReason {
     }
 }
 
-/// A session: the place to which its datagrams are delivered, the credentials that authenticate the browser's ICE
-/// connectivity checks, and the addresses that are bound to it.
+/// A session: where its datagrams go, the credentials of the browser's checks, and the addresses bound to it.
 struct Entry<T> {
     place: T,
     own: Credentials,
@@ -71,17 +69,16 @@ struct Entry<T> {
     addresses: Vec<SocketAddr>,
 }
 
-/// The binding of an address to the session with this user name.
+/// Of an address to the session with this user name.
 struct Binding {
     ufrag: String,
-    /// The arrival time of the last valid check.
+    /// Arrival time of the last valid check.
     checked: Time,
 }
 
-/// Assigns the datagrams of a port to sessions. `T` is the place to which a session's datagrams are delivered.
+/// Assigns a port's datagrams to sessions. `T` is where a session's datagrams go.
 ///
-/// Only the number of sessions determines the size of the demultiplexer: a datagram without a valid check changes only
-/// the counters.
+/// Its size depends on the number of sessions only: a datagram without a valid check just changes counters.
 pub struct Demultiplexer<T> {
     sessions: BTreeMap<String, Entry<T>>,
     bindings: BTreeMap<SocketAddr, Binding>,
@@ -95,24 +92,24 @@ impl<T> Default for Demultiplexer<T> {
 }
 
 impl<T> Demultiplexer<T> {
-    /// Adds a session with the credentials of this end, which must be unique, and the browser's user name.
+    /// Adds a session with this end's credentials, which must be unique, and the browser's user name.
     pub fn add(&mut self, own: Credentials, peer_ufrag: String, place: T) {
         self.remove(&own.ufrag);
         let ufrag = own.ufrag.clone();
         self.sessions.insert(ufrag, Entry { place, own, peer_ufrag, addresses: Vec::new() });
     }
 
-    /// Removes the session with this user name of this end, and releases its addresses.
+    /// Removes this end's session with this user name, and its bindings.
     pub fn remove(&mut self, ufrag: &str) {
         for address in self.sessions.remove(ufrag).into_iter().flat_map(|entry| entry.addresses) {
             self.bindings.remove(&address);
         }
     }
 
-    /// Returns the place of the session to which the datagram belongs.
+    /// Returns the place of the datagram's session.
     ///
     /// # Errors
-    /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].
+    /// There is none. The caller counts the reason with [`Demultiplexer::count`].
     pub fn route(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<&T, DropReason> {
         let ufrag = match Protocol::of(datagram) {
             Protocol::Other => return Err(DropReason::OtherProtocol),
@@ -127,7 +124,7 @@ impl<T> Demultiplexer<T> {
         self.sessions.get(&ufrag).map(|entry| &entry.place).ok_or(DropReason::UnknownAddress)
     }
 
-    /// Returns the user name of a valid check's session, and binds the source address to this session.
+    /// Binds the source address of a valid check to its session, whose user name is returned.
     fn checked(&mut self, now: Time, from: SocketAddr, message: &StunMessage<'_>) -> Result<String, DropReason> {
         let named = message.split_username().and_then(|(ufrag, _)| self.sessions.get(ufrag));
         let entry = named.ok_or(DropReason::UnknownUser)?;
@@ -136,7 +133,7 @@ impl<T> Demultiplexer<T> {
         }
         let ufrag = entry.own.ufrag.clone();
         let former = self.bindings.get(&from).filter(|binding| binding.ufrag != ufrag);
-        // A valid check with a forged source address must not divert the packets of an active browser.
+        // A forged source address must not divert an active browser's packets.
         if former.is_some_and(|binding| now.since(binding.checked) < ADDRESS_HOLD) {
             return Err(DropReason::ForeignAddress);
         }
@@ -144,8 +141,7 @@ impl<T> Demultiplexer<T> {
         Ok(ufrag)
     }
 
-    /// Binds an address to the session with this user name. If the address was bound to another session, releases it
-    /// from that session.
+    /// Binds an address, and releases it from another session.
     fn bind(&mut self, now: Time, from: SocketAddr, ufrag: &str) {
         let binding = Binding { ufrag: ufrag.to_owned(), checked: now };
         let former = self.bindings.insert(from, binding).map(|former| former.ufrag);
@@ -159,7 +155,7 @@ impl<T> Demultiplexer<T> {
         entry.addresses.push(from);
         if entry.addresses.len() > MAX_ADDRESSES {
             let checked = |address: &SocketAddr| self.bindings.get(address).map(|binding| binding.checked);
-            // The new address has the latest check, so it is not the one that is released.
+            // Not the new address, whose check is the latest.
             if let Some(oldest) = entry.addresses.iter().copied().min_by_key(checked) {
                 entry.addresses.retain(|address| *address != oldest);
                 self.bindings.remove(&oldest);
@@ -174,12 +170,12 @@ impl<T> Demultiplexer<T> {
         }
     }
 
-    /// Returns the number of datagrams that were not delivered, by reason.
+    /// Datagrams that were not delivered, by reason.
     pub fn dropped(&self) -> [(DropReason, u64); DropReason::ALL.len()] {
         DropReason::ALL.map(|reason| (reason, self.dropped.get(reason as usize).copied().unwrap_or(0)))
     }
 
-    /// Returns the number of bound addresses.
+    /// Number of bound addresses.
     pub fn bound(&self) -> usize {
         self.bindings.len()
     }

@@ -1,10 +1,9 @@
-//! A web browser or a WHIP server as the other end of a live sender or receiver: offer and answer, and the ICE and DTLS
-//! connection.
+//! A web browser or a WHIP server as the other end of a live sender or receiver.
 //!
-//! All parts are sans-IO. [`agree`] and [`agree_to_receive`] negotiate an offer's text. [`propose`] is the offer to a
-//! server, and [`NegotiatedParameters::accept`] reads its answer. A [`Tunnel`] receives the time and the datagrams that
-//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None of these types opens a
-//! socket or reads a clock. The cryptographic libraries take their random numbers from the system.
+//! Everything is sans-IO, except that the cryptographic libraries take random numbers from the system. [`agree`] and
+//! [`agree_to_receive`] negotiate an offer. [`propose`] is the offer to a server, and [`NegotiatedParameters::accept`]
+//! reads its answer. A [`Tunnel`] is the ICE and DTLS connection, and a [`Demultiplexer`] attributes a shared port's
+//! datagrams to tunnels.
 
 mod answer;
 mod certificate;
@@ -15,7 +14,7 @@ mod offer;
 mod transport;
 mod tunnel;
 
-// This dependency is only listed to select its features.
+// Only listed to select its features.
 use num_traits as _;
 
 pub use answer::{
@@ -30,17 +29,17 @@ pub use tunnel::{
     CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
 };
 
-/// The ICE user name and password of one end (RFC 8445, section 5.3).
+/// One end's ICE user name and password (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user name, `a=ice-ufrag`.
+    /// `a=ice-ufrag`.
     pub ufrag: String,
-    /// The password, `a=ice-pwd`.
+    /// `a=ice-pwd`.
     pub password: String,
 }
 
 impl Credentials {
-    /// Creates credentials from random bytes: 64 bits for the user name, 128 for the password.
+    /// From random bytes: 64 bits for the user name, 128 for the password.
     pub fn of(random: &[u8; 24]) -> Self {
         let (ufrag, password) = random.split_at(8);
         Self { ufrag: lines::hex(ufrag), password: lines::hex(password) }

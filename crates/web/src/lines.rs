@@ -1,24 +1,23 @@
-//! Readers of the attributes in a media section (RFC 8866), for descriptions and offers.
+//! The attributes of a media section (RFC 8866).
 
 use sdp_types::{Attribute, Media, Session};
 use steadycast_units::Span;
 use steadycast_wire::payload::PayloadFormat;
 
-/// The URI of the transport-wide sequence number header extension (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+/// URI of the transport-wide sequence number (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 pub const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 
-/// The attributes of a media section, and those at session level, which apply to all sections (RFC 8866, section 5.13).
+/// A media section's attributes, and those at session level, which apply to all sections (RFC 8866, section 5.13).
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
     /// The session description.
     pub session: &'a Session,
-    /// The media section.
+    /// The section.
     pub media: &'a Media,
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the values of an attribute that is allowed at both levels. If the section has values, those of the
-    /// session are ignored.
+    /// Returns the values of an attribute that is allowed at both levels. The section's replace the session's.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();
@@ -26,7 +25,7 @@ impl<'a> Lines<'a> {
         own.chain(common.filter(move |_| !replaced))
     }
 
-    /// Returns the ID of a header extension, if it fits the one-byte form (RFC 8285, section 4.2).
+    /// Returns a header extension's ID, if it fits the one-byte form (RFC 8285, section 4.2).
     pub fn extension(self, uri: &str) -> Option<u8> {
         self.values("extmap").find_map(|said| {
             let (id, name) = said.split_once(' ')?;
@@ -39,20 +38,20 @@ impl<'a> Lines<'a> {
 
 /// A payload type of the m= line.
 pub struct Format {
-    /// The payload type's number.
+    /// The number.
     pub payload_type: u8,
-    /// The format's encoding name in the session description.
+    /// The encoding name.
     pub name: String,
-    /// The payload format; `None` if this program does not support it.
+    /// `None` if it is not supported.
     pub format: Option<PayloadFormat>,
-    /// The format's parameters.
+    /// The format parameters.
     pub fmtp: String,
 }
 
-/// Encodings of static payload types without `a=rtpmap` (RFC 3551, table 5), in addition to those of [`PayloadFormat`].
+/// Static payload types without `a=rtpmap` (RFC 3551, table 5), in addition to those of [`PayloadFormat`].
 const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
 
-/// Returns the payload types of a section in its order (RFC 8866, section 5.14).
+/// Returns a section's payload types in its order (RFC 8866, section 5.14).
 pub fn formats(media: &Media) -> Vec<Format> {
     let of_type = |name: &str, payload_type: u8| {
         let find = |value: &str| {
@@ -65,7 +64,7 @@ pub fn formats(media: &Media) -> Vec<Format> {
         let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
         let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
         let map = of_type("rtpmap", payload_type).map(|map| match map.split('/').collect::<Vec<_>>()[..] {
-            // Video has an RTP clock of 90 kHz. An encoding with another clock is not supported.
+            // Video has an RTP clock of 90 kHz.
             [name, clock, ..] if clock != "90000" && PayloadFormat::of_encoding(name).is_some() => map,
             [name, ..] => name.to_owned(),
             [] => map,
@@ -78,8 +77,7 @@ pub fn formats(media: &Media) -> Vec<Format> {
     media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(format).collect()
 }
 
-/// Returns the `a=rtcp-fb` values of this payload type, and those of all types (RFC 4585, section 4.2), split into
-/// words.
+/// Returns the words of `a=rtcp-fb` for this payload type, including those for all types (RFC 4585, section 4.2).
 pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
     let own = payload_type.to_string();
     let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
@@ -88,14 +86,13 @@ pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Ve
         .map(|words| words[1..].to_vec())
 }
 
-/// Returns the payload type of retransmissions of this payload type, and the time for which packets are cached (RFC
-/// 4588, section 8).
+/// Returns the payload type of this payload type's retransmissions, and for how long packets are cached (RFC 4588,
+/// section 8).
 pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Span>)> {
     if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
-    // Each media type may have its own retransmission type. The parameter `apt` of a retransmission type is the number
-    // of its media type.
+    // Each media type may have its own retransmission type, whose `apt` names it.
     let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
     let again = formats(media)
         .into_iter()
@@ -104,7 +101,7 @@ pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Sp
     Some((again.payload_type, kept.map(|ms: u32| Span::millis(ms.into()))))
 }
 
-/// Returns the value of a format parameter.
+/// Returns a format parameter's value.
 pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let pair = |p: &'a str| {
         let (name, value) = p.split_once('=')?;
@@ -113,24 +110,24 @@ pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split(';').find_map(pair)
 }
 
-/// Returns bytes as hexadecimal digits.
+/// Hexadecimal digits, in upper case.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// Parses hexadecimal digits. Returns `None` for any other text.
+/// Returns `None` for text other than hexadecimal digits.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| d as u8);
     let pairs = text.as_bytes().chunks(2);
     pairs.map(|p| Some(digit(p.first()?)? << 4 | digit(p.get(1)?)?)).collect()
 }
 
-/// Adds an attribute with a value to a section.
+/// Adds an attribute with a value.
 pub fn add_attribute(media: &mut Media, name: &str, value: impl Into<String>) {
     media.add_attribute(Attribute::with_value(name, value.into()));
 }
 
-/// Returns the NAL units of a byte stream with start codes.
+/// Splits a byte stream at its start codes.
 pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let mut starts = Vec::new();
     for (at, three) in stream.windows(3).enumerate() {
@@ -141,14 +138,14 @@ pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
     let unit = |(n, start): (usize, &usize)| {
         let unit = &stream[start + 3..end(n)];
-        // The zeros before the next start code belong to that start code.
+        // The zeros before a start code belong to it.
         let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
         &unit[..len]
     };
     starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
 }
 
-/// Returns profile, constraints and level of H.264 (RFC 6184, section 8.1) from parameter sets with start codes.
+/// Returns H.264's profile, constraints and level (RFC 6184, section 8.1) from parameter sets with start codes.
 pub fn profile_level(config: &[u8]) -> Option<[u8; 3]> {
     nal_units(config).into_iter().find(|unit| unit[0] & 0x1f == 7)?.get(1..)?.first_chunk().copied()
 }

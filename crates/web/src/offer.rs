@@ -1,8 +1,8 @@
 //! The offer of an end that publishes to a server, and the server's answer (RFC 9725, section 4.2; RFC 9429).
 //!
-//! The offer has a video section, and an audio section that is bundled with it if there is audio (RFC 9725, section
-//! 4.4.1). As in browsers' offers, both sections name the same port, and neither is `bundle-only`. All candidates of
-//! this end are in the offer, so none is sent later (trickled). [`NegotiatedParameters::describe`] writes the offer.
+//! The offer has a video section, and bundled audio (RFC 9725, section 4.4.1). As in browsers' offers, both name the
+//! same port, and neither is `bundle-only`. It has all candidates, so none is trickled.
+//! [`NegotiatedParameters::describe`] writes it.
 
 use crate::Credentials;
 use crate::answer::{
@@ -16,19 +16,18 @@ use std::net::{IpAddr, SocketAddr};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
-/// The payload types of the media, of its retransmissions and of the audio, which are dynamic (RFC 3551, section 6).
+/// Dynamic payload types (RFC 3551, section 6) of the media, its retransmissions and the audio.
 const PAYLOAD_TYPES: (u8, u8, u8) = (96, 97, 111);
-/// The IDs of the header extensions for send times and for transport-wide sequence numbers.
+/// IDs of the header extensions for send times and transport-wide sequence numbers.
 const EXTENSIONS: (u8, u8) = (2, 3);
-/// H.264 at the profile and level that WebRTC ends support at least: Constrained Baseline, level 3.1 (RFC 7742,
-/// section 6.2).
+/// The least that WebRTC ends support: Constrained Baseline, level 3.1 (RFC 7742, section 6.2).
 const H264_LEVEL: [u8; 3] = [0x42, 0xe0, 0x1f];
 
 const FORMATS: &str = "send vp8, h264, vp9 or av1";
 const OTHER_CODEC: &str = "send another --codec: vp8, h264, vp9 or av1";
 const SERVER: &str = "the server has to answer as RFC 9725 says: ask its operator";
 
-/// Returns the parameters of an offer of this stream, with per-packet feedback of this format.
+/// Offers this stream with per-packet feedback of this format.
 ///
 /// # Errors
 /// The stream has no pictures in a format that WebRTC has.
@@ -90,10 +89,9 @@ pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedPara
 }
 
 impl NegotiatedParameters {
-    /// Returns the parameters that a server accepted. `self` contains the parameters that this stream offered.
+    /// Returns what a server accepted of `self`, which this stream offered.
     ///
-    /// If the server rejects the audio section, the video remains, although a WHIP server should not answer so (RFC
-    /// 9725, section 4.4.3).
+    /// The video remains if the audio is rejected, although a WHIP server should not do so (RFC 9725, section 4.4.3).
     ///
     /// # Errors
     /// The answer can't be used, or lacks what the session needs.
@@ -105,8 +103,7 @@ impl NegotiatedParameters {
             Ok(session) => session,
             Err(error) => return refuse("answer.text", format!("not a session description ({error})"), SERVER),
         };
-        // Sections are matched by position (RFC 3264, section 6), so the answer must have the kinds of the offer's
-        // sections in the same order.
+        // Sections are matched by position (RFC 3264, section 6).
         let kinds = |medias: &[Media]| medias.iter().map(|media| media.media.clone()).collect::<Vec<_>>();
         if kinds(&session.medias) != kinds(&self.sections) {
             let (had, offered) = (kinds(&session.medias).join(", "), kinds(&self.sections).join(", "));
@@ -126,7 +123,7 @@ impl NegotiatedParameters {
         };
         let payload_type = found.payload_type;
         let asks = |words: &[&str]| asks(media, payload_type, words);
-        // An extension keeps the ID of the offer (RFC 8285, section 6).
+        // An extension keeps the offer's ID (RFC 8285, section 6).
         let kept = |offered: Option<u8>, uri: &str| offered.filter(|id| lines.extension(uri) == Some(*id));
         let mut negotiated = Self {
             payload_type,
@@ -143,7 +140,7 @@ impl NegotiatedParameters {
             audio: None,
             ..self.clone()
         };
-        // The controller of a sender to a server needs per-packet feedback.
+        // A sender's controller needs per-packet feedback.
         if !negotiated.congestion && negotiated.transport.is_none() {
             let missing = if self.congestion { "RFC 8888 feedback" } else { "transport-wide feedback" };
             let problem = format!("it has no {missing}, from which the rate is found");
@@ -153,7 +150,7 @@ impl NegotiatedParameters {
         Ok(negotiated)
     }
 
-    /// Returns the audio of an answer, if it is accepted in the transport of the video.
+    /// Returns an answer's audio, if it uses the video's transport.
     fn accepted_audio(
         &self,
         session: &Session,
@@ -165,7 +162,7 @@ impl NegotiatedParameters {
         let is_bundled = value(media, "mid").is_some_and(|mid| group.contains(&mid));
         let fits = media.port > 0 && is_bundled && !Direction::Send.excluded().iter().any(|it| media.has_attribute(it));
         let (payload_type, _) = opus(media).filter(|_| fits)?;
-        // In a bundle, the payload type determines to which section a packet belongs (RFC 9143, section 9.2).
+        // In a bundle, the payload type determines a packet's section (RFC 9143, section 9.2).
         if payload_type == self.payload_type || Some(payload_type) == self.repair {
             return None;
         }
@@ -174,7 +171,7 @@ impl NegotiatedParameters {
     }
 }
 
-/// Returns the role of this end, and the server's credentials and fingerprints, from the video section of an answer.
+/// Returns this end's role, and the server's credentials and fingerprints, from an answer's video section.
 fn connection_of(
     media: &Media,
     transport: &Transport<'_>,
@@ -188,7 +185,7 @@ fn connection_of(
     if let Some(wrong) = Direction::Send.excluded().into_iter().find(|d| media.has_attribute(d)) {
         return refuse("answer.direction", format!("its video is {wrong}, and nothing is received here"), SERVER);
     }
-    // The tunnel has a single socket for media and reports.
+    // The tunnel has a single socket.
     if !transport.has("rtcp-mux") {
         return refuse("answer.rtcp-mux", "it wants a port for reports alone", SERVER);
     }
@@ -207,8 +204,7 @@ fn connection_of(
     Ok((Role::Offerer { candidates, is_dtls_client }, peer, fingerprints))
 }
 
-/// Returns the UDP addresses of candidates (RFC 8839, section 5.1), by priority. Names and other transports are left
-/// out.
+/// Returns candidates' UDP addresses (RFC 8839, section 5.1) by priority, without names and other transports.
 fn candidates(lines: &[&str]) -> Vec<SocketAddr> {
     let one = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();

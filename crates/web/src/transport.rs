@@ -1,4 +1,4 @@
-//! The transport attributes of a media section.
+//! A media section's transport attributes.
 
 use crate::Credentials;
 use crate::answer::{NegotiationError, refuse, value};
@@ -6,20 +6,19 @@ use crate::certificate::Fingerprint;
 use crate::lines::{Lines, unhex};
 use sdp_types::{Media, Session};
 
-/// Maximum length of a user name or a password (RFC 8839, section 5.4).
+/// Of a user name or password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
-/// The transport attributes of a section. They may be in the section itself, in the bundled section with which it
-/// shares a transport (RFC 9143, section 7.1.3), or at session level.
+/// From the section, from the bundled section with which it shares a transport (RFC 9143, section 7.1.3), or from
+/// session level.
 pub(crate) struct Transport<'a> {
     own: Lines<'a>,
     shared: Option<Lines<'a>>,
-    /// The `mid`s of the section's BUNDLE group; `None` without a group.
+    /// The `mid`s of the section's BUNDLE group.
     pub(crate) group: Option<Vec<&'a str>>,
 }
 
 impl<'a> Transport<'a> {
-    /// Returns the transport of a section of this session.
     pub(crate) fn of(session: &'a Session, media: &'a Media) -> Self {
         let mid = value(media, "mid");
         let group = session.get_attribute_values("group").flatten().find_map(|said| {
@@ -27,24 +26,22 @@ impl<'a> Transport<'a> {
             mids.iter().any(|of| Some(*of) == mid).then_some(mids)
         });
         let first = group.as_ref().and_then(|mids| mids.first());
-        // The first section of a BUNDLE group carries the transport for all of them (RFC 9143).
+        // The first section of a BUNDLE group carries the transport for all (RFC 9143).
         let tagged = first.and_then(|first| session.medias.iter().find(|media| value(media, "mid") == Some(first)));
         Self { own: Lines { session, media }, shared: tagged.map(|media| Lines { session, media }), group }
     }
 
-    /// Returns the values of an attribute.
+    /// Returns an attribute's values.
     pub(crate) fn values(&self, name: &'a str) -> Vec<&'a str> {
         let own: Vec<&str> = self.own.values(name).collect();
         if own.is_empty() { self.shared.iter().flat_map(|lines| lines.values(name)).collect() } else { own }
     }
 
-    /// Returns true if there is an attribute of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.own.media.has_attribute(name) || self.shared.is_some_and(|lines| lines.media.has_attribute(name))
     }
 
-    /// Returns the credentials and the fingerprints of the peer. The parameters are the places and the remedy for
-    /// errors.
+    /// Returns the peer's credentials and fingerprints. The parameters are the places and the remedy for errors.
     pub(crate) fn peer(
         &self,
         ice: &'static str,
@@ -62,7 +59,7 @@ impl<'a> Transport<'a> {
         let one = |said: &str| {
             let (hash, digits) = said.split_once(' ')?;
             let bytes = unhex(&digits.trim().replace(':', ""))?;
-            // WebRTC ends use SHA-256. Other hashes are ignored.
+            // WebRTC ends use SHA-256.
             if hash.eq_ignore_ascii_case("sha-256") { bytes.try_into().ok() } else { None }
         };
         let all: Vec<Fingerprint> = self.values("fingerprint").into_iter().filter_map(one).collect();

@@ -1,13 +1,12 @@
-//! An ICE (RFC 8445) and DTLS (RFC 5763) connection with a browser or a server, which provides the SRTP keys.
+//! An ICE (RFC 8445) and DTLS (RFC 5763) connection with a browser or server, which provides the SRTP keys.
 //!
-//! With a browser this end is ICE-lite (RFC 8445, section 2.5). It answers connectivity checks. Nothing is sent to an
-//! address before a valid check has arrived from it. An address that has not been validated gets at most three times
-//! the bytes that it sent (RFC 9000, section 8). The first address is validated by the DTLS cookie. Each further
-//! address is validated by the response to a check of this end, whose transaction ID can't be guessed (RFC 9000,
-//! sections 8.2 and 9.3). Media are sent to the old address until then. The keys are used only if the
-//! fingerprint of the browser's certificate matches.
+//! With a browser this end is ICE-lite (RFC 8445, section 2.5): it answers checks, and sends nothing to an address
+//! before a valid check from it. An address that is not validated gets at most three times the bytes that it sent (RFC
+//! 9000, section 8). The DTLS cookie validates the first address. The response to a check of this end, whose
+//! transaction ID can't be guessed, validates any other (RFC 9000, sections 8.2 and 9.3); until then, media go to the
+//! old one. The keys are used only if the fingerprint of the browser's certificate matches.
 //!
-//! With a server (WHIP, RFC 9725) this end made the offer. It sends the checks, and nominates an address that answers.
+//! With a server (WHIP, RFC 9725) this end made the offer, sends the checks, and nominates an address that answers.
 //!
 //! After each call that changes the state, the caller drains [`Tunnel::poll`] and then reads [`Tunnel::wake`].
 
@@ -23,52 +22,50 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steadycast_units::{Span, Time};
 
-/// Maximum time for ICE and DTLS together.
+/// For ICE and DTLS together.
 pub const CONNECT_TIMEOUT: Span = Span::secs(15);
 /// A browser's consent expires this long after its last check (RFC 7675, section 5.1).
 pub const CONSENT_TIMEOUT: Span = Span::secs(30);
-/// Minimum time without packets after which a browser counts as silent.
+/// Least time without packets after which a browser counts as silent.
 ///
 /// Chromium and Firefox send transport-wide feedback every 50 to 250 ms, a receiver report every second and a check
-/// every 2.5 s. At 50 % loss, the probability that four seconds pass without any of these is below 10⁻⁶, because about
-/// twenty consecutive datagrams would have to be lost.
+/// every 2.5 s. Even at 50 % loss, the probability of four seconds without any of these about twenty datagrams is below
+/// 10⁻⁶.
 pub const MIN_SILENCE: Span = Span::secs(4);
-/// A browser counts as silent only after this multiple of its usual gap between packets. A player that reports every 5
-/// s is therefore not counted as silent.
+/// Multiple of a browser's usual gap between packets after which it counts as silent, so that a player that reports
+/// every 5 s does not.
 const SILENCE_GAPS: u64 = 2;
-/// Number of recent gaps between packets that are stored. The usual gap is the second longest of them. The longest gap
-/// is left out, because it may be an outage of the network. Otherwise a browser that dies after an outage would count
-/// as active for twice the outage.
+/// The usual gap is the second longest of this many recent ones. The longest may be an outage of the network, after
+/// which a browser that dies would count as active for twice the outage.
 const RECENT_GAPS: usize = 32;
-/// If packets have arrived from the present address within this time, the browser is not moved to another address.
+/// A browser is not moved while packets have arrived from its present address within this time.
 const MIGRATION_HOLD: Span = Span::secs(1);
-/// Amplification limit for an address that is not validated (RFC 9000, section 8.1).
+/// For an address that is not validated (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
-/// Initial retransmission timeout of this end's checks, which doubles with each retransmission.
+/// Of this end's checks; doubles with each retransmission.
 const CHECK_RTO: Span = Span::millis(250);
-/// Maximum number of addresses stored per browser.
+/// Per browser.
 const MAX_PATHS: usize = 4;
-/// The PRIORITY attribute of this end's checks. It is the priority of a host candidate (RFC 8445, section 5.1.2.1).
+/// PRIORITY of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
-/// Initial retransmission timeout of a DTLS flight, and number of retransmissions. The timeout doubles each time, and
-/// the sum is 13 s.
+/// Initial timeout of a DTLS flight, and number of retransmissions. The timeout doubles, and the sum is 13 s.
 const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 
-/// The protocol of a datagram, by its first byte (RFC 7983, section 7).
+/// By a datagram's first byte (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// STUN (first byte 0 to 3).
+    /// First byte 0 to 3.
     Stun,
-    /// DTLS (first byte 20 to 63).
+    /// First byte 20 to 63.
     Dtls,
-    /// RTP or RTCP, or SRTP or SRTCP (first byte 128 to 191).
+    /// RTP, RTCP, SRTP or SRTCP (first byte 128 to 191).
     Rtp,
-    /// Another protocol, or an empty datagram.
+    /// Anything else, or an empty datagram.
     Other,
 }
 
 impl Protocol {
-    /// Returns the protocol of a datagram.
+    /// Returns a datagram's protocol.
     pub const fn of(datagram: &[u8]) -> Self {
         match datagram {
             [0..=3, ..] => Self::Stun,
@@ -79,12 +76,12 @@ impl Protocol {
     }
 }
 
-/// The SRTP keying material that DTLS exported for [`SrtpProfile`], in the order of RFC 5764, section 4.2.
+/// SRTP keying material that DTLS exported, in the order of RFC 5764, section 4.2.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// The SRTP protection profile.
+    /// SRTP protection profile.
     pub profile: SrtpProfile,
-    /// The client's key, the server's key, the client's salt, and the server's salt, concatenated.
+    /// The client's key, the server's key, the client's salt, and the server's salt.
     pub material: Vec<u8>,
 }
 
@@ -97,11 +94,11 @@ impl std::fmt::Debug for Keys {
 /// An output of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// A datagram to send to this address.
+    /// A datagram to this address.
     Send(SocketAddr, Vec<u8>),
-    /// The new address of the browser.
+    /// The browser's new address.
     Peer(SocketAddr),
-    /// The SRTP keys. Media may be sent from now on.
+    /// Media may be sent from now on.
     Keys(Keys),
 }
 
@@ -119,7 +116,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the state's name, as a session's status shows it.
+    /// Name in a session's status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checking => "checking",
@@ -135,82 +132,81 @@ impl State {
 pub struct TunnelParameters {
     /// This end's address, as the peer reaches it.
     pub local: SocketAddr,
-    /// This end's credentials, which authenticate the peer's checks.
+    /// Authenticate the peer's checks.
     pub own: Credentials,
     /// The peer's credentials.
     pub peer: Credentials,
-    /// The accepted fingerprints of the peer's certificate.
+    /// Accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// The role of this end.
+    /// This end's role.
     pub role: Role,
 }
 
 impl TunnelParameters {
-    /// Returns true if this end is the DTLS client.
+    /// Whether this end is the DTLS client.
     pub const fn is_dtls_client(&self) -> bool {
         matches!(self.role, Role::Offerer { is_dtls_client: true, .. })
     }
 }
 
-/// An address from which valid checks arrived.
+/// An address with valid checks.
 struct Path {
     at: SocketAddr,
-    /// Number of bytes received from the address.
+    /// Bytes from the address.
     received: u64,
-    /// Number of bytes sent to the address.
+    /// Bytes to the address.
     sent: u64,
-    /// Whether the address is validated.
     is_valid: bool,
-    /// The arrival time of the last valid check.
+    /// Arrival time of the last valid check.
     checked: Time,
-    /// Whether the browser has nominated this address.
+    /// By the browser.
     is_nominated: bool,
-    /// The transaction ID of this end's check.
+    /// Of this end's check.
     transaction: Option<TransId>,
-    /// The time of the next retransmission of this end's check.
+    /// When this end's check is retransmitted.
     again: Time,
-    /// The timeout after the next retransmission.
+    /// Timeout after the next retransmission.
     wait: Span,
 }
 
-/// A connection to one browser, or to a server.
+/// A connection to a browser or server.
 pub struct Tunnel {
     /// The instant of time zero.
     epoch: Instant,
     ends: TunnelParameters,
-    /// The checks of this end, if it made the offer.
+    /// Of this end, if it made the offer.
     controlling: Option<Box<Controlling>>,
     dtls: Dtls,
     dtls_wake: Time,
     state: State,
-    /// The reason why the connection ended.
+    /// Why the connection ended.
     why: Option<String>,
     peer: Option<SocketAddr>,
-    /// Whether the peer's certificate matched an accepted fingerprint.
+    /// Whether the peer's certificate matched.
     known: bool,
     began: Time,
-    /// The arrival time of the last valid check from the browser's address.
+    /// Arrival time of the last valid check from the browser's address.
     checked: Time,
-    /// The arrival time of the last authentic packet from the browser's address.
+    /// Arrival time of the last authentic packet from the browser's address.
     heard: Time,
-    /// The arrival time of the last authentic packet from any address.
+    /// Arrival time of the last authentic packet from any address.
     last: Time,
-    /// The recent times between two authentic packets.
+    /// Between authentic packets.
     gaps: VecDeque<Span>,
-    /// The addresses from which valid checks arrived, in the order of their first check.
+    /// In the order of their first check.
     paths: Vec<Path>,
-    /// The number of paths so far.
+    /// Number of paths so far.
     path_count: u64,
-    /// The secret from which the transaction IDs of checks are derived.
+    /// Determines the checks' transaction IDs.
     secret: [u8; 20],
-    /// Number of invalid checks, plus the number of datagrams from other addresses than the browser's.
+    /// Invalid checks, and datagrams from other addresses than the browser's.
     refused: u64,
     out: VecDeque<Output>,
     buffer: Vec<u8>,
 }
 
 impl Tunnel {
-    /// Creates a tunnel that starts now. `epoch` is the instant of time zero.
+    /// Starts a tunnel. `epoch` is the instant of time zero.
     ///
     /// # Errors
     /// The certificate can't be used, which is a bug.
@@ -222,9 +218,9 @@ impl Tunnel {
     ) -> Result<Self, dimpl::Error> {
         let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
-            // The cookie proves that the browser receives packets at its address, before this end sends a large flight.
+            // Proves that the browser receives at its address, before this end sends a large flight.
             .use_server_cookie(true)
-            // Without the browser's certificate its fingerprint could not be verified.
+            // Its fingerprint must be verified.
             .require_client_certificate(true)
             .handshake_timeout(Duration::from_nanos(CONNECT_TIMEOUT.as_nanos()))
             .flight_start_rto(first)
@@ -237,7 +233,7 @@ impl Tunnel {
         if controlling.is_none() {
             dtls.handle_timeout(start)?;
         }
-        // The secret must differ per session and must not be known to the browser.
+        // Differs per session, and the browser does not know it.
         let secret = hmac(&certificate.dtls.private_key, &[b"checks", ends.own.password.as_bytes()]);
         Ok(Self {
             epoch,
@@ -263,43 +259,42 @@ impl Tunnel {
         })
     }
 
-    /// Returns the state.
+    /// The state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Returns the reason why the connection ended, or `None` if one of the ends closed it.
+    /// Returns why the connection ended, or `None` if one of the ends closed it.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// Returns true if this end is the DTLS client.
+    /// Whether this end is the DTLS client.
     pub const fn is_dtls_client(&self) -> bool {
         self.ends.is_dtls_client()
     }
 
-    /// Returns the peer's address.
+    /// The peer's address.
     pub const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Returns the number of invalid checks, plus the number of datagrams from other addresses than the browser's.
+    /// Number of invalid checks, and of datagrams from other addresses than the browser's.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Returns the time since the last packet of the browser.
+    /// Time since the browser's last packet.
     pub fn silent_for(&self, now: Time) -> Span {
         now.since(self.last)
     }
 
-    /// Returns true if a connected browser has sent nothing for longer than a running browser would be silent, see
-    /// [`MIN_SILENCE`].
+    /// Whether a connected browser has sent nothing for longer than a running one would, see [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
         self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.usual_gap() * SILENCE_GAPS)
     }
 
-    /// Returns the second longest of the recent gaps.
+    /// The second longest of the recent gaps.
     fn usual_gap(&self) -> Span {
         let longer = |(first, second): (Span, Span), gap: &Span| {
             if *gap > first { (*gap, first) } else { (first, second.max(*gap)) }
@@ -307,7 +302,7 @@ impl Tunnel {
         self.gaps.iter().fold((Span::ZERO, Span::ZERO), longer).1
     }
 
-    /// Returns the time at which [`Tunnel::on_wake`] is due.
+    /// When [`Tunnel::on_wake`] is due.
     pub fn wake(&self) -> Time {
         if !self.out.is_empty() {
             return Time::ZERO;
@@ -320,12 +315,12 @@ impl Tunnel {
         }
     }
 
-    /// Returns the next output, or `None` if there is none.
+    /// Returns the next output.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
-    /// Handles the expiry of the timer of [`Tunnel::wake`].
+    /// Handles the timer of [`Tunnel::wake`].
     pub fn on_wake(&mut self, now: Time) {
         let peer = self.peer_name();
         match self.state {
@@ -333,14 +328,14 @@ impl Tunnel {
             State::Connecting if now >= self.began + CONNECT_TIMEOUT => {
                 self.end(format!("ICE reached {peer}, and DTLS did not connect in 15 s"));
             }
-            // Media must not be sent without consent, even if reports still arrive (RFC 7675).
+            // Media require consent, even if reports still arrive (RFC 7675).
             State::Connected if now >= self.checked + CONSENT_TIMEOUT => {
                 self.end(format!("{peer} has been silent for 30 s"));
             }
             State::Checking | State::Connecting | State::Connected if self.controlling.is_some() => {
                 let instant = instant(self.epoch, now);
                 self.with_checks(now, |checks| checks.on_wake(instant));
-                // Before an address is nominated, DTLS has no destination.
+                // Without a nominated address, DTLS has no destination.
                 if self.state != State::Checking {
                     self.drive(now, |_| Ok(()));
                 }
@@ -358,12 +353,12 @@ impl Tunnel {
         }
     }
 
-    /// Returns the name of the peer in messages.
+    /// In messages.
     const fn peer_name(&self) -> &'static str {
         if self.controlling.is_some() { "the server" } else { "the browser" }
     }
 
-    /// Returns the reason for the end of a connection on which no check has succeeded.
+    /// Why a connection ended on which no check succeeded.
     fn unreached(&self) -> String {
         let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
         match &self.ends.role {
@@ -375,7 +370,7 @@ impl Tunnel {
         }
     }
 
-    /// Calls the checks of this end, and processes their output: datagrams, and the nominated address.
+    /// Calls this end's checks, and processes their output.
     fn with_checks(&mut self, now: Time, call: impl FnOnce(&mut Controlling)) {
         let epoch = self.epoch;
         let Some(checks) = self.controlling.as_deref_mut() else { return };
@@ -386,20 +381,20 @@ impl Tunnel {
             self.move_to(now, at);
             if self.state == State::Checking {
                 self.state = State::Connecting;
-                // If this end is the DTLS client, it begins the handshake now.
+                // A DTLS client begins the handshake now.
                 self.drive(now, |_| Ok(()));
             }
         }
     }
 
-    /// Handles a STUN or DTLS datagram. Other protocols must not be passed.
+    /// Handles a STUN or DTLS datagram. Others must not be passed.
     pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
         if self.state == State::Ended {
             return;
         }
         let taken = match Protocol::of(datagram) {
             Protocol::Stun => self.on_stun(now, from, datagram).is_some(),
-            // DTLS is accepted only from the nominated address, so that other hosts can't disturb the handshake.
+            // Other hosts must not disturb the handshake.
             Protocol::Dtls if self.peer == Some(from) => {
                 if let Some(path) = self.paths.iter_mut().find(|path| path.at == from) {
                     path.received += datagram.len() as u64;
@@ -412,7 +407,7 @@ impl Tunnel {
         self.refused += u64::from(!taken);
     }
 
-    /// Handles an authentic SRTCP packet from this address. Only the browser can have sent it.
+    /// Handles an authentic SRTCP packet, which only the browser can have sent.
     pub fn on_authenticated(&mut self, now: Time, from: SocketAddr) {
         self.arrived(now);
         if self.peer == Some(from) {
@@ -420,7 +415,7 @@ impl Tunnel {
         }
     }
 
-    /// Updates the silence timer for a packet that only the browser can have sent.
+    /// Only the browser can have sent the packet.
     fn arrived(&mut self, now: Time) {
         if self.state == State::Connected {
             self.gaps.push_back(now.since(self.last));
@@ -439,7 +434,7 @@ impl Tunnel {
         }
     }
 
-    /// Handles a STUN message: a check of the browser, or its response to a check of this end.
+    /// A check of the browser, or its response to this end's.
     fn on_stun(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Option<()> {
         let message = StunMessage::parse(datagram).ok()?;
         if self.controlling.is_some() {
@@ -451,7 +446,7 @@ impl Tunnel {
         self.on_check(now, from, datagram.len(), &message)
     }
 
-    /// Handles a STUN message of a server: a response to a check of this end, or a check by the server.
+    /// A server's response to a check of this end, or a check of its own.
     fn on_checks(&mut self, now: Time, from: SocketAddr, message: StunMessage<'_>) -> Option<()> {
         let (local, instant) = (self.ends.local, instant(self.epoch, now));
         let mut authentic = None;
@@ -478,14 +473,13 @@ impl Tunnel {
         if let Some(path) = self.paths.get_mut(n) {
             path.received += len as u64;
             path.checked = now;
-            // Full agents other than libwebrtc nominate only once (RFC 8445, section 8.1.1), so the nomination is
-            // stored.
+            // Full agents other than libwebrtc nominate only once (RFC 8445, section 8.1.1).
             path.is_nominated |= message.use_candidate();
         }
         self.send(from, reply);
         self.arrived(now);
         let nominated = message.use_candidate();
-        // The first nominated address is used immediately, because DTLS validates it.
+        // DTLS validates the first address.
         if nominated && self.peer.is_none() {
             self.move_to(now, from);
             if self.state == State::Checking {
@@ -494,7 +488,7 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
-            // A check without a nomination does not show that the browser intends to stay at this address.
+            // Without a nomination, the browser may not intend to stay at this address.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -516,7 +510,7 @@ impl Tunnel {
         Some(())
     }
 
-    /// Returns the index of an address's path. The path is added if it does not exist.
+    /// Returns the index of an address's path, which is added if it is new.
     fn path(&mut self, now: Time, at: SocketAddr) -> usize {
         if let Some(n) = self.paths.iter().position(|path| path.at == at) {
             return n;
@@ -543,13 +537,12 @@ impl Tunnel {
         self.paths.len() - 1
     }
 
-    /// Sends a check, to which only a browser that receives at this path's address can respond.
+    /// Sends a check, to which only a browser that receives at this address can respond.
     fn check(&mut self, now: Time, n: usize) {
         let Some(path) = self.paths.get_mut(n).filter(|path| !path.is_valid) else { return };
         let Some(transaction) = path.transaction else { return };
         let TunnelParameters { own, peer, .. } = &self.ends;
-        // The user name of a check consists of the receiver's and the sender's user names, in this order (RFC 8445,
-        // section 7.2.2).
+        // The receiver's user name comes first (RFC 8445, section 7.2.2).
         let name = format!("{}:{}", peer.ufrag, own.ufrag);
         let (mut bytes, password) = ([0; 640], peer.password.as_bytes());
         let message = StunMessage::binding_request(&name, transaction, false, 0, PRIORITY, false);
@@ -558,16 +551,15 @@ impl Tunnel {
         let at = path.at;
         let is_sent = bytes.get(..len).is_some_and(|bytes| self.send(at, bytes));
         if let Some(path) = self.paths.get_mut(n).filter(|_| !is_sent) {
-            // The amplification limit is reached. The next check of the browser allows another try.
+            // The amplification limit is reached. The browser's next check allows another try.
             (path.again, path.wait) = (Time::NEVER, CHECK_RTO);
         }
     }
 
-    /// Moves to the address that the browser nominated last, if this address is validated and no packets arrive from
-    /// the present address.
+    /// Moves to the validated address that the browser nominated last, if no packets arrive from the present one.
     ///
-    /// An attacker can replay a check from another address, and may even make the browser respond. The attacker can't
-    /// divert the media as long as the browser's packets arrive from the browser's present address.
+    /// An attacker can replay a check from another address, and may even make the browser respond, but can't divert the
+    /// media while packets arrive from the browser's present address.
     fn settle(&mut self, now: Time) {
         if now.since(self.heard) >= MIGRATION_HOLD
             && let Some(at) = self.next().filter(|_| self.state != State::Ended)
@@ -576,8 +568,7 @@ impl Tunnel {
         }
     }
 
-    /// Returns the validated address with the latest check. Only checks since the last packet from the present address
-    /// are considered.
+    /// Returns the validated, nominated address with the latest check since the last packet from the present one.
     fn next(&self) -> Option<SocketAddr> {
         let fit = |path: &&Path| {
             path.is_valid && path.is_nominated && path.checked > self.heard && self.peer != Some(path.at)
@@ -588,21 +579,21 @@ impl Tunnel {
     fn move_to(&mut self, now: Time, at: SocketAddr) {
         self.peer = Some(at);
         (self.heard, self.checked) = (now, now);
-        // An older nomination of another address must not cause a move back.
+        // An older nomination must not cause a move back.
         self.paths.iter_mut().for_each(|path| path.is_nominated = path.at == at);
         self.out.push_back(Output::Peer(at));
     }
 
-    /// Returns the time of the next check of a path, or of the next move to another path if that is earlier.
+    /// When a path's next check is due, or an earlier move.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
         self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))
     }
 
-    /// Sends a datagram, unless the amplification limit of the address is reached. Returns whether it was sent.
+    /// Sends a datagram within the address's amplification limit. Returns whether it was sent.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         if self.controlling.is_some() {
-            // The address answered a check before it was nominated, so it is validated.
+            // The address answered a check before it was nominated.
             self.out.push_back(Output::Send(to, bytes.to_vec()));
             return true;
         }
@@ -619,7 +610,7 @@ impl Tunnel {
     /// Calls DTLS, and processes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
-        // Even if DTLS has failed, its output is sent first, because it contains an alert for the browser.
+        // Includes an alert if DTLS has failed.
         self.drain();
         if let Err(error) = done {
             self.end(format!("DTLS failed: {error}"));
@@ -648,14 +639,12 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
-                    // The DTLS implementation returns the certificate before the keys. Keys without a known certificate
-                    // are therefore due to an error in it, or to an attack.
+                    // The certificate comes before the keys, unless DTLS has an error or is attacked.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }
                     self.state = State::Connected;
-                    // The browser has completed the handshake from this address, or from a validated one. The address
-                    // is therefore validated.
+                    // The handshake completed from this address or from a validated one, which validates it.
                     let peer = self.peer;
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
@@ -667,7 +656,7 @@ impl Tunnel {
                     self.state = State::Ended;
                     return;
                 }
-                // With the keys the connection is complete. No application data is exchanged over DTLS.
+                // No application data is exchanged over DTLS.
                 _ => {}
             }
         }
@@ -681,9 +670,9 @@ impl Tunnel {
     }
 }
 
-/// Returns true if a STUN message is a check for the end with the credentials `own`, from the peer with this user name.
+/// Whether a message is a check for the end with the credentials `own` from this peer.
 pub(crate) fn is_authentic_check(message: &StunMessage<'_>, own: &Credentials, peer_ufrag: &str) -> bool {
-    // An ICE-lite end is always in the controlled role, so a check must not contain ICE-CONTROLLED.
+    // An ICE-lite end is always controlled, so a check must not contain ICE-CONTROLLED.
     message.is_binding_request()
         && message.split_username() == Some((&own.ufrag, peer_ufrag))
         && message.ice_controlled().is_none()
@@ -699,15 +688,15 @@ fn time(epoch: Instant, instant: Instant) -> Time {
     Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
-/// Returns the HMAC of STUN's MESSAGE-INTEGRITY.
+/// STUN's MESSAGE-INTEGRITY.
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     DefaultSha1HmacProvider.sha1_hmac(key, parts)
 }
 
-/// Returns the transaction ID for this number. It can't be computed without the secret.
+/// Without the secret, the ID can't be computed.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
-    // The crate can't create a transaction ID from given bytes, but returns the ID of a message that it parses. A
-    // message without attributes is therefore built and parsed (RFC 8489, section 5).
+    // The crate only has IDs of messages that it parses, so a message without attributes is built (RFC 8489, section
+    // 5).
     let mut header = [0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let hash = hmac(secret, &[&number.to_be_bytes()]);
     header.iter_mut().skip(8).zip(hash).for_each(|(byte, hashed)| *byte = hashed);
