@@ -5,10 +5,10 @@ use crate::model::OwnClock;
 use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Offset, Span};
 
-/// Largest clock offset. The packets' send times wrap after 4.5 hours, so a larger offset would be ambiguous.
+/// The packets' send times wrap after 4.5 hours, so a larger offset would be ambiguous.
 const MAX_OFFSET: Span = Span::secs(4 * 3600);
 
-/// Largest clock drift in parts per million. A quartz drifts by 20 to 100 ppm.
+/// In parts per million; a quartz drifts by 20 to 100.
 const MAX_DRIFT_PPM: f64 = 10_000.0;
 
 pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock {

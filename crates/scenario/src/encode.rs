@@ -34,7 +34,7 @@ impl Codec {
         matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
     }
 
-    /// Returns the default quantizers and the range of valid ones.
+    /// Returns the default quantizers and the valid range.
     const fn quantizers(self) -> (Quantizers, Quantizers) {
         match self {
             Self::Mpeg2 | Self::Mpeg4 | Self::H263 => (Quantizers(2, 31), Quantizers(1, 31)),
@@ -80,13 +80,13 @@ const STANDARD: Encode = Encode {
 const GOP: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 to 1000 frames" };
 
 impl Encode {
-    /// Reads the table `encode`. Its defaults depend on the media. `media` is `None` if the media could not be read.
+    /// Reads the table `encode`, whose defaults depend on the media; `None` if they could not be read.
     pub(crate) fn read_for(item: &Item, media: Option<&Media>, out: &mut Findings) -> Option<Self> {
         let (sequence, modelled) = match media {
             Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),
             other => (other, false),
         };
-        // Media that could not be read may be a clip, so no problem is reported.
+        // Media that could not be read may be a clip.
         let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
         for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
             if matches!(own.text(), Some("clip" | "auto")) && !has_clip {
@@ -97,13 +97,13 @@ impl Encode {
                 );
             }
         }
-        // The codec and the GoP are read first, because the defaults of the other keys depend on them.
+        // The defaults of the other keys depend on these.
         let codec = field(item, "codec", &[], out).ok().flatten().unwrap_or(STANDARD.codec);
         let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
         let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
-        // A GoP of one or two frames is too short for the default of two B frames.
+        // A GOP of one or two frames is too short for two B frames.
         let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
-        // A clip keeps its size and its frame rate. The other media have no size, so the default is used.
+        // The other media have no size of their own.
         let (size, fps) = match (has_clip, modelled) {
             (true, _) => (Size::Auto, Fps::Auto),
             // The default parameters of RFC 8593's codec are meant for 30 frames per second.
@@ -148,11 +148,9 @@ pub enum Size {
 }
 
 impl Size {
-    /// The size 1280x720.
     pub(crate) const HD: Self = Self::Pixels { width: 1280, height: 720 };
 }
 
-/// Sizes that have a name.
 const SIZES: &[(&str, u32, u32)] = &[
     ("sqcif", 128, 96),
     ("qcif", 176, 144),
@@ -181,7 +179,7 @@ impl FromToml for Size {
         if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
             return Some(Self::Pixels { width: *width, height: *height });
         }
-        // Chroma has half the resolution (4:2:0), so width and height must be even.
+        // Chroma has half the resolution (4:2:0).
         let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
         if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
             return Some(Self::Pixels { width, height });

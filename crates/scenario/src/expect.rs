@@ -13,13 +13,11 @@ pub(crate) struct Scene<'a> {
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// Whether the scenario has had no problem so far. Otherwise a missing name may be a consequence of that problem,
-    /// and is not reported.
+    /// No problem so far. Otherwise a missing name may be its consequence, and is not reported.
     pub(crate) whole: bool,
 }
 
-/// Whether a run of the scenario produces the figure. A flow and its receivers have the figures of the flow's kind. No
-/// run produces the figures of live sessions.
+/// Whether a run produces the figure; figures of live sessions never exist.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
     // Figures of the run and of links do not depend on the kind of a flow.
     let Some(flow) = flow else { return true };
@@ -44,7 +42,6 @@ fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
     }
 }
 
-/// Returns the noun for a message: "… has no figure".
 fn noun(of: Of) -> String {
     match of {
         Of::Run => "summary.json".into(),
@@ -54,17 +51,16 @@ fn noun(of: Of) -> String {
     }
 }
 
-/// The first parts of the paths into the summary's lists.
 const FLOWS: &str = "flows";
 const LINKS: &str = "links";
 const SIMULCASTS: &str = "simulcasts";
 const INVARIANTS: &str = "invariants";
 const RECEIVERS: &str = "receivers.";
 const WAYS: [&str; 2] = ["forward.", "back."];
-/// Parts of a path that can follow the name of a flow, a simulcast or a link, other than figures.
+/// What can follow the name of a flow, a simulcast or a link, other than figures.
 const LISTS_BELOW: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
 
-/// Checks the path of an expectation: it has to lead to a number that the run's summary will have.
+/// The path has to lead to a number of the run's summary.
 pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Findings) {
     let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     if path.split('.').any(str::is_empty) || !path.bytes().all(letter) {
@@ -95,7 +91,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
         LINKS => {
             let names = scene.links.iter().map(|link| link.name.as_str());
             let Some((_, rest)) = named("link", Of::Link, names, rest, at, scene, out) else { return };
-            // Without a direction the path means the forward one, as in `steadycast_record::flat`.
+            // Forward by default, as in `steadycast_record::flat`.
             let rest = WAYS.iter().find_map(|way| rest.strip_prefix(way)).unwrap_or(rest);
             figure(Of::Link, None, rest, at, out);
         }
@@ -103,7 +99,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             let names = scene.simulcasts.iter().map(|simulcast| simulcast.name.as_str());
             let Some((n, rest)) = named("simulcast", Of::Simulcast, names, rest, at, scene, out) else { return };
             let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Of::Simulcast, None, rest, at, out) };
-            // All groups of a simulcast have the same receivers, so it suffices to check the lowest group.
+            // All groups of a simulcast have the same receivers.
             let lowest = scene.simulcasts[n].flows.first().map(|flow| &scene.flows[flow.0 as usize]);
             let nodes = lowest.into_iter().flat_map(|flow| &flow.to).map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Viewer, nodes, rest, at, scene, out) {
@@ -130,8 +126,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
     }
 }
 
-/// Returns the path of the figure that `word` probably means: `word` may be a column heading of a table, or a figure of
-/// the flow's receivers. Returns `None` if it is neither.
+/// Returns the path that `word` probably means: a column heading of a table, or a figure of the flow's receivers.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
     // A word that is a figure of the flow already is a valid path.
     if find(Of::Flow, word).is_some() {
@@ -144,8 +139,7 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     };
     let of = |of: Of| {
         let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
-        // A table's column shows a single quantile of a distribution, usually p95. A column heading means this
-        // quantile.
+        // A table's column shows a single quantile of a distribution, usually p95.
         Some(if figure.is_at(word) {
             word.to_owned()
         } else {
@@ -159,18 +153,17 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     Some(format!("{FLOWS}.{}.{RECEIVERS}{node}.{}", flow.name, of(Of::Receiver)?))
 }
 
-/// Returns the first parts that a path into the summary can have.
 fn heads() -> Vec<&'static str> {
     let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
     let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
     all.extend(of_run.map(Figure::head));
-    // In the list, figures with the same first part are adjacent, so `dedup` removes the repetitions.
+    // Figures with the same first part are adjacent.
     all.dedup();
     all
 }
 
-/// Splits a path after the name of an existing flow, link or simulcast. Returns the object's index and the rest of the
-/// path. Names can contain dots, so the longest match is used.
+/// Splits a path after the name of an existing object; returns its index and the rest. Names can contain dots, so the
+/// longest match is used.
 fn named<'a, 'p>(
     what: &str,
     of: Of,
@@ -188,8 +181,7 @@ fn named<'a, 'p>(
         let given = format!("{} is a {what}, not a figure", quoted(path));
         out.problem(at, given, "go on with a figure, for example \".throughput_bps\"");
     } else if found.is_none() && scene.whole {
-        // No object has this name. For the error message, the name is assumed to end where a figure or a list of
-        // figures begins.
+        // For the message, the name ends where a figure or a list of figures begins.
         let goes_on = |rest: &str| find(of, rest).is_some() || LISTS_BELOW.iter().any(|way| rest.starts_with(way));
         let mut dots = path.match_indices('.').map(|(dot, _)| dot);
         let end = dots.clone().find(|dot| goes_on(&path[dot + 1..])).or(dots.next()).unwrap_or(path.len());
@@ -198,7 +190,6 @@ fn named<'a, 'p>(
     found
 }
 
-/// Checks that an invariant or a controller's promise with this id exists.
 fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     let all: Vec<&str> = registry.promises().into_iter().map(|promise| promise.id).collect();
     if !all.contains(&id) {
@@ -206,8 +197,7 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Checks that an object of the summary has the figure, and that it is a number. If the object is a flow or a receiver,
-/// `flow` is this flow or the flow of this receiver.
+/// Checks that an object has the figure, and that it is a number; `flow` is the flow, or that of the receiver.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
     match find(of, path) {
@@ -226,7 +216,7 @@ fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Finding
         }
         None => {
             let longer: Vec<String> = known().flat_map(paths).collect();
-            // If the path names a distribution, its quantiles are suggested.
+            // Suggests the quantiles of a distribution.
             let below: Vec<&str> = longer
                 .iter()
                 .map(String::as_str)
@@ -243,7 +233,6 @@ fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Finding
     }
 }
 
-/// Returns the paths of a figure and of its parts.
 fn paths(figure: &Figure) -> Vec<String> {
     match figure.parts.names() {
         [] => vec![figure.key.to_owned()],

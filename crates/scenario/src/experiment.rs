@@ -1,7 +1,6 @@
 //! Experiment files: a question, the runs that answer it, the measures of each run, and the bounds for the measures.
 //!
-//! This module reads and checks a file and resolves its draws. [`experiment`] returns the checked content as JSON. The
-//! caller runs the experiment, evaluates its measures and checks its bounds.
+//! [`experiment`] checks a file, resolves its draws, and returns its content as JSON.
 
 use crate::file::FORMAT;
 use crate::tree::give_paths;
@@ -10,7 +9,6 @@ use steadycast_settings::tree::{Item, Place, Value, from_toml, quoted};
 use steadycast_settings::{Declared, Findings, FromToml, OneOrMany, Problems, Spanned, described, tables, words};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span};
 
-/// The largest number of seeds, and of draws, in one experiment.
 const MOST: u64 = 100_000;
 
 tables! {
@@ -316,7 +314,6 @@ words! {
     }
 }
 
-/// The seeds of an experiment's runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Seeds(Vec<u64>);
 
@@ -337,8 +334,7 @@ impl FromToml for Seeds {
             Value::Text(text) => {
                 let (first, last) = text.split_once('-').unwrap_or((text, text));
                 match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
-                    // The length is checked before the range is expanded, so that a mistyped range does not fill the
-                    // memory.
+                    // A mistyped range must not fill the memory.
                     (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first..=last).collect(),
                     _ => return out.refuse(&item.at, format!("{} is no range of seeds", quoted(text)), remedy),
                 }
@@ -348,7 +344,7 @@ impl FromToml for Seeds {
         let mut unique = seeds.clone();
         unique.sort_unstable();
         unique.dedup();
-        // A repeated seed would repeat the same run, and narrow the mean's confidence interval without new evidence.
+        // A repeated seed would narrow the mean's confidence interval without new evidence.
         if seeds.is_empty() || unique.len() < seeds.len() || seeds.len() as u64 > MOST {
             return out.refuse(&item.at, "the seeds are none, too many, or one of them stands twice", remedy);
         }
@@ -400,7 +396,7 @@ impl FromToml for Literal {
     }
 }
 
-/// Returns a value in the form that `--set` accepts: a text unchanged, everything else as TOML.
+/// A text is unchanged, everything else is TOML.
 fn literal(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -450,7 +446,7 @@ impl FromToml for LabelledChanges {
     }
 }
 
-/// The distributions of drawn keys, by their paths.
+/// By the paths of the drawn keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Distributions(Vec<(String, Distribution)>);
 
@@ -474,7 +470,7 @@ impl FromToml for Distributions {
     }
 }
 
-/// The physical quantity of a range's two limits. Draws are numbers, which are written in the quantity's unit.
+/// The physical quantity of a range's limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
     Rate,
@@ -491,8 +487,7 @@ impl Quantity {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
             Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
             Value::Text(text) => {
-                // Each unit belongs to only one of these quantities, so the order in which they are tried does not
-                // matter.
+                // Each unit belongs to only one of these quantities.
                 let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
                 let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
                 let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
@@ -514,19 +509,17 @@ impl Quantity {
     }
 }
 
-/// The distribution of one drawn key.
 #[derive(Clone, Debug)]
 enum Distribution {
-    /// Uniform between two numbers, or uniform between their logarithms.
+    /// Uniform between two numbers, or between their logarithms.
     Range { quantity: Quantity, from: f64, to: f64, scale: Scale },
-    /// One of these values, each with the same probability.
+    /// One of these values, with equal probabilities.
     Among(Vec<String>),
-    /// A deck of cards that are drawn without replacement. An empty deck is refilled. In each pass, every value is
-    /// drawn as often as it is in the deck.
+    /// A deck of cards, drawn without replacement and refilled when it is empty.
     Deck(Deck, Vec<String>),
 }
 
-/// A deck of cards. A card is the index of a value. `left` contains the cards that have not been drawn yet.
+/// Cards are indices of values; `left` are those that have not been drawn.
 #[derive(Clone, Debug)]
 struct Deck {
     cards: Vec<usize>,
@@ -538,7 +531,7 @@ impl Deck {
         let cards = match weights {
             None => (0..values).collect(),
             Some(weights) => {
-                // The sum saturates, because the weights come from a file; the check refuses a sum that is too large.
+                // Saturates: the check refuses a sum that is too large.
                 let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
                 if weights.value.len() != values || count == 0 || count > MOST {
                     let what = "it is not one whole number for each value";
@@ -594,8 +587,7 @@ impl Distribution {
                 let at = (chance.unit() * values.len() as f64) as usize;
                 values.get(at).or(values.last()).cloned().unwrap_or_default()
             }
-            // The interval is extended by 1 before rounding down, so that the last whole number is as likely as the
-            // others.
+            // Extended by 1 before rounding down, so that the last whole number is as likely as the others.
             Self::Range { quantity: Quantity::Whole, from, to, scale: Scale::Linear } => {
                 Quantity::Whole.text(chance.between(*from, *to + 1.0).floor().min(*to))
             }
@@ -634,7 +626,7 @@ pub fn experiment(text: &str, file: &str, redraw: Redraw) -> Result<Json, Proble
     let mut out = Findings::new(file);
     let mut root = from_toml(text, &mut out);
     let read = if out.problems.is_empty() {
-        // Problems name keys by their paths, so the paths have to be set before the keys are read.
+        // Problems name keys by these paths.
         give_paths(&mut root, "");
         ExperimentFile::read(&root, &mut out)
     } else {
@@ -647,7 +639,6 @@ pub fn experiment(text: &str, file: &str, redraw: Redraw) -> Result<Json, Proble
     }
 }
 
-/// An experiment file whose keys have been read one by one.
 struct Checked {
     file: ExperimentFile,
     redraw: Redraw,
@@ -663,7 +654,7 @@ impl Checked {
         let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
         let own = list(&file.scenario).iter().flat_map(|table| list(&table.bound)).chain(list(&file.bound));
         let measures = match &file.measure {
-            // A bound can define its own measure with the key `value`. If one does, the file needs no [[measure]].
+            // Bounds with the key `value` define their measures themselves.
             None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
             _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
         };
@@ -730,7 +721,6 @@ impl Checked {
     }
 }
 
-/// A variant of an experiment.
 struct Variant {
     name: String,
     /// Whether bounds that do not name the variant apply to it.
@@ -738,7 +728,6 @@ struct Variant {
     json: Json,
 }
 
-/// Returns the variants of a file. Reports a problem if two have the same name.
 fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
     let default = file.world.as_ref().map_or(World::Simulated, |world| world.value);
     let mut all: Vec<Variant> = Vec::new();
@@ -755,8 +744,8 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
             let sets = changes(&table.set);
-            // Variants with the same `group` can be compared with each other: those of one list of names, and those
-            // whose changes contain `${variant}`.
+            // Variants with the same `group` can be compared: those of one list of names, and those whose changes
+            // contain `${variant}`.
             let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
             let group = is_group.then_some(place);
             let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
@@ -782,7 +771,6 @@ fn changes(set: &Option<Spanned<Changes>>) -> Json {
     set.as_ref().map_or_else(|| json!([]), |set| set.value.json())
 }
 
-/// Returns a required text; reports a problem if it is missing.
 fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out: &mut Findings) -> String {
     match said.as_ref().filter(|said| !said.value.trim().is_empty()) {
         Some(said) => said.value.trim().to_owned(),
@@ -793,7 +781,7 @@ fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out
     }
 }
 
-/// Returns the names of a list of tables. There has to be at least one table, and the names must be unique.
+/// Returns the names of a list of tables, of which there has to be at least one; names are unique.
 fn named<T>(
     all: &Option<Spanned<Vec<Spanned<T>>>>,
     what: &str,
@@ -820,21 +808,20 @@ fn named<T>(
 struct Names<'a> {
     measures: &'a [String],
     variants: &'a [String],
-    /// The variants to which a bound applies if the bound names no variant.
+    /// Variants with all bounds that name no variant.
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
-    /// The default of a bound's key `over`.
     over: Over,
 }
 
 impl Names<'_> {
-    /// Returns the labels of an axis. Several scenarios may each have an axis of this name.
+    /// Returns the labels of an axis, which several scenarios may have.
     fn labels(&self, axis: &str) -> Vec<&str> {
         let mut found = Vec::new();
         for one in self.axes {
             let names = one["names"].as_array().into_iter().flatten();
-            // An axis with `columns` has several names. Each point's labels are in the same order as the names.
+            // An axis with `columns` has several names; labels are in the same order.
             for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
                 let values = one["values"].as_array().into_iter().flatten();
                 found.extend(values.filter_map(|value| value["labels"][at].as_str()));
@@ -874,7 +861,6 @@ fn scenario(table: &Spanned<ScenarioTable>, names: &Names<'_>, out: &mut Finding
     })
 }
 
-/// Returns names with their values as texts.
 fn texts(said: &Option<Spanned<Changes>>) -> Json {
     let all = said.as_ref().map_or(&[][..], |said| &said.value.0);
     let each = all.iter().map(|(name, item)| (name.clone(), Json::from(literal(&item.value))));
@@ -901,7 +887,7 @@ fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) 
         }
         json!({
             "name": text(&table.name, "name", &table.at, "give it a name", out),
-            // The labels are written as a list of pairs, because they are tried in the file's order.
+            // A list, because labels are tried in the file's order.
             "labels": table.labels.as_ref().map_or_else(Vec::new, |labels| {
                 labels.value.0.iter().map(|(label, item)| json!([label, literal(&item.value)])).collect()
             }),
@@ -911,8 +897,7 @@ fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) 
     each.collect()
 }
 
-/// Returns rows of values as texts. Reports a problem and returns `None` if a row does not have exactly one value for
-/// each column.
+/// Returns rows of values as texts; `None` and a problem if a row lacks a column's value.
 fn rows(
     columns: &Option<Spanned<Vec<String>>>,
     rows: &Spanned<Vec<Vec<Literal>>>,
@@ -944,7 +929,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             sets.value.0.iter().map(|(label, changes)| of(&[label], &[label], changes.json())).collect()
         }
         (None, None, Some(all)) if path.is_empty() && table.name.is_none() => {
-            // Rows do not set keys. Their values are only used through `${ }`.
+            // Rows do not set keys; their values are only used through `${ }`.
             let each = rows(&table.columns, all, out)?.into_iter();
             each.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
         }
@@ -963,8 +948,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
     Some(json!({ "names": names, "path": path, "values": values, "scenarios": scenarios }))
 }
 
-/// Returns the draws, each as changes of the scenario. Every key and every deck draws from its own generator, so that
-/// adding a key or a draw changes no other value.
+/// Every key and every deck draws from its own generator, so that adding a key changes no other value.
 fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<Json> {
     let is_empty = table.values.is_none() && table.variables.is_none() && table.deck.is_none();
     let said = table.count.as_ref().map(|count| count.value);
@@ -973,7 +957,7 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
         return Vec::new();
     };
     if count == 0 || count > MOST {
-        // The count may come from the command line, so the file need not have the key.
+        // The count may come from the command line.
         let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
         out.problem(at, format!("{count} is out of range"), format!("write a number from 1 to {MOST}"));
         return Vec::new();
@@ -1018,12 +1002,12 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
     (0..count).map(one).collect()
 }
 
-/// Returns a bound as JSON. `of` is the scenario whose table contains the bound, if there is one.
+/// `of` is the scenario whose table contains the bound, if there is one.
 fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: &mut Findings) -> Json {
     let (measure, own) = match &table.value.value {
         Some(value) => {
             let name = text(&table.measure, "measure", &table.at, "give the measure a name", out);
-            // A bound with a `value` defines a measure. With the name of another measure, the name would be ambiguous.
+            // A bound with a `value` defines a measure, whose name must be new.
             if names.measures.contains(&name) {
                 out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
             }
@@ -1073,7 +1057,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
         "over": table.over.as_ref().map_or(names.over, |over| over.value).word(),
         "variants": match table.variant {
             Some(_) => among(&table.variant, "variant", names.variants, out),
-            // A bound applies to a reference variant (`judged = false`) only if the bound names it.
+            // A reference variant (`judged = false`) has only the bounds that name it.
             None => json!(names.judged),
         },
         "scenarios": of.map_or_else(|| among(&table.scenario, "scenario", names.scenarios, out), |of| json!([of])),
@@ -1087,7 +1071,6 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
 }
 
 impl BoundTable {
-    /// Returns the points to which the bound applies, as axes with their values.
     fn at_points(&self) -> &[(String, Item)] {
         self.at.as_ref().map_or(&[], |at| &at.value.0)
     }
@@ -1116,7 +1099,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     let over_points = kind == TableKind::Points && (by.is_some() || table.against.is_some());
     let spread = if over_points { TableSpread::Interval } else { TableSpread::Range };
     json!({
-        // If the key is absent, `among` returns all measures. For `but`, an absent key means no measure.
+        // `among` would return all measures for an absent key.
         "but": table.but.as_ref().map_or_else(|| json!([]), |_| among(&table.but, "measure", names.measures, out)),
         "title": text(&table.title, "title", &table.at, "say what it shows", out),
         "kind": kind.word(),
@@ -1135,7 +1118,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
 
 fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
     let kind = table.kind.as_ref().map_or(FigureKind::Measure, |kind| kind.value);
-    // `known` would report an absent key, but this key is optional.
+    // `known` would report an absent key.
     let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
     let against = table.against.as_ref().map(|_| known(&table.against, "against", names.measures, &table.at, out));
     if let (Some(_), Some(said)) = (&over, &table.against) {
@@ -1160,7 +1143,6 @@ fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -
     })
 }
 
-/// Returns a name that has to be one of `all`; reports a problem if it is not.
 fn known(said: &Option<Spanned<String>>, key: &str, all: &[String], at: &Place, out: &mut Findings) -> String {
     let names: Vec<&str> = all.iter().map(String::as_str).collect();
     let name = text(said, key, at, "name one of the file's", out);

@@ -14,12 +14,10 @@ use steadycast_settings::{
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-/// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// Keys of scenario files, each with the names that other programs use for the same setting. If a scenario contains
-/// such a name, the error message suggests our key. If several keys match, the message suggests the first one that is
-/// valid in the table.
+/// Keys of scenario files, each with its names in other programs, which error messages translate. Of several keys, the
+/// first one that is valid in the table is suggested.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),
@@ -413,8 +411,7 @@ joined! {
     LevelTable = LevelExtra, "Links of one level of a tree.";
 }
 
-/// The table `back`, which contains the keys that differ in the back direction. A link's schema contains this table's
-/// schema, so the table's schema omits `back`. Otherwise the schema would be recursive.
+/// The keys of the table `back`. Its schema is part of a link's and omits `back`, or it would be recursive.
 #[derive(Clone, Debug)]
 pub(crate) struct BackTable;
 impl Declared for BackTable {
@@ -495,7 +492,6 @@ words! {
     }
 }
 
-/// The value of the key `media`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MediaValue(pub(crate) MediaWord);
 
@@ -525,7 +521,6 @@ tables! {
     }
 }
 
-/// The value of the key `start`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StartValue {
     At(Span),
@@ -562,7 +557,6 @@ kinds! {
     }
 }
 
-/// The value of the key `playout`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlayoutValue(pub(crate) Playout);
 
@@ -587,14 +581,13 @@ impl FromToml for PlayoutValue {
     }
 }
 
-/// The value of the key `ecn`: a codepoint, or a boolean.
+/// A codepoint, or a boolean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EcnValue(pub(crate) Ecn);
 
 impl EcnValue {
     const WORDS: [(&str, Ecn); 3] = [("off", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
-    /// Returns the word for a codepoint.
     pub(crate) fn word(ecn: Ecn) -> &'static str {
         Self::WORDS.iter().find(|(_, one)| *one == ecn).map_or("off", |(word, _)| word)
     }
@@ -627,7 +620,6 @@ impl FromToml for EcnValue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Params(pub(crate) Vec<Chosen>);
 
-/// A controller's name and its given parameters.
 pub(crate) type Chosen = (Spanned<String>, Vec<Spanned<(String, Given)>>);
 
 impl Declared for Params {
@@ -640,7 +632,7 @@ impl Declared for Params {
                 let schema = match (default, param.within) {
                     (Of::Number(default), within) => {
                         let mut schema = json!({ "type": "number", "default": default });
-                        // JSON has no infinity, so only finite limits are written.
+                        // JSON has no infinity.
                         if let Within::Range(Of::Number(least), Of::Number(most)) = within {
                             let finite =
                                 [("minimum", least), ("maximum", most)].into_iter().filter(|(_, n)| n.is_finite());
@@ -649,8 +641,7 @@ impl Declared for Params {
                         schema
                     }
                     (Of::Span(span), _) => with_default(Span::schema(), span.to_string()),
-                    // A default below the valid range means "not set", as the parameter's description explains. The
-                    // schema then has no default.
+                    // A default below the valid range means "not set".
                     (Of::Rate(rate), Within::Range(least, _)) if Of::Rate(rate) < least => Rate::schema(),
                     (Of::Rate(rate), _) => with_default(Rate::schema(), rate.to_string()),
                     (Of::Choice(word), Within::Among(words)) => json!({ "enum": words, "default": word }),
@@ -671,7 +662,7 @@ impl Declared for Params {
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
             controllers.insert(controller.name.to_owned(), described(schema, &[&sentence(controller.about)]));
         }
-        // The parameters of a user's own controller are not known here, so any parameters are allowed.
+        // A user's own controller may have any parameters.
         json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
     }
 }
@@ -710,8 +701,7 @@ impl FromToml for Params {
     }
 }
 
-/// Turns a phrase into a sentence: capitalises its first letter and adds a full stop. If the phrase begins with a
-/// literal value and a colon, that value is not changed.
+/// Turns a phrase into a sentence, without changing a literal value before a colon.
 fn sentence(phrase: &str) -> String {
     let word = phrase.split([' ', ':']).next().unwrap_or_default();
     let typed = phrase[word.len()..].starts_with(':');
@@ -727,7 +717,7 @@ fn with_default(mut schema: Json, default: String) -> Json {
     schema
 }
 
-/// Returns the JSON Schema of a scenario file: its keys, their descriptions, and the parameters of every controller.
+/// Returns the JSON Schema of a scenario file.
 pub fn schema() -> Json {
     let mut schema = File::schema();
     let mut back = Spec::schema();

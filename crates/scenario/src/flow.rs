@@ -18,22 +18,20 @@ use steadycast_settings::{Declared, Findings, FromToml, Rule, Settings, Spanned,
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time, counted};
 
-/// Maximum number of flows in a scenario.
 const MAX_FLOWS: usize = 10_000;
 
 const COMMON: &[&str] =
     &["name", "count", "kind", "from", "to", "receivers", "cast", "start", "stop", "send_jitter", "packet"];
-/// Keys of a TCP flow in addition to those of TCP's configuration.
+/// Besides those of TCP's configuration.
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 
-/// An entry of the file with its flows: one flow, or several by a range or a count.
+/// An entry of the file with its flows: one, or several by a range or a count.
 pub(crate) struct Group<'a> {
     pub(crate) table: &'a Spanned<FlowTable>,
     pub(crate) names: Vec<String>,
     ranged: bool,
 }
 
-/// Reads the names of all flows.
 pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -> Vec<Group<'a>> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
@@ -55,15 +53,14 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
             }
             pattern = Pattern::counted(name, count.value);
         }
-        // The number is checked before the names are made, so that a mistyped range does not fill the memory.
+        // A mistyped range must not fill the memory.
         if pattern.count() > (MAX_FLOWS - total) as u64 {
             out.problem(&name.at, "too many flows", format!("at most {MAX_FLOWS} in one scenario"));
             continue;
         }
         let names = pattern.names();
         total += names.len();
-        // A duplicate flow would add a host with an existing name, which would be reported a second time. The flow is
-        // therefore left out.
+        // A duplicate flow would add a host with an existing name, which would be a second problem.
         if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
             out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
             continue;
@@ -74,7 +71,6 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
     all
 }
 
-/// Returns the hosts that the flows add to a dumbbell.
 pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     let mut all = Vec::new();
     for group in groups {
@@ -99,7 +95,6 @@ pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     all
 }
 
-/// Makes the flows of an entry.
 pub(crate) fn flows(
     group: &Group<'_>,
     net: &Network,
@@ -112,7 +107,7 @@ pub(crate) fn flows(
     let Some(kind) = kind(table, files, out) else { return Vec::new() };
     let mut all = Vec::new();
     for (i, name) in group.names.iter().enumerate() {
-        // The other flows of the entry would have the same problem, so the loop ends with the first one.
+        // The other flows of the entry would have the same problem.
         let Some(from) = source(group, i, net, dumbbell, out) else { return all };
         let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
         let Some(cast) = cast(table, &kind, to.len(), &files.registry, out) else { return all };
@@ -129,7 +124,7 @@ pub(crate) fn flows(
             Some(StartValue::Uniform(from, to)) => Start::Uniform(Time::ZERO + from, Time::ZERO + to),
         };
         let latest = match start {
-            // A drawn start can be as late as the end of its range.
+            // The latest drawn start.
             Start::At(at) | Start::Uniform(_, at) => at,
             Start::Event => Time::ZERO,
         };
@@ -158,7 +153,6 @@ pub(crate) fn flows(
     all
 }
 
-/// Returns the source's node of the `i`th flow of a group.
 fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Findings) -> Option<crate::NodeIx> {
     let table = group.table;
     match &table.from {
@@ -166,7 +160,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
         // `hosts` has added this node.
         None if dumbbell => net.node(&format!("{}.src", group.names[i])),
         None => {
-            // If the network could not be read, this has been reported and is the reason why the source is missing.
+            // If the network could not be read, this has been reported.
             if net.source.is_none() && !net.partial {
                 out.missing(&table.at, "from", "write the source's node, for example from = \"s\"");
             }
@@ -175,14 +169,12 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns the node's name for the `i`th flow: `text`, or the `i`th name of `text` if it is a range. The range must
-/// have as many names as the range of the flow's name.
+/// Returns `text`, or its `i`th name if it is a range, which must have as many names as the range of the flow's name.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
         return Some(text.value.clone());
     }
-    // The ranges of the flows and of the nodes are paired one to one.
     if group.ranged && pattern.count() == group.names.len() as u64 {
         return pattern.names().into_iter().nth(i);
     }
@@ -231,7 +223,7 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
-        // A list of ranges is a group of receivers. Only a range that is not in a list is paired with the flows.
+        // Only a range that is not in a list is paired with the flows; a list of ranges is a group of receivers.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -256,7 +248,7 @@ fn cast(
     out: &mut Findings,
 ) -> Option<Cast> {
     let given = table.cast.as_ref();
-    // The problem is reported at the key that determines the number of receivers.
+    // The key that determines the number of receivers.
     let at = given
         .map(|c| &c.at)
         .or(table.receivers.as_ref().map(|r| &r.at))
@@ -297,7 +289,6 @@ fn cast(
     Some(cast)
 }
 
-/// Reads how a video flow's losses are repaired.
 fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> Option<Repair> {
     let Some(given) = &table.repair else { return Some(Repair::None) };
     let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
@@ -315,11 +306,10 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     out.refuse(&given.at, what, remedy)
 }
 
-/// Reads whether a video flow fills its probes with padding. Padding is sent in the stream of retransmissions.
+/// Padding is sent in the stream of retransmissions.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
     let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
-    // `auto` retransmits only to a single receiver, and only if the AVPF profile allows the receiver to request
-    // packets.
+    // `auto` retransmits only to a single receiver, and only with the AVPF profile.
     let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
@@ -335,7 +325,7 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     };
     let (word, keys) = match kind.value {
         FlowWord::Video => {
-            // `bytes` is a key of TCP and of greedy media, but of no other traffic.
+            // `bytes` is a key of TCP and of greedy media only.
             let own = |key: &&str| !COMMON.contains(key) && (*key == "bytes" || !TCP.contains(key));
             ("a video", FlowTable::KEYS.iter().copied().filter(own).chain(Vbr::keys()).collect())
         }
@@ -352,18 +342,16 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     Some(match kind.value {
         FlowWord::Video => FlowKind::Video(Box::new(video(table, files, out)?)),
         FlowWord::Tcp => FlowKind::Tcp(Box::new(tcp(table, out)?)),
-        // `fill` ignores the other keys, which have been reported above.
+        // The other keys have been reported above.
         FlowWord::Cbr => FlowKind::Cbr(Cbr::fill(&table.cbr.item, None, out)?),
         FlowWord::OnOff => FlowKind::OnOff(OnOff::fill(&table.onoff.item, None, out)?),
     })
 }
 
-/// Returns a rate if it is above zero; else reports a problem.
 fn above_zero(given: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
     checked(given, &positive, out)
 }
 
-/// Returns a value if it satisfies its rule; else reports a problem.
 pub(crate) fn checked<T: Copy>(given: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
     match rule.broken(&given.value) {
         None => Some(given.value),
@@ -371,22 +359,21 @@ pub(crate) fn checked<T: Copy>(given: &Spanned<T>, rule: &dyn Rule<T>, out: &mut
     }
 }
 
-/// Checks the codec rate of audio against Opus's range, 6 to 510 kb/s (RFC 6716, section 2.1.1).
+/// Opus's range is 6 to 510 kb/s (RFC 6716, section 2.1.1).
 fn audio_rate(rate: &Rate) -> Option<(String, String)> {
     let fits = (Rate::kbps(6)..=Rate::kbps(510)).contains(rate);
     (!fits).then(|| (format!("Opus has no rate of {rate}"), "take 6kbps to 510kbps".to_owned()))
 }
 
-/// Minimum packet size of a video or TCP flow.
+/// Of a video or TCP flow.
 pub(crate) const MIN_PACKET: Bytes = Bytes::new(100);
 
-/// Reads the packet size of a video or TCP flow.
 fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
     table
         .packet
         .as_ref()
         .and_then(|given| checked(given, &PacketSize { least: MIN_PACKET.get() }, out))
-        // The invalid size has been reported. The default allows the other checks to continue.
+        // The default allows the other checks to continue.
         .unwrap_or(default)
 }
 
@@ -405,13 +392,13 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
-        // The parameters of a user's own controller can't be checked here, because only its program knows them.
+        // Only a user's own controller knows its parameters.
         if Outside::of(name).is_none() {
             match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
-                        // Each parameter is resolved separately, so that a problem is reported at the line of its key.
+                        // Each parameter is resolved separately, so that a problem has the line of its key.
                         if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
@@ -483,7 +470,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         encode: encode?,
         vbr: vbr?,
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
-        // The valid kinds of repair depend on the receivers, which are read later.
+        // The valid kinds depend on the receivers, which are read later.
         repair: Repair::None,
         padding: false,
         audio: table.audio.as_ref().and_then(|given| checked(given, &audio_rate, out)),
@@ -501,8 +488,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     })
 }
 
-/// Warns of a flow without any limit: its controller ignores the network, its source always has data, and it has no
-/// cap.
+/// Warns of a flow whose controller ignores the network, whose source always has data, and which has no cap.
 fn warn_of_no_limit(
     table: &Spanned<FlowTable>,
     controller: Option<&ControllerRef>,
@@ -513,7 +499,7 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
-    // A controller that ignores the network has a rate as its parameter. If the parameter is given, it limits the flow.
+    // The rate is a parameter of a controller that ignores the network.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);
@@ -529,7 +515,7 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let word = match (&table.media, files_say) {
         (None, _) => files_say.map_or(MediaWord::Synthetic, |(word, _)| word),
-        // A key set on the command line overrides a `media` that contradicts it in the file.
+        // A key from the command line overrides a contradicting `media` in the file.
         (Some(given), Some((word, at))) if at.set && !given.at.set && given.value.0 != MediaWord::Rfc8593 => word,
         // RFC 8593's trace-driven and hybrid models replay the frames of a clip or trace.
         (Some(given), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&given.value.0) => {
@@ -566,7 +552,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             if clip.all.is_empty() {
                 return out.refuse(&clip.at, "an empty list", "name at least one file, or write media = \"synthetic\"");
             }
-            // All missing files are reported, not only the first.
+            // All missing files are reported.
             let paths: Vec<_> = clip.all.iter().map(|name| files.found(name, "the clip", out)).collect();
             Media::Clip { paths: paths.into_iter().collect::<Option<_>>()? }
         }
@@ -614,8 +600,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
 }
 
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
-    // Both tables are read before a problem in one of them ends the function, so that the problems of both are
-    // reported.
+    // The problems of both tables are reported.
     let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
     let mut config = config?;
     config.packet = packet(table, config.packet, out);

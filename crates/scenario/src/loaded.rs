@@ -37,7 +37,7 @@ pub struct Loaded {
     pub(crate) root: Item,
     pub(crate) tables: File,
     pub(crate) layout: Layout,
-    /// The folder that paths in the scenario are relative to, `file.py:Class` included.
+    /// The folder to which paths in the scenario, including `file.py:Class`, are relative.
     pub folder: PathBuf,
 }
 
@@ -57,8 +57,7 @@ impl Document {
         }
     }
 
-    /// Parses a text. `origin` is the path of the text's file, which need not exist. Relative paths in the text are
-    /// relative to the folder of this file.
+    /// Parses a text. Its relative paths start in the folder of `origin`, a file that need not exist.
     ///
     /// # Errors
     /// The text is not TOML.
@@ -88,7 +87,7 @@ impl Document {
         Ok(read)
     }
 
-    /// Creates a document from a tree. `origin` is its file, which need not exist.
+    /// `origin` is the tree's file, which need not exist.
     pub(crate) fn of_tree(root: Item, origin: &Path) -> Self {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let title: String = origin
@@ -98,7 +97,7 @@ impl Document {
             .chars()
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
-        // A scenario's name has no hyphen at its start or end, and at most 80 letters (`Pattern::read`).
+        // A name has no hyphen at its start or end, and at most 80 letters (`Pattern::read`).
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
         Self {
             root,
@@ -117,15 +116,15 @@ impl Document {
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a top-level key. VALUE is
-    /// TOML. A VALUE that does not parse as TOML is a string. The key `clip` makes all videos play that clip. A NAME
-    /// with `*` matches all names of that pattern; the NAME of a range can be written without its numbers.
+    /// TOML, or else a string. The key `clip` makes all videos play that clip. `*` in NAME matches any text; a range's
+    /// NAME can omit its numbers.
     ///
     /// # Errors
     /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
-        // The separator makes the hash of two assignments differ from the hash of their concatenation.
+        // Without the separator, two assignments and their concatenation would have the same hash.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())
@@ -152,17 +151,17 @@ impl Document {
             self.hash.update(network.text.as_bytes());
             network.below(&mut self.root, &mut out);
         }
-        // Without the network, each use of its nodes and links would be reported as another problem.
+        // Each use of the network's nodes and links would be another problem.
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
-        // The network has added its flows and events, whose paths are not set yet.
+        // The network has added flows and events without paths.
         give_paths(&mut self.root, "");
         let mut files = Files::new(&self.folder, registry);
         let tables = File::read(&self.root, &mut out);
         let Some(tables) = tables else { return Err(Problems(out.problems)) };
         let (scenario, layout) = crate::resolve::resolve(&tables, &self.title, &mut files, &mut out);
-        // Problems are listed in the order of the file, and those without a line follow.
+        // In the order of the file; those without a line follow.
         out.problems.sort_by_key(|p| (p.line.is_none(), p.line));
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
@@ -194,7 +193,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'sta
     }
     String::from_utf8(std::fs::read(path).map_err(unread)?).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
-        // The first bad byte is on the line after all line ends before it.
+        // On the line after all line ends before it.
         let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
         (Some(line), "not a text in UTF-8".into(), "save it as UTF-8")
     })
@@ -209,8 +208,8 @@ impl Scenario {
         Document::read(path)?.check()
     }
 
-    /// Parses, checks and resolves a text. `origin` is the path of the text's file, which need not exist. Relative
-    /// paths in the text are relative to the folder of this file.
+    /// Parses, checks and resolves a text. Its relative paths start in the folder of `origin`, a file that need not
+    /// exist.
     ///
     /// # Errors
     /// Returns all problems, not only the first one.
@@ -228,8 +227,7 @@ impl Scenario {
 }
 
 impl Loaded {
-    /// Returns the line of each key, for error messages about keys that the simulator or the emulation does not
-    /// support. The line is `None` if the key comes from JSON or from `set`.
+    /// Returns the line of each key, for error messages; `None` if the key comes from JSON or from `set`.
     pub fn places(&self) -> BTreeMap<String, Option<u32>> {
         fn walk(item: &Item, all: &mut BTreeMap<String, Option<u32>>) {
             all.entry(item.at.key.to_string()).or_insert(item.at.line);
@@ -241,7 +239,7 @@ impl Loaded {
         }
         let mut all = BTreeMap::new();
         walk(&self.root, &mut all);
-        // The root of the document has an empty path, and is not a key.
+        // The root is not a key.
         all.remove("");
         all
     }

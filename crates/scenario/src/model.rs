@@ -1,5 +1,5 @@
-//! A checked scenario, as simulations, emulations and live sessions use it. Every default is filled in, and every shape
-//! and range is expanded.
+//! A checked scenario, as simulations, emulations and live sessions use it, with every default filled in and every
+//! shape and range expanded.
 
 use crate::encode::Encode;
 use crate::recorded::Rows;
@@ -60,13 +60,13 @@ pub struct Scenario {
     pub name: String,
     /// The duration of the run.
     pub duration: Span,
-    /// Length of the initial phase. Mean values exclude it, and time series include it.
+    /// Length of the initial phase that mean values exclude.
     pub warmup: Span,
     /// The seed of all randomness.
     pub seed: Seed,
-    /// The delay that each router adds to a multicast join on its way towards the source, on top of the links' delays.
+    /// The delay that each router adds to a multicast join towards the source, besides the links' delays.
     pub join_latency: Span,
-    /// The delay that each router adds to a multicast leave. IGMP's last-member query takes up to some seconds.
+    /// The delay that each router adds to a multicast leave; IGMP's last-member query takes up to some seconds.
     pub leave_latency: Span,
     /// Names of all nodes (hosts and routers), indexed by [`NodeIx`].
     pub nodes: Vec<String>,
@@ -74,10 +74,9 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// All flows, indexed by [`FlowIx`].
     pub flows: Vec<Flow>,
-    /// Simulcasts. Each is a list of multicast groups that carry the same video at different rates. Each receiver is a
-    /// member of one of them at a time.
+    /// Simulcasts, in each of which a receiver is a member of one group at a time.
     pub simulcasts: Vec<Simulcast>,
-    /// Changes during the run, in the order of time. Events at the same time keep the order of the file.
+    /// Changes during the run, by time and then in the order of the file.
     pub events: Vec<Event>,
     /// What is recorded in addition to the summary.
     pub record: Recording,
@@ -94,9 +93,9 @@ pub struct Link {
     pub a: NodeIx,
     /// The node at the link's other end.
     pub b: NodeIx,
-    /// The behaviour from `a` to `b`. All links that come from the same `[[link]]` entry share one object.
+    /// The behaviour from `a` to `b`, shared by all links of a `[[link]]` entry.
     pub forward: Arc<Direction>,
-    /// The direction from `b` to `a`.
+    /// The behaviour from `b` to `a`.
     pub back: Arc<Direction>,
 }
 
@@ -105,7 +104,7 @@ pub struct Link {
 pub struct Direction {
     /// The rate at which packets leave the queue.
     pub rate: RateSpec,
-    /// Propagation delay. With a `delay_trace`: the trace's mean.
+    /// Propagation delay; with a `delay_trace`, its mean.
     pub delay: Span,
     /// The delay over time, from a file.
     pub delay_trace: Option<Series>,
@@ -113,15 +112,15 @@ pub struct Direction {
     pub jitter: Option<Jitter>,
     /// Link-layer retransmission.
     pub arq: Option<Arq>,
-    /// Random loss, in addition to the queue's drops.
+    /// Random loss, besides the queue's drops.
     pub loss: Loss,
     /// The loss probability over time, from a file.
     pub loss_trace: Option<Series>,
-    /// Reordering: a share of the packets is delayed, so that later packets overtake them.
+    /// Delays a share of the packets, so that later packets overtake them.
     pub reorder: Reorder,
     /// The probability that a packet is duplicated.
     pub duplicate: f64,
-    /// The policer before the queue, which drops packets that exceed a rate.
+    /// The policer before the queue.
     pub policer: Option<Policer>,
     /// The token bucket after the queue.
     pub shaper: Option<Shaper>,
@@ -138,7 +137,7 @@ pub struct Direction {
 pub enum RateSpec {
     /// No limit: packets never wait.
     Unlimited,
-    /// A constant rate of at most 1 Tb/s. At 0, no packet leaves the queue.
+    /// A constant rate of at most 1 Tb/s; at 0, no packet leaves the queue.
     Constant(Rate),
     /// The transmission opportunities of a Mahimahi trace, and its file.
     Trace(Opportunities, PathBuf),
@@ -178,7 +177,7 @@ impl Series {
             for (at, value) in self.rows.values.iter().take_while(|(at, _)| start + *at <= until) {
                 steps.then(Time::ZERO + start + *at, of(*value));
             }
-            // Without repetition the loop ends after one pass, because the new start is later than any `until`.
+            // Without repetition the loop ends after one pass.
             start = if self.looped { start + self.rows.period } else { Span::MAX };
         }
         steps
@@ -202,14 +201,13 @@ pub struct Flow {
     pub start: Start,
     /// The stop time; `None`: the end of the run.
     pub stop: Option<Time>,
-    /// Upper limit of a random, uniformly distributed delay before each packet, or before each burst if the flow sends
-    /// bursts. The delay prevents flows from synchronising.
+    /// Upper limit of a uniform random delay before each packet or burst, which prevents flows from synchronising.
     pub send_jitter: Span,
 }
 
 impl Flow {
-    /// Returns the name of a receiver's session. This is the flow's name, followed by the receiver's index if each
-    /// receiver has a separate session.
+    /// Returns the name of a receiver's session: the flow's name, and the receiver's index if each receiver has its own
+    /// session.
     pub fn session(&self, receiver: usize) -> String {
         match self.cast {
             Cast::UnicastEach => format!("{}.{receiver}", self.name),
@@ -218,8 +216,7 @@ impl Flow {
     }
 }
 
-/// Upper bound of the time in which a kernel usually answers a segment with an acknowledgment (measured:
-/// docs/emulation.md).
+/// Upper bound of the time in which a kernel usually acknowledges a segment (measured: docs/emulation.md).
 pub const KERNEL_JITTER: Span = Span::micros(100);
 
 /// How packets of a flow are addressed to its receivers.
@@ -283,8 +280,6 @@ impl FlowKind {
         }
     }
 
-    /// Returns the default of `send_jitter`: [`KERNEL_JITTER`] for TCP with the Linux preset, zero for all other
-    /// traffic.
     pub(crate) fn host_jitter(&self) -> Span {
         match self {
             Self::Tcp(tcp) if tcp.config.preset == steadycast_tcp::Preset::Linux => KERNEL_JITTER,
@@ -298,7 +293,7 @@ impl FlowKind {
 pub enum ControllerRef {
     /// A controller of the registry.
     Entry(&'static Controller),
-    /// A user's own controller. The caller that runs the scenario supplies its factory.
+    /// A user's own controller, whose factory the caller supplies.
     Outside(Outside, String),
 }
 
@@ -334,24 +329,23 @@ impl fmt::Debug for ControllerRef {
 pub struct Video {
     /// The rate controller.
     pub controller: ControllerRef,
-    /// Whether the controller implements its paper literally, or with the paper's errors corrected.
+    /// Whether the controller follows its paper literally, or with the paper's errors corrected.
     pub mode: Mode,
-    /// The parameters that the scenario sets, by controller. All of them are checked, but only those of the chosen
-    /// controller are used.
+    /// The parameters that the scenario sets, by controller, all checked.
     pub params: Vec<(String, Vec<(String, Given)>)>,
     /// The source of the video's frames.
     pub media: Media,
-    /// The encoder's settings. Frame rate and GOP also apply to media without pixels.
+    /// The encoder's settings; frame rate and GOP also apply to media without pixels.
     pub encode: Encode,
     /// The rate control that maps a rate to a quantizer.
     pub vbr: Vbr,
-    /// Whether packets are paced, or each frame is sent as a burst.
+    /// Whether packets are paced, or sent as a burst per frame.
     pub emit: Emit,
     /// How lost packets are repaired.
     pub repair: Repair,
     /// Whether probes are filled with padding.
     pub padding: bool,
-    /// The codec rate of the audio that is sent with the video; `None` if there is no audio.
+    /// The codec rate of the audio; `None` if there is none.
     pub audio: Option<Rate>,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
@@ -365,8 +359,7 @@ pub struct Video {
     pub floor: Option<Rate>,
     /// The upper limit of the rate.
     pub cap: Option<Rate>,
-    /// The ECN codepoint of the flow's packets. With any codepoint but `NotEct`, a queue can mark packets instead of
-    /// dropping them.
+    /// The ECN codepoint of the flow's packets; with any but `NotEct`, a queue can mark instead of drop.
     pub ecn: Ecn,
     /// The receivers' feedback format.
     pub feedback: FeedbackFormat,
@@ -386,7 +379,7 @@ pub enum Playout {
     None,
     /// A constant delay; a frame that arrives later misses its display time.
     Fixed(Span),
-    /// A delay that is adapted to the time from sending a frame to its completion, including retransmissions.
+    /// Follows the time from sending a frame to its completion, including retransmissions.
     Adaptive(Bounds),
 }
 
@@ -440,7 +433,7 @@ impl Video {
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),
-            // This returns an error, because the registry has no controller of this name.
+            // Fails: the registry has no such controller.
             None => Chosen::new(self.controller.name(), self.mode, self.given()),
         }
     }
@@ -468,8 +461,8 @@ pub enum Media {
         /// Sizes vary randomly by up to this share.
         vary: f64,
     },
-    /// The source of the MPEG-TFRCP paper, without pixels. Its quantizers are 2, 4 … 62. The paper publishes one rate,
-    /// 5.25 Mb/s at quantizer 12, and the other rates are derived from it.
+    /// The source of the MPEG-TFRCP paper, without pixels, for the quantizers 2, 4 … 62. Other rates are derived from
+    /// the only published one, 5.25 Mb/s at quantizer 12.
     Map001(Map001),
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
@@ -480,7 +473,7 @@ pub enum Media {
     Rfc8593 {
         /// The codec's parameters.
         codec: CodecSettings,
-        /// The media whose frame sizes the codec uses. With `None`, sizes are drawn from the statistical model.
+        /// The media whose frame sizes the codec uses; `None`: the statistical model.
         frames: Option<Box<Media>>,
     },
 }
@@ -595,7 +588,7 @@ pub enum Workload {
         /// The lengths of the pauses between transfers.
         off: Periods,
     },
-    /// Data during on periods, at `rate`. With `None`, the data is sent as fast as the network allows.
+    /// Data during on periods, at `rate` or, with `None`, as fast as the network allows.
     OnOff {
         /// The application's rate during on periods.
         rate: Option<Rate>,
@@ -668,12 +661,11 @@ fn has_mean(shape: &f64) -> Option<(String, String)> {
     })
 }
 
-/// The rule for packet sizes of flows without a protocol above UDP: at least an IP and UDP header and one byte.
+/// At least an IP and UDP header and one byte, for flows without a protocol above UDP.
 const PLAIN: PacketSize = PacketSize { least: 29 };
 
-/// The rule that a packet's size has to satisfy.
 pub(crate) struct PacketSize {
-    /// The smallest valid packet size in bytes.
+    /// In bytes.
     pub(crate) least: u64,
 }
 
@@ -685,17 +677,17 @@ impl Rule<Bytes> for PacketSize {
     }
 }
 
-/// Groups that carry the same video at different rates. Each receiver is a member of one group at a time and starts in
-/// the lowest group.
+/// Groups that carry the same video at different rates. Each receiver is a member of one at a time, at first of the
+/// lowest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulcast {
     /// The simulcast's name.
     pub name: String,
-    /// The simulcast's groups in ascending order of rate: multicast video from one source to the same receivers.
+    /// The groups in ascending order of rate: multicast video from one source to the same receivers.
     pub flows: Vec<FlowIx>,
     /// A receiver moves up when its rate is at least this multiple of the next group's floor.
     pub up: f64,
-    /// The time for which the receiver's rate has to be this high before it moves up.
+    /// How long the receiver's rate has to be this high before it moves up.
     pub hold: Span,
 }
 
@@ -711,8 +703,7 @@ pub struct Event {
 /// The change that an event makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
-    /// A receiver joins its group. A receiver with a join event is no member at the start:
-    /// [`Scenario::starts_outside`].
+    /// A receiver joins its group, of which it is no member at the start: [`Scenario::starts_outside`].
     Join {
         /// The flow.
         flow: FlowIx,
@@ -730,7 +721,7 @@ pub enum EventKind {
     StartFlow(FlowIx),
     /// A flow stops.
     StopFlow(FlowIx),
-    /// A link changes. Properties that are `None` do not change.
+    /// A link changes; properties that are `None` do not change.
     Set(Change),
 }
 
@@ -739,7 +730,7 @@ pub enum EventKind {
 pub struct Change {
     /// The link.
     pub link: LinkIx,
-    /// The directions that change: both by default, whereas `loss` applies to the forward direction by default.
+    /// The directions that change; for `loss` the default is forward.
     pub direction: Directions,
     /// A new rate.
     pub rate: Option<RateSpec>,
@@ -799,7 +790,7 @@ impl Recording {
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        // If the divisor is below 1 ms, the series would be too long. The step is then a tenth of a second.
+        // With a divisor below 1 ms the series would be too long.
         if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
     }
 }
@@ -807,7 +798,7 @@ impl Recording {
 /// A condition on the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// A path into `summary.json`. Entries of lists are selected by their names.
+    /// A path into `summary.json`, in which entries of lists are named.
     pub that: String,
     /// The smallest valid value.
     pub min: Option<f64>,
@@ -832,15 +823,13 @@ impl Scenario {
     pub fn node_name(&self, node: NodeIx) -> &str {
         self.nodes.get(node.0 as usize).map_or("", String::as_str)
     }
-    /// Returns the index of the simulcast that has `flow` as one of its groups ([`Scenario::simulcasts`]), and the
-    /// index of `flow` among these groups.
+    /// Returns the index of the simulcast with this group ([`Scenario::simulcasts`]), and the index of the group in it.
     pub fn group_of(&self, flow: FlowIx) -> Option<(usize, usize)> {
         let place = |s: &Simulcast| s.flows.iter().position(|f| *f == flow);
         self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
     }
-    /// Returns the receivers of `flow` that are not members of the group at its start, as indexes into [`Flow::to`]. In
-    /// a simulcast, these are all receivers of every group but the lowest, because receivers join the higher groups by
-    /// themselves. In other groups, these are the receivers with a join event.
+    /// Returns the receivers that are no members of the group at its start, as indexes into [`Flow::to`]: in a
+    /// simulcast, those of every group but the lowest; otherwise, receivers with a join event.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
         if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
             return (0..self.flows[flow.0 as usize].to.len()).collect();

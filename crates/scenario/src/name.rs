@@ -3,7 +3,7 @@
 use steadycast_settings::Findings;
 use steadycast_settings::tree::Place;
 
-/// Maximum number of names that a scenario's ranges expand to.
+/// Of a scenario's ranges.
 pub(crate) const MAX_COUNT: u64 = 200_000;
 
 /// A name, or a range of names that differ in a number.
@@ -15,15 +15,10 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a name or a range of names; reports a problem if it is neither.
     pub(crate) fn read_or_report(text: &str, at: &Place, out: &mut Findings) -> Option<Self> {
         Self::read(text).map_err(|(what, remedy)| out.problem(at, what, remedy)).ok()
     }
 
-    /// Reads a name or a range of names.
-    ///
-    /// # Errors
-    /// Returns the problem and the remedy.
     pub(crate) fn read(text: &str) -> Result<Self, (String, String)> {
         let wrong = |what: &str| {
             let shown = steadycast_settings::tree::quoted(text);
@@ -61,7 +56,7 @@ impl Pattern {
         Ok(Self { before: before.to_owned(), range, after: after.to_owned() })
     }
 
-    /// Returns the range `name1` … `nameN`.
+    /// The range `name1` … `nameN`.
     pub(crate) fn counted(name: &str, count: u64) -> Self {
         Self { before: name.to_owned(), range: Some((1, count)), after: String::new() }
     }
@@ -70,10 +65,9 @@ impl Pattern {
         self.range.is_some()
     }
     pub(crate) fn count(&self) -> u64 {
-        // A count of 0 is represented by the range from 1 to 0.
+        // The range from 1 to 0 has a count of 0.
         self.range.map_or(1, |(first, last)| (last + 1).saturating_sub(first))
     }
-    /// Returns all names of the pattern.
     pub(crate) fn names(&self) -> Vec<String> {
         match self.range {
             None => vec![self.before.clone()],

@@ -38,7 +38,7 @@ words! {
     }
 }
 
-/// The keys of the TCP flow that `+WORD` adds. The flow behaves as one that a Linux server sends.
+/// The TCP flow that `+WORD` adds, as a Linux server sends.
 const BESIDE: [(&str, &str); 4] = [
     ("cubic", "congestion = \"cubic\""),
     ("newreno", "congestion = \"newreno\""),
@@ -46,20 +46,18 @@ const BESIDE: [(&str, &str); 4] = [
     ("web", "congestion = \"cubic\"\nbytes = \"300kB\"\noff = { dist = \"exponential\", mean = \"4s\" }"),
 ];
 
-/// Maximum number of flows that one `+` adds.
+/// Of one `+`.
 const MOST_BESIDE: usize = 99;
 
-/// A network that a scenario refers to.
 pub(crate) struct Named {
-    /// The text of the network's file.
     pub(crate) text: String,
     key: Place,
-    /// The content of the network's file, with absolute paths. Its key `flow` contains the TCP flows that `+WORD` adds.
+    /// With absolute paths; `flow` has the TCP flows of `+WORD`.
     root: Item,
 }
 
-/// Returns the content of the network `name` as a table on one line of TOML, with absolute paths. Its key `flow`
-/// contains the TCP flows that `+WORD` adds. Relative paths start in `folder`; names are looked up in `networks`.
+/// Returns the content of the network `name` as a table on one line of TOML, with absolute paths and the TCP flows of
+/// `+WORD` as `flow`. Relative paths start in `folder`; names are looked up in `networks`.
 ///
 /// # Errors
 /// No such network exists, or its file has problems.
@@ -72,10 +70,10 @@ pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<String, Pro
 }
 
 impl Named {
-    /// Reads the network that `key`, the value of the key `network`, refers to. Problems are added to `out`.
+    /// Reads the network in `key`, the value of the key `network`.
     pub(crate) fn read(key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
         let whole = String::read(key, out)?;
-        // A path can contain `+`. The list of flows therefore begins after `.toml`, or, in a name, at the first `+`.
+        // A path can contain `+`, so the flows begin after `.toml`.
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
         let path = place(name, key, folder, networks, out)?;
@@ -126,8 +124,7 @@ impl Named {
             return None;
         }
         let from = std::path::absolute(&path).unwrap_or(path);
-        // Later problems with these values are reported at the key `network`, because the network's file has been
-        // checked.
+        // Later problems are reported at the key `network`, because the network's file has been checked.
         moved(&mut root, &key.at, from.parent().unwrap_or(Path::new("")));
         let flows = flows_beside(beside, &key.at, out)?;
         let mut one = Self { text, key: key.at.clone(), root };
@@ -135,8 +132,8 @@ impl Named {
         Some(one)
     }
 
-    /// Merges the scenario `over` onto the network. The scenario's topology keys override the network's; the scenario's
-    /// events come after the network's, and its flows before the network's.
+    /// Merges the scenario `over` onto the network. The scenario's topology keys override the network's; its events
+    /// follow the network's, and its flows precede them.
     pub(crate) fn below(mut self, over: &mut Item, out: &mut Findings) {
         let joins = |link: &&Item| link.get("between").is_some();
         let own = over.get("nodes").or_else(|| items(over.get("link")).iter().find(joins));
@@ -162,8 +159,7 @@ impl Named {
             }
             flows.push(flow.clone());
         }
-        // The network's file may plan events after the end of the run. These events are left out. An invalid duration
-        // or time is reported when the scenario is read.
+        // Events after the end of the run are left out; invalid times are reported when the scenario is read.
         let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
@@ -188,11 +184,11 @@ impl Named {
     }
 }
 
-/// Returns the file of the network `name`, which is a path or the name of a file in `networks`.
+/// `name` is a path or the name of a file in `networks`.
 fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
     if name.contains(['/', '\\']) || name.ends_with(".toml") {
         let mut name = Value::Text(name.to_owned());
-        // Paths that are given on the command line can be relative to the current folder.
+        // Paths on the command line can be relative to the current folder.
         if key.at.set {
             find_file(&mut name, folder);
         }
@@ -205,7 +201,7 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     };
     let mut known: Vec<String> = listed
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
-        // sets.toml is not a network, but the list of sets of networks.
+        // sets.toml is the list of sets of networks.
         .filter(|name| name != "sets")
         .collect();
     // The order of a folder's entries differs between machines.
@@ -217,7 +213,7 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     Some(networks.join(format!("{name}.toml")))
 }
 
-/// Whether a text is a trace instead of TOML: its first line is a number, or cells without an equals sign.
+/// The first line is a number, or cells without an equals sign.
 fn is_trace(text: &str) -> bool {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
     first.parse::<f64>().is_ok() || first.contains([',', ';', '\t']) && !first.contains(['=', '[', '{'])
@@ -264,8 +260,7 @@ fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item
     Some(all)
 }
 
-/// Changes the places of values from another text to the place `at` in this one, and makes the paths of files, which
-/// are relative to `folder`, absolute.
+/// Gives values of another text the place `at`, and makes paths of files absolute.
 fn moved(item: &mut Item, at: &Place, folder: &Path) {
     item.at = at.clone();
     match &mut item.value {
@@ -284,8 +279,7 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
     }
 }
 
-/// Keeps the keys of a topology that `--set` has set. Drops the keys that come from the file, because `--set network=…`
-/// replaces them.
+/// Keeps a topology's keys from `--set`; `--set network=…` replaces those of the file.
 pub(crate) fn keep_set(item: &mut Item) -> bool {
     let Value::Table(table) = &mut item.value else { return item.at.set };
     let kept: Table = std::mem::take(table)

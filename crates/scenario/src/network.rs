@@ -18,21 +18,18 @@ use steadycast_units::{Bytes, Rate, Span};
 /// A host that a flow adds to a dumbbell.
 pub(crate) struct Host {
     pub(crate) name: String,
-    /// Whether the host is a sender, which is on the left. Receivers are on the right.
+    /// Senders are on the left, receivers on the right.
     pub(crate) left: bool,
 }
 
-/// Maximum plausible mean rate in bit/s of a table without a header. The unit of such a table is assumed to be Mb/s. A
-/// larger mean suggests that this assumption is wrong.
+/// In bit/s. A table without a header counts as Mb/s; a larger mean makes this unlikely.
 const LIKELY_BPS: f64 = 5e8;
-/// Maximum plausible mean step of a table without a header. Its unit is assumed to be seconds.
+/// A table without a header counts as seconds; longer steps make this unlikely.
 const LIKELY_STEP: Span = Span::secs(60);
 
-/// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a shape: its key in the file, its keys that do not describe its behaviour (such as its name), and its
-/// behaviour.
+/// A link of a shape: its key in the file, its keys that do not describe its behaviour, and its behaviour.
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network's part of the resolved text.
@@ -47,7 +44,6 @@ pub(crate) struct Layout {
     pub(crate) changed: Vec<(String, Pair)>,
 }
 
-/// The network, with look-up by name.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) nodes: Vec<String>,
@@ -56,11 +52,11 @@ pub(crate) struct Network {
     link_index: BTreeMap<String, usize>,
     /// Names that denote several links.
     groups: BTreeMap<String, Vec<usize>>,
-    /// Whether some nodes could not be read. An unknown name may belong to one of them, so it is not reported.
+    /// Some nodes could not be read, so unknown names are not reported.
     pub(crate) partial: bool,
-    /// The node from which flows start by default, if the network has a shape.
+    /// Where flows start by default, if the network has a shape.
     pub(crate) source: Option<u32>,
-    /// The nodes at which flows end by default, if the network has a shape.
+    /// Where flows end by default, if the network has a shape.
     pub(crate) ends: Vec<u32>,
     pub(crate) layout: Layout,
 }
@@ -69,27 +65,25 @@ pub(crate) struct Network {
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
-    /// The duration of the scenario, which bounds the repetitions of a trace.
+    /// Bounds the repetitions of a trace.
     pub(crate) duration: Span,
     traces: BTreeMap<(PathBuf, Quantity), Result<Recorded, Fault>>,
 }
 
-/// Maximum number of changes that a trace makes in a run.
+/// Of a trace in a run.
 const MOST_CHANGES: f64 = 4e6;
 
 impl Files {
     pub(crate) fn new(folder: &Path, registry: Registry) -> Self {
         Self { folder: folder.to_owned(), registry, duration: Span::ZERO, traces: BTreeMap::new() }
     }
-    /// Returns the absolute path of the file `name` of the scenario.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
-    /// Returns the file's path if it exists; else reports a problem.
     pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
-            // With an empty name, the path would be that of the folder, and the message would be about the folder.
+            // The path would be that of the folder.
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
@@ -106,20 +100,18 @@ impl Files {
             format!("name a file; its path is relative to the scenario's folder, {}{here}", self.folder.display());
         out.refuse(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy)
     }
-    /// Reads a quantity over time from a file, or from the cache.
     fn recorded(&mut self, path: &Path, quantity: Quantity) -> &Result<Recorded, Fault> {
         self.traces.entry((path.to_owned(), quantity)).or_insert_with(|| read_file(path, quantity))
     }
-    /// Reads a link's rate over time from a file.
     fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
-        // All other formats are tables. `series` takes them from the cache, and also reports errors.
+        // All other formats are tables.
         let Ok(Recorded::Opportunities(at)) = self.recorded(&path, Quantity::Rate) else {
             return self.series(name, looped, Quantity::Rate, out).map(RateSpec::Table);
         };
         Some(RateSpec::Trace(Opportunities { at: at.clone(), looped }, path))
     }
-    /// Reads a quantity over time from a file, and checks that it does not have too many changes.
+    /// Also checks that there are not too many changes.
     fn series(
         &mut self,
         name: &Spanned<String>,
@@ -157,11 +149,11 @@ impl Files {
                 }
                 rows
             }
-            // Only rates can have this format, and `trace` has already handled them.
+            // `trace` has handled this format, which only rates have.
             Ok(Recorded::Opportunities(_)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
-        // Each change is an event of the simulation, so a short trace that repeats in a long run can be too expensive.
+        // Each change is an event of the simulation; a short trace that repeats can be too expensive.
         let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
         if rounds * rows.values.len() as f64 > MOST_CHANGES {
             let what = format!("{} changes again and again, more than 4 million times", quoted(name));
@@ -169,8 +161,7 @@ impl Files {
         }
         Some(Series { rows, looped, path })
     }
-    /// If a link's `trace` is an AlphaRTC pattern: adds the delay and the loss of the pattern to the link's keys,
-    /// except those that the link already has.
+    /// If `trace` is an AlphaRTC pattern: adds its delay and loss, unless the link has its own.
     fn with_others(&mut self, item: &Item) -> Item {
         let mut all = item.clone();
         let Some(trace) = item.get("trace") else { return all };
@@ -188,14 +179,13 @@ impl Files {
     }
 }
 
-/// Quantities that can come from a file: the key of the constant, the key of the file, and the quantity.
+/// The key of the constant, the key of the file, and the quantity.
 pub(crate) const TRACED: [(&str, &str, Quantity); 3] = [
     ("rate", "trace", Quantity::Rate),
     ("delay", "delay_trace", Quantity::Delay),
     ("loss", "loss_trace", Quantity::Loss),
 ];
 
-/// Reads a quantity over time from a file.
 fn read_file(path: &Path, quantity: Quantity) -> Result<Recorded, Fault> {
     let shown = path.file_name().unwrap_or_default().to_string_lossy();
     let unread =
@@ -216,15 +206,13 @@ struct Draft {
     at: Place,
 }
 
-/// A `[[link]]` entry without ends, which changes existing links. The struct contains the links that match the entry's
-/// name, in order, and the entry's keys.
+/// A `[[link]]` entry without ends, and the links that match its name, in order.
 struct Change {
     name: String,
     links: Vec<usize>,
     keys: Item,
 }
 
-/// Collects links before they are resolved.
 #[derive(Default)]
 struct Drafts {
     links: Vec<Draft>,
@@ -240,7 +228,7 @@ impl Drafts {
     }
     fn link(&mut self, name: String, a: u32, b: u32, spec: usize, at: &Place, out: &mut Findings) {
         if self.links.len() as u64 >= MAX_COUNT {
-            // The problem is reported only for the first link beyond the limit.
+            // Only the first link beyond the limit is reported.
             if !self.full {
                 out.problem(at, "more than 200000 links", "make it smaller");
             }
@@ -287,7 +275,7 @@ impl Network {
     fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
-            // The existing node is used for both entries, so that the links of both are checked.
+            // Used for both entries, so that the links of both are checked.
             return *i;
         }
         if self.nodes.len() as u64 >= MAX_COUNT {
@@ -332,11 +320,10 @@ impl Network {
                 over.push((extra, rest, link.at.clone()));
             }
         }
-        // All links have to exist before they are changed by name, because a change can precede the link's entry in the
-        // file.
+        // A change can precede the link's entry in the file.
         net.name_links(&drafts, out);
         let changes = net.changes(over, &mut drafts, out);
-        // Links that share a table are resolved once: a range of 100,000 links has one table.
+        // A range of 100,000 links has one table.
         let base: Vec<Option<Pair>> = drafts.specs.iter().map(|item| read_spec(item, files, out)).collect();
         net.make_links(&drafts, &base, &changes, files, out);
         for (name, ends, spec) in made {
@@ -379,7 +366,7 @@ impl Network {
             };
             let mut links = self.find_links(name, &name.at, out);
             count += links.len() as u64;
-            // Each entry can change a range of links, so there can be many more changes than links.
+            // Each entry can change a range of links.
             if count > 10 * MAX_COUNT {
                 out.problem(&name.at, "more than two million changes of links", "make it smaller");
                 break;
@@ -429,10 +416,10 @@ impl Network {
             let (a, b) = (NodeIx(draft.ends.0), NodeIx(draft.ends.1));
             self.links.push(Link { name: draft.name.clone(), a, b, forward, back });
         }
-        // If there were no problems, every draft has become a link with the same index.
+        // Without problems, every draft has become a link with the same index.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
-            // If an entry has changed exactly these links, a single entry stands for all of them in the resolved text.
+            // An entry that has changed exactly these links stands for all of them in the resolved text.
             let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.links == which);
             match whole {
                 Some(change) => self.layout.changed.push((change.name.clone(), pair)),
@@ -475,7 +462,7 @@ impl Network {
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
             return;
         }
-        // The number is checked before the ranges are expanded, so that a mistyped range does not fill the memory.
+        // A mistyped range must not fill the memory.
         if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
             out.problem(&between.at, "more than 200000 links", "make it smaller");
             return;
@@ -506,8 +493,7 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
-            // Other entries can refer to all links of this entry by its name or, if it has none, by its two ends as
-            // they are written here.
+            // Other entries refer to all these links by the entry's name, or by its two ends as written.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }
@@ -559,8 +545,7 @@ impl Network {
                 drafts.link("bottleneck".into(), left, right, middle, at, out);
                 for host in hosts {
                     let node = self.add(host.name.clone(), at, out);
-                    // Both links lead from the sources towards the receivers, so `forward` is the direction of the
-                    // data.
+                    // `forward` is the direction of the data.
                     if host.left {
                         drafts.link(format!("{}-left", host.name), node, left, access, at, out);
                     } else {
@@ -592,7 +577,7 @@ impl Network {
         }
     }
 
-    /// Reads legs or hops. Returns for each leg or hop the node at its far end, its table and its place in the file.
+    /// Returns each leg's or hop's far node, table and place in the file.
     #[allow(clippy::too_many_arguments, reason = "legs and hops differ only in two words")]
     fn legs(
         &self,
@@ -615,7 +600,7 @@ impl Network {
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);
-            // Numbers continue over the entries, so that the default names are unique.
+            // Continues over the entries, so that default names are unique.
             let first = all.len() as u64 + 1;
             let count = extra.count.as_ref().map(|c| c.value);
             if let Some(count) = extra.count.as_ref().filter(|c| all.len() as u64 + c.value > MAX_COUNT) {
@@ -663,7 +648,7 @@ impl Network {
                 out.missing(&level.at, "fanout", "write for example fanout = 10");
                 return;
             };
-            // The fan-outs of several levels are multiplied, so the product can overflow.
+            // The product of the fan-outs can overflow.
             if fanout.value == 0 || fanout.value.saturating_mul(above.len() as u64) > MAX_COUNT {
                 let what =
                     format!("{} nodes on this level are out of range", fanout.value.saturating_mul(above.len() as u64));
@@ -699,7 +684,6 @@ fn refuse(extra: &Item, why: &str, out: &mut Findings) {
     }
 }
 
-/// Reads both directions of a link from its table.
 fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair> {
     let before = out.problems.len();
     let (back, both) = item.split(&["back"]);
@@ -711,12 +695,12 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     }
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
-    // A rate that could not be read has been reported already.
+    // Reported already.
     let unread = |spec: &Spec, item: &Item| spec.rate.is_none() && item.get("rate").is_some();
     let mut silent = unread(&spec, &both);
     let forward = direction(&spec, silent, toward.forward(), files, out);
     let (_, lossless) = both.split(&["loss", "loss_trace"]);
-    // If a loss has no direction, it applies to the forward direction only.
+    // A loss without a direction applies to the forward direction only.
     let base = if toward.back() { &both } else { &lossless };
     let back = match over {
         None => Spec::read(base, out)?,
@@ -740,7 +724,6 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     Some((forward, back))
 }
 
-/// Makes a direction, with every default filled in.
 fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
     let looped = spec.r#loop.as_ref().is_none_or(|looped| looped.value);
     let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), looped, files, out).filter(|_| !unread);
@@ -750,17 +733,17 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     };
     let delay_trace = traced(&spec.delay_trace, spec.delay.is_some(), Quantity::Delay, out);
     let loss_trace = traced(&spec.loss_trace, spec.loss.is_some(), Quantity::Loss, out).filter(|_| lossy);
-    // Queue limits in multiples of the bandwidth-delay product need a single delay. For a trace, the mean is used.
+    // Queue limits in bandwidth-delay products need a single delay.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
-    // A mean of 0 means no jitter, so that a change can remove the jitter.
+    // A change removes jitter by a mean of 0.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
-    // A rate that could not be read has already been reported. The stand-in lets the remaining checks continue.
+    // A rate that could not be read has been reported; 1 Mb/s lets the remaining checks continue.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
     let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));
-    // A queue limit in units of time is converted at the rate at which the queue drains in the long run.
+    // A queue limit in time is converted at the rate at which the queue drains in the long run.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
     let line = LinkProperties { rate: drains, delay };
     let queue = match &spec.queue {
@@ -796,19 +779,17 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     })
 }
 
-/// Reports a problem if `loop` is given without a file that it applies to.
+/// Reports `loop` without a file.
 pub(crate) fn idle_loop(given: Option<&Place>, out: &mut Findings) {
     if let Some(at) = given {
         out.problem(at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
     }
 }
 
-/// Returns a probability; reports a problem if it is not between 0 and 1.
 pub(crate) fn probability(given: &Spanned<f64>, out: &mut Findings) -> Option<f64> {
     checked(given, &link::probability, out)
 }
 
-/// Reads a rate or a trace.
 pub(crate) fn rate(
     rate: Option<&Spanned<OrNone<Rate>>>,
     trace: Option<&Spanned<String>>,

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use steadycast_settings::tree::quoted;
 use steadycast_units::{Span, counted};
 
-/// Largest trace file in bytes.
+/// In bytes.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// Maximum number of values in a file.
 const MOST_ROWS: usize = 2_000_000;
-/// Longest time of a file in seconds, which is also the longest time of a scenario.
+/// In seconds; also the longest time of a scenario.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
-/// First bytes of packet captures: pcap in both byte orders, with micro- and nanoseconds, and pcapng.
+/// First bytes of pcap in both byte orders, with micro- and nanoseconds, and of pcapng.
 const CAPTURES: [&[u8]; 5] =
     [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
 
-/// First bytes of files that have to be converted first: their kind, and the remedy.
+/// First bytes of files that have to be converted: their kind, and the remedy.
 const ENCODED: [(&[u8], &str, &str); 6] = [
     (b"\x1f\x8b", "compressed (gzip)", "unpack it: gunzip -k FILE.gz"),
     (b"BZh", "compressed (bzip2)", "unpack it: bunzip2 -k FILE.bz2"),
@@ -39,7 +38,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Returns the unit of a table without a header.
+    /// Of a table without a header.
     const fn unit(self) -> f64 {
         match self {
             Self::Rate => 1e6,
@@ -47,7 +46,6 @@ impl Quantity {
             Self::Loss => 1.0,
         }
     }
-    /// Returns examples of a header.
     const fn header(self) -> &'static str {
         match self {
             Self::Rate => "t_s,mbps or time_ms,rate_kbps",
@@ -55,7 +53,7 @@ impl Quantity {
             Self::Loss => "t_s,loss",
         }
     }
-    /// Returns the largest valid value, with a text for messages.
+    /// With a text for messages.
     const fn most(self) -> (f64, &'static str) {
         match self {
             Self::Rate => (1e12, "1 Tb/s"),
@@ -80,12 +78,11 @@ impl Quantity {
 /// A step function: each value is valid until the time of the next value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
-    /// The start times and the values. Times never decrease, and the first is zero.
+    /// Start times and values; times never decrease, and the first is zero.
     pub values: Arc<[(Span, f64)]>,
-    /// The time after which the values repeat, above zero. In a table, the last value lasts for the median length of
-    /// the steps.
+    /// The time after which the values repeat, above zero. A table's last value lasts for the median step.
     pub period: Span,
-    /// Whether the file names the units. A table without a header does not.
+    /// Whether a header names the units.
     pub has_units: bool,
 }
 
@@ -106,11 +103,11 @@ pub enum Recorded {
     Opportunities(Arc<[Span]>),
     /// A table, or the requested quantity of a pattern.
     Rows(Rows),
-    /// An AlphaRTC pattern: its rate, the other quantities that it has, and whether it has jitter.
+    /// An AlphaRTC pattern: its rate, its other quantities, and whether it has jitter.
     Pattern(Rows, Vec<Quantity>, bool),
 }
 
-/// The problem of a file with its position in the file, and the remedy.
+/// The problem with its position in the file, and the remedy.
 pub type Fault = (String, String);
 
 /// Parses a trace file; `shown` is its name in messages.
@@ -138,14 +135,12 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     }
 }
 
-/// Returns the lines that are not empty, with their numbers.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     let all = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     all.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"))
         .map(|(line, n)| (n, String::from_utf8_lossy(line)))
 }
 
-/// Splits a line at blanks, commas, tabs or semicolons.
 fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
 }
@@ -168,7 +163,6 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
     if last == 0 { Err(fault(format!("{shown} ends at 0 ms: it takes no time"))) } else { Ok(all.into()) }
 }
 
-/// Parses a number between 0 and `most`.
 fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=most).contains(&value) => Ok(value),
@@ -222,7 +216,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
             return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));
         }
         last = time;
-        // The first line's time is subtracted from all times, so that the series begins at 0.
+        // The series begins at 0.
         let since = (time - *first.get_or_insert(time)) * to_s;
         if since > LONGEST_S {
             let what = "more than 30 days after the first line".into();
@@ -231,7 +225,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         if values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
-        // `number` checks the limit in the column's unit, because the value is converted only afterwards.
+        // Checked in the column's unit, before the conversion.
         values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
     }
     let mut steps: Vec<Span> =
@@ -246,7 +240,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     carries(Rows { values: values.into(), period: end + *median, has_units: has_header }, shown, quantity)
 }
 
-/// Returns an error if a rate is zero at all times.
+/// Refuses a rate that is always zero.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     if quantity == Quantity::Rate && rows.values.iter().all(|(_, value)| *value < 1.0) {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
@@ -272,7 +266,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     let mut now = Span::ZERO;
     let mut all = [const { Vec::new() }; 3];
-    // The one-way delay is half of the RTT, which is in milliseconds.
+    // The one-way delay is half of the RTT, in milliseconds.
     let kinds = [("capacity", Quantity::Rate, 1e3), ("rtt", Quantity::Delay, 0.5e-3), ("loss", Quantity::Loss, 1.0)];
     let mut jitter = false;
     for (entry, n) in list.iter().zip(1..) {
@@ -284,7 +278,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         };
         for ((key, kind, unit), values) in kinds.iter().zip(&mut all) {
             let (most, called) = kind.most();
-            // A step without the quantity keeps the value of the previous step.
+            // A step without the quantity keeps the previous value.
             if let Some(value) = value(key, most / unit, called)? {
                 values.push((now, value * unit));
             }
@@ -306,7 +300,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     match values.first_mut() {
         None => return Err((format!("{shown} has no {key}"), form())),
-        // If a quantity first appears in a later step, that value is valid from the beginning.
+        // The first value is valid from the beginning.
         Some((first, _)) => *first = Span::ZERO,
     }
     let rows = carries(Rows { values: values.into(), period: now, has_units: true }, shown, quantity)?;

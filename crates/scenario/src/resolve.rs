@@ -18,10 +18,10 @@ use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, OneOrMany, Spanned};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Maximum number of events in a scenario, with ranges expanded.
+/// With ranges expanded.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Maximum number of receivers of all flows together.
+/// Of all flows together.
 const MAX_RECEIVERS: usize = 2_000_000;
 
 /// Returns the scenario, as far as it could be resolved, and the network's part of the resolved text.
@@ -32,11 +32,10 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
-    // The duration is set before the links are read, because reading a trace checks how many changes it makes in this
-    // duration.
+    // Reading a trace checks how many changes it makes in this duration.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
-    // A scenario that lists its nodes may have no flow, because other programs can use its network.
+    // Other programs can use the network of a scenario that lists its nodes.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
         out.missing(&file.here, "flow", "write at least one [[flow]]");
     }
@@ -44,7 +43,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     if file.topology.is_none() && file.nodes.is_none() {
         out.missing(&file.here, "topology", "write network = \"NAME\", or [topology], or nodes and [[link]]");
     }
-    // The dumbbell's hosts are named after its flows, so the flows' names have to be read before the network.
+    // The dumbbell's hosts are named after its flows.
     let hosts = if dumbbell { hosts(&groups, out) } else { Vec::new() };
     let links = file.link.as_ref().map_or(&[][..], |l| &l.value);
     let network = Network::build(file.topology.as_ref(), file.nodes.as_ref(), links, &hosts, files, out);
@@ -54,16 +53,14 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         .filter_map(|e| e.start.as_ref())
         .flat_map(|start| start.all.iter().flat_map(|name| matching_flows(name, &groups)))
         .collect();
-    // A flow with a start event does not start at 0 s by default, so the events have to be searched before the flows
-    // are created.
+    // A flow with a start event does not start at 0 s by default.
     let before = out.problems.len();
     let (mut all, index, ranges) =
         make_flows(&groups, |group, out| flows(group, &network, dumbbell, &started, files, out), out);
     let whole = out.problems.len() == before && out.problems.is_empty();
     for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
-        // These checks need paths through the network. After an earlier problem, a missing path may only be its
-        // consequence.
+        // After an earlier problem, a missing path may only be its consequence.
         if whole {
             fit_packets(group, &mut all[range.clone()], &network);
             check_ways(group, &all[range.clone()], &network, out);
@@ -89,7 +86,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         expect: Vec::new(),
     };
     let whole = whole && out.problems.is_empty();
-    // The map of receivers is built only for join and leave events: a group can have millions of receivers.
+    // Built only for join and leave events: a group can have millions of receivers.
     let asked = events.iter().any(|e| e.join.is_some() || e.leave.is_some());
     let at_node = if asked { at_nodes(&scenario.flows) } else { BTreeMap::new() };
     let names = Names { groups: &groups, index, network: &network, at_node, whole };
@@ -99,7 +96,6 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     (scenario, network.layout)
 }
 
-/// Returns the scenario's name, or `title` if it has none.
 fn title_of(file: &File, title: &str, out: &mut Findings) -> String {
     let Some(name) = &file.name else { return title.to_owned() };
     if Pattern::read_or_report(name, &name.at, out).is_some_and(|read| read.is_range()) {
@@ -108,7 +104,6 @@ fn title_of(file: &File, title: &str, out: &mut Findings) -> String {
     name.value.clone()
 }
 
-/// Reads the duration and the warm-up.
 fn times(file: &File, out: &mut Findings) -> (Span, Span) {
     let duration = match &file.duration {
         Some(given) if given.is_zero() => {
@@ -118,8 +113,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            // Only the missing duration is reported. With `Span::MAX` in its place no time is after the end of the run,
-            // so the checks of times find no further problems.
+            // No time is after `Span::MAX`, so only the missing duration is reported.
             Span::MAX
         }
     };
@@ -134,7 +128,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
     (duration, warmup)
 }
 
-/// Makes all flows. Returns them, their indexes by name, and the range of indexes of each group.
+/// Returns the flows, their indexes by name, and each group's range of indexes.
 #[allow(clippy::type_complexity, reason = "three results of one loop")]
 fn make_flows(
     groups: &[Group<'_>],
@@ -146,7 +140,7 @@ fn make_flows(
     let mut ranges = Vec::new();
     let mut receivers = 0;
     for group in groups {
-        // The number is checked before the next group is created, so that a mistyped count does not fill the memory.
+        // A mistyped count must not fill the memory.
         if receivers > MAX_RECEIVERS {
             out.problem(&group.table.at, "more than two million receivers", "make it smaller");
             break;
@@ -194,7 +188,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let parts = parts(network);
     // A packet has to fit into the queue and through the link.
     let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
-    // Paths have to be searched only if some link of the network is too small for the packets.
+    // Paths are searched only if some link is too small for the packets.
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
@@ -206,7 +200,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
-            // All flows of a range can have the same problem, so only the first one is reported.
+            // All flows of a range can have the same problem.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(
@@ -300,7 +294,7 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
         RateSpec::Constant(rate) => Some(rate).filter(|rate| *rate > Rate::ZERO),
         _ => None,
     };
-    // Paths have to be searched only if some link is narrower than the session bandwidth.
+    // Paths are searched only if some link is narrower than the session bandwidth.
     let least = network.links.iter().flat_map(|l| [constant(&l.forward), constant(&l.back)]).flatten().min();
     let mut around = None;
     for flow in flows {
@@ -316,9 +310,8 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// Returns the rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers. Returns `None`
-/// if the program does not ship the film's frame sizes for the codec. The film then stays in CIF, because encoding it
-/// in 720p at the start of a run takes minutes.
+/// The rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers. With `None` the film
+/// stays in CIF, because encoding it in 720p takes minutes (its frame sizes are not shipped for the codec).
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),
@@ -327,9 +320,8 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// Sets the picture size of each synthetic film for which the scenario gives none. The size is 1280x720 if the flow's
-/// share of its narrowest link exceeds the rate of the film in CIF. The share is the link's mean rate divided by the
-/// number of flows on the link that always have data.
+/// Sets the size of each synthetic film without one: 1280x720 if the flow's share of its narrowest link exceeds the
+/// rate of the film in CIF. The share is the link's mean rate divided by its number of flows that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
@@ -347,7 +339,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
         FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
     };
-    // Links with the same values share one object for the values. Flows are therefore counted per link, not per object.
+    // Counted per link, not per object: links with the same values share one.
     let place = |(link, forward): (&Link, bool)| (std::ptr::from_ref(link), forward);
     let mut users = BTreeMap::new();
     for way in all.iter().filter(|flow| always(flow)).flat_map(|flow| directed_ways(flow, &network.links, &links)) {
@@ -367,7 +359,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
     }
 }
 
-/// Returns the link and the property that are too small for a flow's packets, if there are any.
+/// Returns the link and the property that are too small for a flow's packets.
 fn narrow_link(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)>]) -> Option<String> {
     let too_small = |(link, direction): (&Link, &crate::Direction)| {
         let name = quoted(&link.name);
@@ -380,7 +372,7 @@ fn narrow_link(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, u
     ways(flow, links, around).find_map(too_small)
 }
 
-/// Returns the size of a queue that is limited in bytes.
+/// `None` if the queue is not limited in bytes.
 fn queue_room(direction: &crate::Direction) -> Option<Bytes> {
     match direction.queue.limit() {
         Limit::Bytes(most) => Some(most),
@@ -397,7 +389,7 @@ fn ways<'a>(
     directed_ways(flow, links, around).map(|(link, forward)| (link, if forward { &*link.forward } else { &*link.back }))
 }
 
-/// Returns the links of [`ways`]. The flag is true if the flow's data crosses the link in the forward direction.
+/// As [`ways`]; the flag is true for the forward direction.
 fn directed_ways<'a>(
     flow: &Flow,
     links: &'a [Link],
@@ -418,7 +410,7 @@ fn directed_ways<'a>(
     let mut found = Vec::new();
     for to in &flow.to {
         let mut node = to.0;
-        // Paths to several receivers share their first links. `take` makes the walk stop at the shared part.
+        // Paths to several receivers share their first links, where `take` ends the walk.
         while let Some((before, i)) = predecessor[node as usize].take() {
             let link = &links[i];
             found.push((link, link.a.0 == before));
@@ -443,19 +435,16 @@ impl Scenario {
     }
 }
 
-/// Look-up of flows, receivers and links by name.
 struct Names<'a> {
     groups: &'a [Group<'a>],
     index: BTreeMap<String, FlowIx>,
     network: &'a Network,
     /// Receivers by node; empty if no event needs it.
     at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>>,
-    /// Whether the scenario has had no problem so far. Otherwise a missing name may be a consequence of that problem,
-    /// and is not reported.
+    /// No problem so far. Otherwise a missing name may be its consequence, and is not reported.
     whole: bool,
 }
 
-/// Returns for each node the receivers at it, except those of TCP flows.
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {
@@ -502,7 +491,7 @@ impl Names<'_> {
             for name in matching_flows(given, self.groups) {
                 match self.index.get(&name) {
                     Some(flow) => all.push(*flow),
-                    // The flow could not be created, and the reason was already reported.
+                    // The flow could not be created, which was reported.
                     None if self.groups.iter().any(|g| g.names.contains(&name)) => {}
                     None => {
                         let known: Vec<_> =
@@ -516,8 +505,7 @@ impl Names<'_> {
         all
     }
 
-    /// Returns the groups of a simulcast; `None` if they are invalid or could not be read because of an earlier
-    /// problem.
+    /// `None` if the groups are invalid or could not be read because of an earlier problem.
     fn groups_of(&self, table: &SimulcastTable, out: &mut Findings) -> Option<Vec<FlowIx>> {
         let Some(names) = &table.flows else {
             return out.lack(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
@@ -532,7 +520,7 @@ impl Names<'_> {
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
-    /// Finds receivers by their node's name, or by FLOW.NODE.
+    /// By the node's name, or by FLOW.NODE.
     fn receivers(&self, names: &OneOrMany<String>, flows: &[Flow], out: &mut Findings) -> Vec<(FlowIx, usize)> {
         let mut all = Vec::new();
         if !self.whole {
@@ -546,7 +534,7 @@ impl Names<'_> {
                 let found = match here {
                     [one] => Some(*one),
                     [] => self.of_flow(&name),
-                    // A range can expand to thousands of ambiguous names, so only the first one is reported.
+                    // A range can expand to thousands of ambiguous names.
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
                         out.problem(&given.at, what, format!("write FLOW.{name}"));
@@ -571,7 +559,7 @@ impl Names<'_> {
     }
 
     fn of_flow(&self, name: &str) -> Option<(FlowIx, usize)> {
-        // Names of flows and nodes can contain dots, so each possible split is tried.
+        // Names can contain dots, so each split is tried.
         name.match_indices('.').find_map(|(dot, _)| {
             let flow = self.index.get(&name[..dot])?;
             let node = self.network.node(&name[dot + 1..])?;
@@ -609,7 +597,7 @@ impl Names<'_> {
                 table.set.is_some(),
             ];
             if given.iter().filter(|s| **s).count() != 1 {
-                // A key of the event could not be read, and this was already reported.
+                // A key of the event could not be read, which was reported.
                 if out.spoken_below(&table.here) {
                     continue;
                 }
@@ -650,7 +638,7 @@ impl Names<'_> {
                 }
                 let links = self.links(names, out);
                 idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
-                // `rate` returns an unlimited rate if both keys are absent. In an event, absent keys mean no change.
+                // In an event, absent keys mean no change.
                 let faster = set.rate.is_some() || set.trace.is_some();
                 let looped = set.r#loop.as_ref().is_none_or(|looped| looped.value);
                 let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), looped, files, out) } else { None };
@@ -711,7 +699,7 @@ impl Names<'_> {
         };
         expect::check(that, &that.at, scene, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
-        // A bound that could not be read was already reported.
+        // A bound that could not be read was reported.
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "it has no bound", "write min, max or both");
         }
@@ -724,7 +712,7 @@ impl Names<'_> {
     }
 }
 
-/// Repeats the events of `all` from the index `first` with the period `every` until the end of the run.
+/// Repeats the events from the index `first` with the period `every` until the end of the run.
 fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, lasts: Span, out: &mut Findings) {
     if every.value < Span::millis(1) {
         out.problem(&every.at, format!("again after {}", every.value), "at least \"1ms\"");
@@ -732,7 +720,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
     let end = Time::ZERO + lasts;
     let mut last = first;
-    // A missing duration is reported elsewhere and stored as `Span::MAX`. Repeating events until then would never end.
+    // With a missing duration (`Span::MAX`) this would never end.
     while lasts < Span::MAX && all.len() <= MAX_EVENTS {
         let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, kind: e.kind.clone() }).collect();
         if next.first().is_none_or(|e| e.at >= end) {
@@ -743,7 +731,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
 }
 
-/// Warns if a flow that is started by events is stopped before its first start: the stop has no effect.
+/// Warns if a flow is stopped before its first start, which has no effect.
 fn warn_of_early_stops(events: &[Event], stops: &[(FlowIx, Time, &Place)], flows: &[Flow], out: &mut Findings) {
     for (flow, at, place) in stops {
         let named = |event: &&Event| matches!(event.kind, EventKind::StartFlow(started) if started == *flow);

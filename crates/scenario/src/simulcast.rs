@@ -10,10 +10,9 @@ use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Rate, Span};
 
-/// Valid values of "up".
 const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;
 
-/// Reads the simulcasts of a file. `find` returns the flows of a list of names, or reports a problem.
+/// `find` returns the flows of a list of names, or reports a problem.
 pub(crate) fn simulcasts(
     tables: &[Spanned<SimulcastTable>],
     flows: &[Flow],
@@ -63,7 +62,7 @@ pub(crate) fn simulcasts(
         }
         let groups: Vec<&Flow> = found.iter().map(|flow| &flows[flow.0 as usize]).collect();
         check(&groups, at, registry, out);
-        // If all flows of a simulcast have `count = 0`, the simulcast is left out, as these flows are.
+        // All flows have `count = 0`.
         if !found.is_empty() {
             all.push(Simulcast { name: name.value.clone(), flows: found, up, hold });
         }
@@ -120,7 +119,7 @@ fn check(groups: &[&Flow], at: &Place, registry: &Registry, out: &mut Findings) 
                 let what = format!("{name} has a {key} of {rate}, no more than {before} of one below it");
                 return out.problem(at, what, "name the flows from the lowest rate to the highest");
             }
-            // A group without the key is skipped. The next group is compared with the last one that has the key.
+            // A group without the key is skipped.
             *before = rate.or(*before);
         }
     }

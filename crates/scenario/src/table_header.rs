@@ -3,11 +3,11 @@
 use crate::recorded::Quantity;
 use steadycast_settings::tree::quoted;
 
-/// Maximum number of columns of a table that are searched for a heading.
+/// The most columns that are searched.
 const MOST_COLUMNS: usize = 1_000;
-/// Names of time columns. A unit follows the name.
+/// Before a unit.
 const TIMES: [&str; 8] = ["t", "ts", "time", "timestamp", "elapsed", "seconds", "at", "offset"];
-/// Units of time in seconds.
+/// In seconds.
 const TIME_UNITS: [(&str, f64); 13] = [
     ("s", 1.0),
     ("sec", 1.0),
@@ -23,9 +23,9 @@ const TIME_UNITS: [(&str, f64); 13] = [
     ("usec", 1e-6),
     ("microseconds", 1e-6),
 ];
-/// Names of columns with one-way delays. Names of round-trip times are missing on purpose.
+/// Without names of round-trip times.
 const DELAYS: [&str; 4] = ["delay", "latency", "owd", "oneway"];
-/// Prefixes of units of rate. An upper-case K is not an SI prefix, but common.
+/// An upper-case K is not an SI prefix, but common.
 const PREFIXES: [(&str, f64); 9] = [
     ("Ki", 1024.0),
     ("Mi", 1_048_576.0),
@@ -37,7 +37,7 @@ const PREFIXES: [(&str, f64); 9] = [
     ("G", 1e9),
     ("g", 1e9),
 ];
-/// Units of rate in bit/s. The letter b stands for bits, B for bytes.
+/// In bit/s; b is bits, B is bytes.
 const RATES: [(&str, f64); 14] = [
     ("bps", 1.0),
     ("bit/s", 1.0),
@@ -55,20 +55,18 @@ const RATES: [(&str, f64); 14] = [
     ("bytes_per_second", 8.0),
 ];
 
-/// The columns of a table.
 pub(crate) struct Columns {
-    /// The divider between cells; `None` for blanks, commas, tabs or semicolons.
+    /// `None`: blanks, commas, tabs or semicolons.
     divider: Option<char>,
     /// The indexes of the time and of the value.
     pub(crate) taken: [usize; 2],
-    /// The number of columns.
     pub(crate) count: usize,
-    /// The factors that convert the time column to seconds, and the value column to the quantity's unit.
+    /// Factors from the columns to seconds and to the quantity's unit.
     pub(crate) units: [f64; 2],
 }
 
 impl Columns {
-    /// Returns the columns of a table without a header: the time in seconds, and the value in `unit`.
+    /// A table without a header: the time in seconds, and the value in `unit`.
     pub(crate) fn unnamed(first: &str, unit: f64) -> Self {
         // With semicolons between cells, a comma is a decimal comma, which `number` reports.
         let divider = Some(';').filter(|divider| first.contains(*divider));
@@ -91,14 +89,12 @@ impl Columns {
         Ok(Self { divider, taken: [time, value], count: cells.len(), units: [to_s, unit] })
     }
 
-    /// Splits a line into cells.
     pub(crate) fn cells<'a>(&self, line: &'a str) -> Vec<&'a str> {
         split(self.divider, line)
     }
 }
 
-/// Splits a line into cells and removes the quotation marks that spreadsheets write. A divider within quotation marks
-/// is part of the cell.
+/// A divider within quotation marks, which spreadsheets write, is part of the cell.
 fn split(divider: Option<char>, line: &str) -> Vec<&str> {
     let mut quotes = false;
     let divides = |c: char| {
@@ -110,13 +106,11 @@ fn split(divider: Option<char>, line: &str) -> Vec<&str> {
     cells.filter(|cell| divider.is_some() || !cell.is_empty()).take(MOST_COLUMNS).collect()
 }
 
-/// Removes blanks and quotation marks around a cell.
 pub(crate) fn plain(cell: &str) -> &str {
     cell.trim().trim_matches('"').trim()
 }
 
-/// Returns the index and the unit of the column for which `unit` returns a unit. If there are several, the one whose
-/// heading is only a unit or a short name is returned.
+/// Returns the only column for which `unit` returns a unit, or the one whose heading is a unit or a short name.
 fn only(
     cells: &[&str],
     unit: impl Fn(&str) -> Option<(f64, bool)>,
@@ -138,8 +132,8 @@ fn only(
     }
 }
 
-/// Divides a heading into its name and its unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" give "time" and
-/// "ms". The name is in lower case. If the heading is only a unit, the name is empty.
+/// Divides "Time (ms)", "time_ms", "time [ms]" or "time ms" into "time", in lower case, and "ms". The name is empty if
+/// the heading is only a unit.
 fn divided(cell: &str) -> Option<(String, &str)> {
     let cell = cell.trim_end_matches([')', ']']);
     let at = cell.rfind(['(', '[', '_', ' ']);
@@ -156,7 +150,7 @@ fn time_unit(cell: &str) -> Option<(f64, bool)> {
     let (name, unit) = divided(cell)?;
     let unit = unit.to_lowercase();
     let unit = TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1;
-    // A column that is called only "ms" or "s" may contain delays, so it is not used as the time column.
+    // A column that is called only "ms" or "s" may contain delays.
     (is_time(&name) || name.is_empty() && cell.eq_ignore_ascii_case("seconds")).then_some((unit, name == "t"))
 }
 

@@ -1,5 +1,4 @@
-//! The resolved text of a scenario, with every default filled in and every `set` applied. Reading it again gives the
-//! same scenario.
+//! The resolved text of a scenario, with every default filled in and every `set` applied.
 
 use crate::file::{EcnValue, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
@@ -25,7 +24,7 @@ impl Loaded {
         let s = &self.scenario;
         let mut text = Text::default();
         if let Some(network) = &self.tables.network {
-            // The network's name is written as a comment only, because its topology and events follow in full.
+            // Only a comment, because its topology and events follow in full.
             text.0.push_str(&format!("# Over the network {}.\n", quote(&network.value)));
         }
         text.key("format", crate::file::FORMAT);
@@ -48,7 +47,7 @@ impl Loaded {
                 keys.extend(behaviour(pair, false));
                 format!("{{ {} }}", keys.join(", "))
             };
-            // A dumbbell has two keys with one link each; the other shapes have one key with a list of links.
+            // A dumbbell has two keys with one link each; other shapes have a list of links.
             if *shape == Shape::Dumbbell {
                 for (key, extras, pair) in parts {
                     text.key(key, part(extras, pair));
@@ -81,7 +80,7 @@ impl Loaded {
         }
         for table in items(self.root.get("event")) {
             text.head("[[event]]");
-            // Events are written as in the file, because ranges and `every` can expand them to a million.
+            // As in the file, because ranges and `every` can expand events to a million.
             text.lines(self.as_written(table));
         }
         text.head("[record]");
@@ -89,7 +88,7 @@ impl Loaded {
         let names = |all: Vec<&str>| list(all.into_iter().map(quote));
         text.key("packets", names(s.record.packets.iter().map(|f| s.flows[f.0 as usize].name.as_str()).collect()));
         text.key("pcap", names(s.record.pcap.iter().map(|l| s.links[l.0 as usize].name.as_str()).collect()));
-        // The default is not written, so that the text of a scenario without this key stays the same.
+        // Omitted by default, so that the text of older scenarios stays the same.
         if s.record.audio {
             text.key("audio", s.record.audio);
         }
@@ -112,18 +111,17 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
-            // Consumes all flows of the entry. The first one stands for all of them.
+            // The first one stands for all flows of the entry.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
-                // The flow has `count = 0`, so there is nothing to resolve. It is written nevertheless, because events
-                // can refer to it.
+                // A flow with `count = 0` is written, because events can refer to it.
                 None => text.lines(self.as_written(item)),
             }
         }
     }
 
-    /// Returns a table's keys as they were written, with absolute paths.
+    /// With absolute paths.
     fn as_written(&self, item: &Item) -> Vec<String> {
         let keys = item.table().map_or(&[][..], |t| t);
         keys.iter().map(|(key, item)| format!("{} = {}", bare(key), absolute(key, &item.value, &self.folder))).collect()
@@ -165,12 +163,11 @@ impl Text {
     }
 }
 
-/// Returns a text as a TOML string.
 fn quote(text: impl Display) -> String {
     string(&text.to_string())
 }
 
-/// Returns a TOML float in the shortest form that is read back as the same value.
+/// In the shortest form that is read back as the same value.
 fn number(x: f64) -> String {
     Value::Real(x).to_toml()
 }
@@ -179,12 +176,12 @@ fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns a line `key = value`; `None` if the value is not written.
+/// `None` if the value is not written.
 fn entry(key: &str, value: &impl ToToml) -> Option<String> {
     Some(format!("{key} = {}", value.value()?.to_toml()))
 }
 
-/// Returns a value as it was written, with absolute paths for keys that name files.
+/// With absolute paths for keys that name files.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
         // A controller's parameter is not a file, even if its name is `trace`.
@@ -200,20 +197,18 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns a link's keys. If `change` is true, the keys override those of another link. Properties that this link does
-/// not have are then written as well, because the keys have to remove them from the other link.
+/// Returns a link's keys. With `change` they override another link, so properties that this link lacks are written to
+/// remove them.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
-    // Loss applies to the forward direction by default. If both directions have the same loss, `back` is therefore
-    // needed too.
+    // Loss applies to the forward direction by default.
     if forward != back || change || forward.loss != Loss::None || forward.loss_trace.is_some() {
         keys.push(format!("back = {{ {} }}", direction(back, Some(forward), change).join(", ")));
     }
     keys
 }
 
-/// Returns the keys of a direction. `over` is the direction that this one overrides; an omitted key has the value of
-/// `over`.
+/// `over` is the direction that this one overrides; an omitted key has its value.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;
@@ -239,12 +234,11 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     keys.push(delay);
     keys.extend(loss);
     if is_written(|d| d.jitter.is_some()) {
-        // A mean of 0 removes the jitter of the link that is overridden.
+        // Removes the jitter of the overridden link.
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
-    // Reading an AlphaRTC trace adds its loss to a link without loss keys. The absence of loss therefore has to be
-    // written.
+    // An AlphaRTC trace adds its loss unless the keys say that there is none.
     if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }
@@ -286,8 +280,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
-        // A range of receivers outside a list is paired with the flows, one receiver for each. Inside a list the range
-        // would be a group of receivers, so it is written without the brackets of a list.
+        // A range outside a list has one receiver for each flow; inside a list it would be a group.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),
@@ -296,7 +289,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     match flow.start {
         Start::At(at) => text.key("start", span(at)),
         Start::Uniform(from, to) => text.key("start", format!("{{ uniform = [{}, {}] }}", span(from), span(to))),
-        // The start event implies the start, so no key is written here. The event is written with the other events.
+        // The event is written with the other events.
         Start::Event => {}
     }
     if let Some(stop) = flow.stop {
@@ -362,7 +355,7 @@ fn video_text(video: &Video, text: &mut Text) {
         }
     }
     text.setting("encode", &video.encode);
-    // The keys of the VBR controller are in the flow's own table.
+    // In the flow's own table.
     if let Some(Value::Table(vbr)) = video.vbr.value() {
         text.table(vbr);
     }
@@ -399,7 +392,7 @@ fn video_text(video: &Video, text: &mut Text) {
         text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
-        // Neither key accepts a negative time, so the sign determines the key.
+        // Neither key accepts a negative time.
         let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };
         let by = quote(video.clock.ahead.abs());
         text.key("clock", format!("{{ {word} = {by}, drift = {} }}", number(video.clock.drift)));

@@ -1,5 +1,4 @@
-//! Scenario-specific operations on the tree of a text: names of flows and links in its paths, and the changes of
-//! `--set`.
+//! Operations on the tree of a scenario's text: names of flows and links in paths, and the changes of `--set`.
 
 use crate::named::keep_set;
 use crate::network::TRACED;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use steadycast_settings::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
 use steadycast_settings::{Problem, nearest};
 
-/// Sets the path of each value. The path identifies flows and links by name and other list entries by index.
+/// Sets the path of each value: flows and links by name, other list entries by index.
 pub(crate) fn give_paths(item: &mut Item, path: &str) {
     item.at.key = Arc::from(path);
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -21,8 +20,7 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
         }
         Value::List(list) => {
             for (i, below) in list.iter_mut().enumerate() {
-                // Names stay valid if entries are added. Entries of other lists have no names, so they are counted from
-                // 1.
+                // Entries of other lists have no names and are counted from 1.
                 let named = matches!(path, "flow" | "link" | "simulcast");
                 let name = if named { name_of(below) } else { None };
                 let path = match (name, &below.value) {
@@ -37,9 +35,8 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
     }
 }
 
-/// Merges `over` onto `base`. Tables are merged key by key, and all other values are replaced. A table with another
-/// `kind` (or `preset`) replaces the one in `base`. If a quantity has one key for a constant and one for a file, such
-/// as `rate` and `trace`, setting one of them removes the other.
+/// Merges `over` onto `base`: tables key by key, other values are replaced. A table with another `kind` (or `preset`)
+/// replaces the one in `base`. A constant (`rate`) removes the file of its quantity (`trace`), and vice versa.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -47,8 +44,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         text(over).is_some() && text(over) != text(base)
     };
     if other("kind") || other("preset") {
-        // If the `kind` of a queue changes, the queue keeps its `limit`. Its other keys are dropped, because they
-        // belong to the old kind.
+        // A queue keeps its `limit` when its `kind` changes.
         let mut whole = above.clone();
         if over.get("limit").is_none() {
             whole.extend(below.iter().filter(|(key, _)| key == "limit").cloned());
@@ -59,7 +55,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
     let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
     let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
-    // `loop` applies to the trace file. Without a trace file, it would be reported as a key that has no effect.
+    // `loop` has no effect without a trace.
     if traced(below) && !traced(&merged) {
         merged.retain(|(key, _)| key != "loop");
     }
@@ -72,7 +68,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     Item { value: Value::Table(merged), at: base.at.clone() }
 }
 
-/// Applies one `PATH=VALUE` of the command line to the tree.
+/// Applies one `PATH=VALUE` of the command line.
 ///
 /// # Errors
 /// The path is wrong. A wrong value is reported when the tree is read.
@@ -96,7 +92,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     if path.is_empty() || path.split('.').any(str::is_empty) {
         return Err(fail("the path has an empty part".into(), form()));
     }
-    // `put` recurses once per key, so the depth is limited here as it is in a file.
+    // `put` recurses once per key.
     if path.len() > 1000 || path.split('.').count() > MAX_DEPTH {
         return Err(fail("the path is too long".into(), form()));
     }
@@ -110,7 +106,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         && root.get("network").is_none()
         && let Value::Table(table) = &mut root.value
     {
-        // The file contains a complete topology, which the named network replaces.
+        // The named network replaces the topology of the file.
         table.retain_mut(|(key, topology)| key != "topology" || keep_set(topology));
     }
     if path == "clip" {
@@ -124,7 +120,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     let splits = || rest.match_indices('.').rev().map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
     let meant = |(name, keys): (&str, &str)| -> Option<(Vec<usize>, String)> {
         let all = (0..names.len()).filter(|n| is_meant(name, &names[*n]));
-        // Two flows with the same name are reported later. Until then, the change applies to the first one.
+        // Two flows with the same name are reported later.
         let all: Vec<_> = if names.iter().any(|n| n == name) { all.take(1).collect() } else { all.collect() };
         (!all.is_empty()).then(|| (all, keys.to_owned()))
     };
@@ -135,8 +131,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
             return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
         }
         None if head == "link" => {
-            // The link belongs to the shape and has no entry yet, so its name is assumed to end where a key of links
-            // begins.
+            // A link of the shape without an entry: its name ends where a key of links begins.
             let parts: Vec<_> = rest.split('.').collect();
             let Some(split) = (1..parts.len()).find(|i| link_keys.contains(&parts[*i])) else {
                 let last = parts.last().copied().unwrap_or_default();
@@ -172,8 +167,8 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     Ok(())
 }
 
-/// Whether the name `given` of a `--set` matches the entry `name`: it is equal, equal without the numbers of a range,
-/// or a pattern in which `*` matches any characters.
+/// Whether the name of a `--set` is equal to `name`, equal without the numbers of a range, or a pattern with `*` for
+/// any text.
 fn is_meant(given: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
         // The range `tcp-[1-3]` is also called `tcp`.
@@ -185,10 +180,10 @@ fn is_meant(given: &str, name: &str) -> bool {
 
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
-    // A pattern without `*` matches only an equal name, which the caller has already handled.
+    // A pattern without `*` matches only an equal name, which the caller has handled.
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
     let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
-    // The leftmost match leaves the longest rest for the later parts, so no other match has to be tried.
+    // The leftmost match leaves the longest rest for the later parts.
     parts.all(|part| match rest.find(part) {
         Some(at) => {
             rest = &rest[at + part.len()..];
@@ -198,8 +193,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Resolves a file's name in a `set`. The name is relative to the scenario's folder if this folder contains the file,
-/// and otherwise relative to the current folder.
+/// Makes a file's name relative to the scenario's folder if the file is there, or else to the current folder.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
@@ -230,8 +224,7 @@ fn list_mut<'a>(root: &'a mut Item, key: &str, at: &Place) -> Option<&'a mut Vec
     }
 }
 
-/// Makes all videos play a clip. If a video had another kind of media, its size and frame rate from the file are
-/// dropped, so that the clip keeps its own. A size or rate from `--set` is kept.
+/// Makes all videos play a clip. Size and frame rate of another medium are dropped unless they come from `--set`.
 fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String)> {
     let flows = list_mut(root, "flow", at).map(|list| list.as_mut_slice()).unwrap_or_default();
     let mut videos = 0;
@@ -256,7 +249,7 @@ fn value_mut<'a>(item: &'a mut Item, key: &str) -> Option<&'a mut Value> {
     table.iter_mut().find(|(k, _)| k == key).map(|(_, item)| &mut item.value)
 }
 
-/// Returns the name of a flow or link. The default name of a link consists of its ends.
+/// The default name of a link consists of its ends.
 pub(crate) fn name_of(item: &Item) -> Option<String> {
     if let Some(name) = item.get("name") {
         return name.text().map(str::to_owned);
@@ -277,14 +270,13 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // A table with a name is a flow. If its kind changes, it keeps its keys; those that do not fit the new kind
-            // are reported.
+            // A table with a name is a flow, which keeps its keys; those that do not fit the new kind are reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
                 && !table.iter().any(|(k, _)| k == "name")
             {
-                // This table is a queue or a loss whose kind changes. The other keys of the old kind are dropped.
+                // Drops the other keys of a queue's or loss's old kind.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
@@ -295,12 +287,12 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
         }
         Value::List(list) => {
             let count = list.len();
-            // Positions are counted from 1, as in the paths of messages.
+            // From 1, as in the paths of messages.
             let place = key.parse::<usize>().ok().filter(|n| (1..=count).contains(n));
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
         }
-        // The item is a plain value, but `keys` lead to a key below it. The value is therefore replaced by a table.
+        // A plain value above a key is replaced by a table.
         _ => {
             item.value = Value::Table(Vec::new());
             put(item, keys, value, at)
